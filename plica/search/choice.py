@@ -45,8 +45,7 @@ from plica.search.task import Task, tasks_of
 
 OTHER_DEFAULT: Final = "It was tuned beside another default than that of today."
 
-KEPT: Final = 4
-"""How many records of one work are kept: the next best is tried where one does not apply."""
+KEPT: Final = 4  # records of one work: the next best is tried where one does not apply
 
 
 @frozen(eq=False)
@@ -165,8 +164,7 @@ def applied(record: Record, task: Task, target: AnyTarget) -> ChosenSchedule | s
 
 
 def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bool:
-    """Whether some records know the default schedule of today; of a form that has its loops already
-    no trace tells, but a digest of them, where the record has one."""
+    """Whether a record has today's default: its trace, or a digest of loops that a form wrote."""
     tuning = tuning_of(target)
     usual = None if tuning.untuned is None else tuning.untuned(task, target)
     if usual is None:

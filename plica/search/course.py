@@ -38,8 +38,7 @@ class TuningPiece(SpaceWork, Protocol):
 
 @frozen(eq=False, slots=False)
 class TuningSubject:
-    """A piece of work, and the space of its schedules; or its first sketch alone, and what makes
-    the whole space once the work is worth it: a space takes as long as a few trials."""
+    """A piece of work and its space, or the first sketch alone and what makes the whole space."""
 
     task: TuningPiece
     space: Space
@@ -71,12 +70,10 @@ class Course:
     subject: TuningSubject
     observations: tuple[Observation, ...] = ()
     batches: tuple[float | None, ...] = ()  # the best cost after each batch
-    stages: dict[str, float] = field(factory=dict[str, float])
-    """Seconds of each stage, of what was measured in this process."""
+    stages: dict[str, float] = field(factory=dict[str, float])  # seconds of each, measured here
     measured: int = 0  # how many trials that were
     winner: Observation | None = None  # what won the last comparison, if there was one
-    stayed: float | None = None
-    """What the default cost in that comparison: it compares with what the winner cost there."""
+    stayed: float | None = None  # what the default cost in that comparison
     broken: str = ""  # how the default failed, where nothing was searched for that
 
     @property

@@ -36,8 +36,7 @@ TRIES: Final = 4  # points that are tried for each distinct candidate that is wa
 
 @frozen
 class SpaceSize:
-    """The space of a kernel that occurs so many times: its sketches, its points, and how many
-    distinct candidates were found, at most as many as were wanted."""
+    """The space of a kernel: its sketches, its points and how many distinct candidates it has."""
 
     kernel: str
     times: int
@@ -51,8 +50,7 @@ class SpaceSize:
         return f"{self.times:5}  {self.sketches:8}  {self.points:10}  {found:>8}  {self.kernel}"
 
 
-HEAD: Final = "times  sketches      points  distinct  kernel"
-"""The titles of the columns of a `SpaceSize`."""
+HEAD: Final = "times  sketches      points  distinct  kernel"  # the columns of a `SpaceSize`
 
 
 def space_sizes(

@@ -39,9 +39,7 @@ from plica.search.record.record import Record
 
 PREFIX: Final = "graph:"  # what the keys of models begin with; those of kernels do not
 NAMED: Final = "graph"  # the form that such records name
-
-OFFERED: Final = {"saturate": "simplify-again"}
-"""Passes that no page holds by default, and after which they come."""
+OFFERED: Final = {"saturate": "simplify-again"}  # passes no page holds, and after which they come
 
 
 @frozen
@@ -92,8 +90,7 @@ MOST: Final = 64  # names of a form that is read
 
 
 def choosable(page: Pipeline) -> Iterator[str]:
-    """The passes of a page that may be left out: over the graph, and nothing later waits for what
-    they give."""
+    """The graph passes of a page that may be left out: nothing later requires what they give."""
     needed = {name for each in page for name in (*each.before, *each.requires)}
     for each in page.of("graph", "rules"):
         if not needed.intersection((each.name, *each.after)) and each.name not in KEPT:
@@ -124,8 +121,7 @@ def chosen_form(
     packs: Sequence[Pack],
     page: Pipeline,
 ) -> GraphForm | None:
-    """The form that records say is the fastest for a model; None where none does, or what they say
-    is no form of this page."""
+    """The form of a model that records say is the fastest, None where none is of this page."""
     if not any(each.startswith(PREFIX) for each in best):
         return None
     for each in best.get(graph_key(module, contract, packs), ()):
@@ -138,8 +134,7 @@ def chosen_form(
 def alternatives(
     module: Module, contract: Contract, packs: Sequence[Pack], target: AnyTarget
 ) -> tuple[tuple[GraphForm, Module], ...]:
-    """Forms of a model that group other operators than its page does, each with what it makes of
-    the model; that of the page comes first."""
+    """Forms of a model that group operators differently, with the results; the page's is first."""
     backend = backend_of(target)
     page, job = backend.page(), Job(contract, tuple(packs), target, backend.machine(target))
     source = infer(without_loops(module))

@@ -39,10 +39,7 @@ from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
 TRIED: Final = 4  # forms that are compiled and timed, at most
-
-WORTH: Final = 1.25
-"""A form is tried if what it changes is estimated to take at most so many times as long."""
-
+WORTH: Final = 1.25  # times the page's estimated cost at most, to be tried
 SHARE: Final = 0.25  # the part of the time of a search that forms may take
 Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, with default schedules
 

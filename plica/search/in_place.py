@@ -44,21 +44,12 @@ from plica.search.tuned import InPlace, Tuned
 
 ROUNDS: Final = 8  # how often the programs take turns
 COPIES: Final = 4  # how often each program is there, at most
-
-ROOM: Final = 1 << 30
-"""Bytes of constants that all copies of a program may have; two of them there are in any case."""
-
+ROOM: Final = 1 << 30  # bytes of constants in all copies of a program, but for two of them
 RUNS: Final = 4  # calls of a turn
+CLEARLY: Final = 0.99  # of its default's time at most, or a tuned kernel goes back to it
+SURE: Final = 2.0  # standard errors between the means of what is surely less
 
-CLEARLY: Final = 0.99
-"""A tuned kernel takes at most so much of its default's time, or goes back to it."""
-
-SURE: Final = 2.0
-"""The mean of some copies is less than that of others if it is so many standard errors below."""
-
-KernelSchedule: TypeAlias = tuple[str, str]
-"""The kernel that a trace begins with, as text, and the trace: forms that have their loops already
-differ in the first alone."""
+KernelSchedule: TypeAlias = tuple[str, str]  # the kernel as text, and its trace
 
 Compile = Callable[[Database], Executable]  # the model compiled with the records of a database
 
@@ -205,8 +196,7 @@ def calls(
 def _launches(
     untuned: Sequence[Executable], tuned: Sequence[Executable], values: Sequence[Array]
 ) -> list[LaunchPair]:
-    """The launches of both programs, side by side, by the median of their turns; none where they
-    are not as many."""
+    """The launches of both programs in pairs, with median times; none if their numbers differ."""
     programs = (*untuned, *tuned)
     schedules = [
         {each.kernel: (each.before, each.json) for each in one[0].artefact.record().traces}

@@ -24,15 +24,9 @@ from attrs import frozen
 
 from plica.search.space import Point
 
-REFUSED: Final = "refused"
-"""The error of a point that is no legal schedule: nothing was built, and it is no trial."""
-
-CONFIDENT: Final = 1.645
-"""How many standard errors apart two costs must be, for five in a hundred to be wrong."""
-
-ERROR_OF_NOISE: Final = 0.5
-"""The standard error of the least of ten repeats is below this share of their noise, whatever
-delays them: about a seventh of it for delays that are independent."""
+REFUSED: Final = "refused"  # the error of an illegal schedule, which is no trial
+CONFIDENT: Final = 1.645  # standard errors between two costs, for 5 % to be wrong
+ERROR_OF_NOISE: Final = 0.5  # of the noise is above the standard error of the least of 10 repeats
 
 
 @frozen

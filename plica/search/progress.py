@@ -30,8 +30,7 @@ def shown(
     seconds: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Listener | None]:
-    """A listener that shows how much of the trials, or of the seconds, is spent, how fast all is by
-    now, and what is still expected to be gained."""
+    """A listener that shows trials or seconds spent, the speed by now and the expected gain."""
     if not wanted:
         yield None
         return
@@ -55,8 +54,7 @@ def shown(
 
 
 def hoped(courses: Sequence[Course], ahead: float) -> str:
-    """What is still expected to be gained of all, if as much is ahead as so many times what was;
-    nothing as long as a kernel has not been timed."""
+    """The gain that is still expected; nothing as long as a kernel has not been timed."""
     if not (whole := together(courses)):
         return ""
     spent = sum(len(each.batches) for each in courses)
@@ -82,8 +80,7 @@ LONGEST_NAME: Final = 32  # characters of the name of a kernel: the line must ho
 
 
 def together(courses: Sequence[Course]) -> list[tuple[float, float]]:
-    """What all kernels took at first and take now, each as often as it occurs; nothing as long as
-    one of them has not been timed."""
+    """What all kernels took at first and take now; nothing until each has been timed."""
     found = [(each.subject.task.weight, each.first, each.least) for each in courses]
     pairs = [(weight * one, weight * two) for weight, one, two in found if one and two]
     if len(pairs) < len(courses):

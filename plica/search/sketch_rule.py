@@ -80,8 +80,7 @@ class SketchRule:
     name: str
     forms: Forms
     traces: Traces
-    machines: tuple[type, ...] = (object,)
-    """The kinds of machines that it knows: `Machine` of processors, `Gpu`; any if none is named."""
+    machines: tuple[type, ...] = (object,)  # kinds of machines it knows, all by default
 
     def __attrs_post_init__(self) -> None:
         if not self.name.isidentifier():

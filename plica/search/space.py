@@ -82,8 +82,7 @@ class Sketch:
 
 
 def loops_digest(form: Stages) -> str:
-    """What tells a form that has its loops already from another of its name, since its trace does
-    not; nothing where a trace makes all loops.  Names are none of it."""
+    """A digest of a form that has its loops already, whatever names are in it; else nothing."""
     whole = any(isinstance(each, ExternStage) for each in form.stages)
     return f"loops {digest(form)}" if whole else ""
 

@@ -63,8 +63,7 @@ def space_of(task: SpaceWork, machine: Machine) -> Space:
 
 
 def first_space_of(task: SpaceWork, machine: Machine) -> Space:
-    """The first sketch of that space alone: its default is the default of all.  A search of many
-    pieces of work times these first, and makes the spaces of those that promise something."""
+    """The first sketch of that space alone, which a search of many pieces of work times first."""
     return Space(tuple(islice(_sketches(query_of(task), machine), 1)))
 
 
@@ -96,8 +95,7 @@ def _space(query: Query, machine: Machine) -> Space:
 
 
 def _sketches(query: Query, machine: Machine) -> Iterator[Sketch]:
-    """All sketches, the default schedule first; two traces that differ only in what they decide
-    are one."""
+    """All sketches, the default first; traces that differ only in decisions are one."""
     known = set[object]()
     drafts = _drafts(query, machine)
     while True:
@@ -117,8 +115,7 @@ def _sketches(query: Query, machine: Machine) -> Iterator[Sketch]:
 
 
 def _drafts(query: Query, machine: Machine) -> Iterator[Draft]:
-    """All sketches to be, the default schedule first; the plain nest is of the first rule, where an
-    untuned build does it."""
+    """All drafts, the default first; an untuned build's plain nest is of the first rule."""
     rules = [rule for rule in (*RULES, *installed(machine)) if rule is not NEST]
     return chain.from_iterable(drafts_of(rule, query, machine) for rule in rules)
 

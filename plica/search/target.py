@@ -61,8 +61,7 @@ class Tuning:
     measurer: Callable[[Any, TrialLimits | None], AbstractContextManager[Measurer]] | None = None
     policy: Callable[[str, Sequence[TuningSubject], Any, Database], Policy[Any]] | None = None
     pools: bool = False  # whether candidates can be measured on the devices of a pool
-    in_place: bool = False
-    """Whether programs time their launches, so that kernels are held to their network."""
+    in_place: bool = False  # whether programs time their launches, to compare kernels in them
     whole: Callable[[Module, Any, Database, TuneOptions], Tuned] | None = None
     known: Callable[[RecordSource, Any], Any] = lambda database, target: None
 

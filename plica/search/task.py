@@ -70,8 +70,7 @@ class Task:
 
 @frozen(eq=False, slots=False)
 class KernelTask:
-    """A kernel as somebody wrote it; nothing is known of what it reads, and its sums stay in their
-    order."""
+    """A kernel as somebody wrote it: no input is constant, and sums stay in order."""
 
     kernel: Kernel
     name: str = ""
@@ -100,8 +99,7 @@ def tasks(
     target: AnyTarget,
     page: Pipeline | None = None,
 ) -> tuple[Task, ...]:
-    """The tasks of a module as it would be compiled by a page, the target's if none is given,
-    those of most weight as they come."""
+    """The tasks of a module as a page, by default the target's, would compile it."""
     backend = backend_of(target)
     job = Job(contract, tuple(packs), target, backend.machine(target))
     history = grouped(page or backend.page(), begun(infer(without_loops(module))), job)

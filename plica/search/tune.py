@@ -44,8 +44,7 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     measurer: Measurer | None = None,
     page: Pipeline | None = None,
 ) -> Tuned:
-    """Search the schedules of all kernels of a module for a machine, as a page groups them; the
-    target's if none is given."""
+    """Search the schedules of all kernels of a module, as a page groups them."""
     start = time.monotonic()
     tuning = tuning_of(target)
     if (of := tuning.space) is None:

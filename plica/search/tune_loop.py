@@ -37,16 +37,12 @@ from plica.search.space import Point, Space
 
 FINALISTS: Final = 4  # how many of a task are timed once more
 AHEAD: Final = 4  # how many defaults are built while one is timed
-
-NEARLY: Final = 0.5
-"""A task with proposals goes before one without if it promises so much of what that promises."""
-
+NEARLY: Final = 0.5  # of the best promise is enough for a task that has its proposals
 BARREN: Final = 512  # a task is given up after so many refusals with no trial between them
 
 LATE: Final = "timeout"
 
-BROKEN: Final = ("build", "wrong", "crash", LATE)
-"""Errors of a default that no other schedule can be compared with."""
+BROKEN: Final = ("build", "wrong", "crash", LATE)  # errors of a default that end a search
 
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 Opening: TypeAlias = tuple[SearchState[Any], tuple[Point, ...]]  # as of an explorer's memory
@@ -132,8 +128,7 @@ class Run:
         return self.policy.step(self.policy.begin(subject.whole.space, self.seed))
 
     def asked(self, search: _Search, opened: Opening | None = None) -> _Search:
-        """A search whose policy has proposed something, knowing how the default went; nothing
-        where that is broken: nobody would know whether another schedule is faster."""
+        """A search after its policy has proposed; nothing where the default failed."""
         if search.left:
             return search
         if search.state is not None:
@@ -229,8 +224,7 @@ def tuned(
 
 
 class _Proposals:
-    """What policies propose, of one task at a time while another is measured.  A search changes by
-    its own batches alone, so what was proposed ahead is what would have been proposed."""
+    """What policies propose for one task while another is measured; that changes no proposal."""
 
     def __init__(self, run: Run, searches: Sequence[_Search]) -> None:
         # It goes on beside what is built, and gives way to what is timed as that does.
@@ -245,8 +239,7 @@ class _Proposals:
             self._opened = self._thread.submit(self._open, searches[0])
 
     def next(self, standings: Sequence[Standing]) -> int | None:
-        """The task to go on with: the one that promises most, or one that promises nearly as much
-        and has its proposals, while those of the other are estimated."""
+        """The task that promises most, or nearly as much and has its proposals."""
         best = next_task(standings)
         if best is None or not self._ahead or best in self._ahead:
             return best
@@ -300,8 +293,7 @@ class _Proposals:
         return opened
 
     def _proposed(self, how: Literal["asked", "further"], search: _Search) -> _Search:
-        """A search whose policy has proposed; what it did is built after what is out, so that who
-        measures need not wait for the first of the next batch."""
+        """A search after its policy has proposed, which is built while others are measured."""
         found = self._run.asked(search) if how == "asked" else self._run.further(search)
         _prepare(self._run, found)
         return found

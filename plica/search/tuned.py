@@ -38,8 +38,7 @@ class TuneOptions:
 
 @frozen
 class InPlace:
-    """A call of a network, untuned and tuned, in seconds, and the kernels that went back to their
-    default since they are not clearly faster there."""
+    """A call of a network in seconds, untuned and tuned, and kernels that went back to default."""
 
     untuned: float
     tuned: float
@@ -93,8 +92,7 @@ class Tuned:
         return {"kernels": kernels, "fixed": self.fixed, "graph": self.graph, "network": network}
 
     def __str__(self) -> str:
-        """One line a kernel: how many candidates its space has (`+`: the space was not worth making
-        beyond the first sketch), how fast its default is, and the best that was found."""
+        """One line a kernel: candidates (`+`: of the first sketch alone), default and best."""
         wide = max([6, *[len(each.subject.task.name) for each in self.courses]])
         lines = [f"{'kernel':{wide}}  times  candidates  trials     default        best"]
         for each in self.courses:

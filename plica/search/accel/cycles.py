@@ -82,8 +82,7 @@ def machine_name(machine: Accelerator) -> str:
     return f"accel:{machine.name}/{digest(machine)[:16]}"
 
 
-JUDGE: Final = CostJudge("ridge", Ridge(), knobs)
-"""What thinks of a tiling before it is tried: a model of its sizes."""
+JUDGE: Final = CostJudge("ridge", Ridge(), knobs)  # a model of its sizes
 
 
 def policy(name: str = "guided") -> Policy[Any]:  # an explorer's memory is its own affair

@@ -39,8 +39,7 @@ OF_BODY: Final = (
 """What each column is."""
 
 STEP: Final = 1.0  # cycles of counting and comparing, for each run of a body
-ENTRY: Final = 6.0
-"""Cycles of beginning and leaving a loop: addresses, and a branch that was not foreseen."""
+ENTRY: Final = 6.0  # cycles of entering and leaving a loop: addresses, a mispredicted branch
 GATHERED: Final = 1.5  # reads that each lane costs which is gathered
 
 

@@ -82,11 +82,8 @@ class FeaturiserReport:
     replayed: int = 0
 
 
-FEW: Final = 16
-"""So many points of a class are replayed one by one; for more of them formulas are made, which
-takes about as many."""
-SMALL: Final = 256
-"""A sketch of no more points never has formulas: those that matter are replayed, each once."""
+FEW: Final = 16  # more points of a class than this are worth formulas; fewer are replayed
+SMALL: Final = 256  # points of a sketch that never has formulas, at most: each is replayed
 EXAMPLES: Final = 6  # points replayed for a class, besides one for each of its sizes
 MOST: Final = 16  # points replayed for a class, at most
 MORE: Final = 4  # points replayed to try its formulas on
@@ -162,8 +159,7 @@ class Featuriser:
         return made, alone
 
     def replayed(self, of: Decisions) -> ReplayedStores | None:
-        """The layout and the numbers of a point that is replayed, and its conditions; None where it
-        is illegal, or stores nothing that has a layout."""
+        """The layout, numbers and conditions of a replayed point; None where it has no layout."""
         if (nests := self._nests(of)) is None or (layout := aligned([nests])) is None:
             return None
         return layout, layout.numbers(nests), self._conditions
@@ -327,8 +323,7 @@ class Featuriser:
 def rows_of_points(
     asked: Sequence[tuple[Featuriser, Sequence[Point]]], known: dict[object, Floats]
 ) -> list[tuple[Floats, Integers]]:
-    """What each of some featurisers of one machine says of its points; what all of them replay is
-    estimated together, and stores that are known are not estimated again."""
+    """The rows of each featuriser's points; replayed stores are computed together, each once."""
     if len(known) > MOST_STORES:
         known.clear()
     parts = [each.by_formulas(points) for each, points in asked]
@@ -344,8 +339,7 @@ def rows_of_points(
 
 
 def kind_of(sketch: Sketch, decisions: Decisions) -> DiscreteKey | None:
-    """What a point decides where no sizes are, as far as the sketch itself tells: up to `FEW`
-    points of a kind are replayed, and the rest of them are nearly free; None where none is."""
+    """What a point decides besides sizes: after `FEW` points, others of a key are nearly free."""
     if sketch.size <= SMALL:
         return None
     sized = _ways(sketch)[0]

@@ -27,8 +27,7 @@ from attrs import frozen
 
 from plica.search.feature.layout import Floats
 
-Column: TypeAlias = tuple[int, int]
-"""A decision, and one of its sizes; a size and what divides by it are two entries of one column."""
+Column: TypeAlias = tuple[int, int]  # a decision, and one of its sizes or its inverse
 
 
 @frozen
@@ -81,9 +80,7 @@ class Basis:
     def formula(
         self, values: Floats, known: Sequence[FeatureFormula] = ()
     ) -> FeatureFormula | None:
-        """A formula for the values of the rows; formulas that are `known` may be factors of it.
-        Rows without a value are left out.
-        """
+        """A formula for the values of rows that have one; `known` formulas may be factors of it."""
         given = ~np.isnan(values)
         if not given.any():
             return constant(0.0)
@@ -144,8 +141,7 @@ def _near(value: float) -> float:
 
 @lru_cache(maxsize=64)
 def _choices(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], ...]:
-    """Sets of entries whose product a number may be: parts of one decision, of two; the same part
-    of several, as loops of one level are fused; then parts of three."""
+    """Sets of entries whose product a number may be: parts of one, two or three decisions."""
     own: dict[int, list[int]] = {}
     for entry, (decision, _) in enumerate(columns):
         own.setdefault(decision, []).append(entry)

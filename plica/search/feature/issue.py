@@ -44,21 +44,16 @@ OF_ISSUE: Final = (
 )  # fmt: skip
 """What each column is."""
 
-STRAIGHT: Final = 64
-"""Lanes of a vectorized loop that are written out, at most, ..."""
-WRITTEN: Final = 4
-"""... and registers that hold them."""
-FUNCTION: Final = 16.0
-"""Instructions of a function of vectors; those of single numbers are calls, and take as long."""
+STRAIGHT: Final = 64  # lanes of a vectorized loop that are unrolled, at most
+WRITTEN: Final = 4  # registers that hold them, at most
+FUNCTION: Final = 16.0  # instructions of a vector function; scalar calls take as long
 DIVIDE: Final = 5.0  # cycles of a quotient, beside one for a product
 GATHERED: Final = 1.5  # reads that each lane costs which is gathered
 FORWARDED: Final = 6.0  # cycles until what was written can be read again
 STEP: Final = 1.0  # cycles of counting and comparing, for each run of a body
-LLVM_SIZE: Final = 150.0
-"""Instructions of a loop that LLVM writes out as a whole, all steps together, at most."""
+LLVM_SIZE: Final = 150.0  # instructions of a loop that LLVM unrolls fully, at most
 DEEPEST: Final = 3  # how many loops in each other are written out so, at most
-ENTRY: Final = 6.0
-"""Cycles of beginning and leaving a loop: addresses, and a branch that was not foreseen."""
+ENTRY: Final = 6.0  # cycles of entering and leaving a loop: addresses, a mispredicted branch
 
 WEIGHTS: Final = np.array(
     [FUNCTION if "function" in e else DIVIDE if "divide" in e else 1.0 for e in KINDS]
@@ -66,8 +61,7 @@ WEIGHTS: Final = np.array(
 
 
 def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
-    """The features of one store, in the order of `OF_ISSUE`, given over which schedules all passes
-    run."""
+    """The features of one store, in the order of `OF_ISSUE`, where all passes run over some."""
     machine, count, rates = of.machine, of.count, of.machine.rates
     widest = max([4.0 if each == 2 else each for each in of.bytes], default=4.0)
     lanes = max(1.0, machine.vector / 8 / widest)
@@ -142,8 +136,7 @@ def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
 
 
 def _innermost_left(of: StoreNumbers, passes: Array, part: Array) -> tuple[Array, Array]:
-    """The innermost loop that is left once short ones are written out, and how many steps those
-    have."""
+    """The innermost loop after unrolling short ones, and the steps of those."""
     operations = 2 * len(of.place.touches) + 2 + sum(of.place.operations)
     left = of.many & ~of_kind(of, ("unrolled", "vectorized"))
     serial = innermost(left)

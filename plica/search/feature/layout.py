@@ -73,8 +73,7 @@ class StoreLayout:
         return sum(each.size for each in self.places)
 
     def numbers(self, nests: Nests) -> Floats:
-        """Some nests as numbers; they must be among those of which the layout was made, or be
-        like them."""
+        """Nests as numbers; they must fit the layout."""
         found: list[float] = []
         for place, nest in zip(self.places, nests, strict=True):
             found += _numbers(place, nest)

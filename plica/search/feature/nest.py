@@ -59,8 +59,7 @@ class Stride:
     range: float
 
 
-Reaches: TypeAlias = "dict[tuple[Name, int], Stride]"
-"""By loop and dimension; what is not there stays in one place."""
+Reaches: TypeAlias = "dict[tuple[Name, int], Stride]"  # by loop and dimension, where it moves
 
 
 @frozen(eq=False)
@@ -77,8 +76,7 @@ class AccessFeature:
 
 @frozen
 class AllocationFeature:
-    """Where what is written lives: bytes allocated inside the kernel, 0 if none are; the steps of
-    the loops around that; and which loops these are."""
+    """Where a result lives: bytes allocated in the kernel (0 if none), and the loops around."""
 
     bytes: float
     times: float
@@ -101,8 +99,7 @@ class NestFeature:
 
 @frozen(eq=False)
 class _Around:
-    """Loops around a statement, buffers allocated there and the loops around these, and what
-    variables stand for."""
+    """Loops around a statement, buffers allocated with the loops around these, and bindings."""
 
     loops: tuple[tuple[sc.ScalarVar, float, str], ...]
     rooms: Mapping[sc.Buffer, tuple[tuple[sc.ScalarVar, float, str], ...]]
@@ -272,13 +269,11 @@ def _row_major(shape: list[float]) -> list[float]:
 # --- indices --------------------------------------------------------------------------------------
 
 Moves: TypeAlias = "dict[sc.ScalarVar, Stride]"
-Form: TypeAlias = "dict[sc.Scalar, float]"
-"""A sum: how often each variable, quotient, remainder or other term is in it."""
+Form: TypeAlias = "dict[sc.Scalar, float]"  # a sum: coefficients of its opaque terms
 
 
 def reaches_of(index: sc.Scalar, sizes: Sizes, bound: Mapping[sc.ScalarVar, sc.Scalar]) -> Moves:
-    """How an index moves with each loop; what is no sum of quotients and remainders may move
-    one place with each step of all loops in it."""
+    """How an index moves with each loop; an opaque term may move by one with all of its loops."""
     forms: dict[sc.Scalar, Form] = {}
     moves: dict[sc.Scalar, Moves] = {}
     form = fold_into(

@@ -35,8 +35,7 @@ _NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 
 def operations(value: sc.Scalar | None) -> Operations:
-    """The counts for a value, each term once; one multiply-add for an intrinsic, of which nothing
-    else is known."""
+    """The counts for a value, each term once; an opaque intrinsic is one multiply-add."""
     counts = [0.0] * len(KINDS)
     if value is None:
         counts[0] = 1.0

@@ -64,8 +64,7 @@ class Packs:
 
     @cached_property
     def distinct(self) -> tuple[Floats, Integers]:
-        """The rows that differ, and which of these each row is: candidates of one piece of work
-        have many stores in common."""
+        """The rows that differ, and which of these each row is: candidates share many stores."""
         marks = self.rows @ np.sin(np.arange(1.0, self.rows.shape[1] + 1))
         _, first, place = np.unique(marks, return_index=True, return_inverse=True)
         rows = self.rows[first]

@@ -114,10 +114,8 @@ def rows_of_each(
     machine: Machine,
     known: dict[object, Array],
 ) -> list[Floats]:
-    """The features of schedules that have layouts and conditions of their own, (stores, WIDTH) of
-    each.  Schedules that differ in a decision or two have most stores in common, so a store is
-    estimated once, whichever schedules it is of, and is known from then on; those that differ in
-    numbers alone are estimated together."""
+    """The features of schedules of different layouts, (stores, WIDTH) of each; a store that several
+    have is computed once and `known` from then on."""
     found: list[list[object]] = []
     missing: dict[object, dict[object, tuple[StorePlace, Floats, bool, Sequence[float]]]] = {}
     for layout, numbers, conditions in schedules:
@@ -174,8 +172,7 @@ def _counts(of: StoreNumbers) -> list[Array]:
 
 
 def _families(of: StoreNumbers) -> list[tuple[Array, Array, Array]]:
-    """Of loops that move what is written and of those that do not: which they are, and how many
-    there are from each inward and up to it."""
+    """The spatial and the reduction loops, with how many there are from each inward and outward."""
     return [
         (each, inward(each.astype(float), np.cumsum, 0.0), np.cumsum(each, axis=0))
         for each in (of.spatial, of.reduces)
@@ -295,8 +292,7 @@ def _rooms(of: StoreNumbers) -> list[Array]:
     return [log_of(of.room_bytes), log_of(outside), log_of(inside), log_of(outside * of.room_bytes)]
 
 
-LINE_CYCLES: Final = (4.0, 10.0, 30.0)
-"""Cycles for a line that is in the second cache, the third, and in none."""
+LINE_CYCLES: Final = (4.0, 10.0, 30.0)  # of a line in L2, in L3 and in memory
 
 
 def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[Array]:

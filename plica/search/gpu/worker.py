@@ -26,9 +26,7 @@ from plica.search.measure.outcome import Status, TrialLimits
 from plica.search.measure.reference import POISON, disagreement, prepared, written
 from plica.search.measure.timing import KernelTiming
 
-TOGETHER: Final = 8
-"""Runs that are one graph, at most: what the processor adds to each is small then."""
-
+TOGETHER: Final = 8  # runs of one graph at most, so that launch overhead is small
 SHORT: Final = 1e-3  # seconds that a graph takes, about
 EDGE: Final = 256  # bytes behind every array that nobody may write
 

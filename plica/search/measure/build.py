@@ -34,8 +34,7 @@ from plica.search.measure.job import MeasureJob
 KERNEL: Final = "plica.candidate"
 REPEAT: Final = "plica_repeat"
 
-LONGEST_TEXT: Final = 4 << 20
-"""Characters of LLVM's text: what is longer was unrolled beyond reason, and takes minutes."""
+LONGEST_TEXT: Final = 4 << 20  # characters of LLVM's text; longer ones compile for minutes
 
 
 @frozen(eq=False)
@@ -55,8 +54,7 @@ def target_of(job: MeasureJob) -> Target:
 
 
 def built(job: MeasureJob, known: Kernel | None = None) -> Built:
-    """The code of a candidate, which may be known as it is lowered; raises a `PlicaError` where its
-    schedule or its code is refused."""
+    """The code of a candidate, which may be lowered already; raises a `PlicaError` if refused."""
     target = target_of(job)
     return built_in_stages(
         job, known, "cpu", lambda kernel: objects_of(kernel, target, job.reassociates)

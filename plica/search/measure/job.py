@@ -51,8 +51,7 @@ class MeasureJob:
 
     @property
     def unscheduled(self) -> MeasureJob:
-        """The job for whoever is given what was made of its schedule: one text for all candidates
-        of a form."""
+        """The job without its schedule, for a lowered kernel: one text for all candidates."""
         return evolve(self, trace=Trace(()))
 
     @cached_property

@@ -41,17 +41,13 @@ class TrialLimits:
 
     build_seconds: float = 30.0  # of the processor: what is built waits while something is timed
     run_seconds: float = 20.0
-    memory: int = 4 << 30
-    """Bytes a process may have; 0 for any: a driver of GPUs reserves addresses without measure."""
+    memory: int = 4 << 30  # bytes a process may have; 0 for any, as GPU drivers need
     repeats: int = 10
-    least: float = 0.005
-    """Seconds a repeat takes at least: short kernels are run more than once in it."""
-    slow: float = 3.0
-    """A kernel so many times slower than the best of its work is repeated three times only."""
+    least: float = 0.005  # seconds a repeat takes at least: short kernels run several times
+    slow: float = 3.0  # times slower than the best of its work is repeated 3 times only
     flush: bool = False  # whether the caches are emptied before each repeat, which is then one run
     threads: int = 1
-    alone: bool = True
-    """Whether what is being built waits while something is timed: two cores may share units."""
+    alone: bool = True  # whether builds wait while something is timed: cores share units
 
     def to_json(self) -> str:
         """The limits as text."""
@@ -69,8 +65,7 @@ class Outcome:
 
     status: Status
     times: tuple[float, ...] = ()
-    noise: float = 0.0
-    """How far the median is above the least, as a part of it: what is smaller means nothing."""
+    noise: float = 0.0  # how far the median is above the least, as a part of it
     stages: dict[str, float] = field(factory=dict[str, float])
     message: str = ""
 

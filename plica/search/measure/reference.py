@@ -34,10 +34,7 @@ from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import MeasureJob
 
 POISON: Final = 0xFF  # bytes that are no number as a float, and an unlikely one as an integer
-
-DRAWS: Final = ((-3, 3), (1, 4), (0, 1))
-"""From where to where the numbers go; the later ones where too few results are finite."""
-
+DRAWS: Final = ((-3, 3), (1, 4), (0, 1))  # ranges of inputs; later ones if few results are finite
 FORMS: Final = 8  # of how many forms the inputs are kept
 ENOUGH: Final = 0.9  # how many of the results of a reference should be finite
 
@@ -67,8 +64,7 @@ def reference_of(job: MeasureJob) -> Reference:
 
 
 def plain_nest(of: Stages) -> Kernel:
-    """Work as plain loops; arrays that are kept around all of them are parameters before the
-    result, since a stack has no room for them."""
+    """Work as plain loops; outer allocations become parameters, too large for a stack."""
     kernel = nest(of)
     kept: list[Buffer] = []
     body = kernel.body
@@ -91,8 +87,7 @@ def drawn_reference(
     kernel: Kernel,
     read: Callable[[Sequence[Array]], Sequence[Array]],
 ) -> Reference:
-    """The results of the code of a kernel on drawn inputs, of which it reads what `read` makes; of
-    draws after the first only where too few results are finite."""
+    """The results of a kernel's code on drawn inputs (`read` adapts them), most of them finite."""
     best: tuple[float, Reference] | None = None
     for draw in DRAWS:
         random = np.random.default_rng(0)

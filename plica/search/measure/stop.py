@@ -41,8 +41,7 @@ _QUIET: Final = threading.Lock()
 
 @contextmanager
 def quiet(wanted: bool = True) -> Iterator[None]:
-    """While something is timed, threads of this process wait that ask (`wait_for_noise`): it cannot
-    be stopped as other processes are, for it waits for what is timed."""
+    """While something is timed, threads of this process wait in `wait_for_noise`."""
     if not wanted:
         yield
         return
@@ -88,8 +87,7 @@ def _place(thread: int, where: Sequence[int]) -> None:
 
 
 def give_way(patience: int) -> None:
-    """Let this thread have what others leave, from now on.  Elsewhere than on Linux threads have no
-    number of their own."""
+    """Lower the priority of this thread from now on; on Linux alone."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), patience)
 

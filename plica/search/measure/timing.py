@@ -24,20 +24,10 @@ from plica.search.measure.outcome import TrialLimits
 
 FEW: Final = 3  # how often a kernel is repeated that is much slower than the best
 HOPELESS: Final = 10.0  # a kernel so many times slower than the best is run twice
-
-ENOUGH: Final = 5
-"""After so many repeats a kernel is repeated no more if its least is tight, or the whole interval
-in which it lies is slower than the best."""
-
-TIGHT: Final = 0.004
-"""The least of some repeats is tight if the next is no farther above it than this share of it."""
-
+ENOUGH: Final = 5  # after so many repeats a tight least, or one beyond the bar, ends them
+TIGHT: Final = 0.004  # a least is tight if the next is no farther above it than this part of it
 MORE: Final = 2  # how many times as often a kernel is repeated whose least is not tight by then
-
-CLEAR: Final = 1.1
-"""How many times slower than the best is clear: so much the same code differs by its memory.  Where
-the whole interval in which the least of two repeats lies is beyond that, there are no more."""
-
+CLEAR: Final = 1.1  # times slower than the best is clear after two repeats: memory alone makes 10 %
 MOST: Final = 1 << 24  # how many runs one repeat has at most
 Clock = Callable[[], int]  # nanoseconds since some time
 

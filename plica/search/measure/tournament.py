@@ -15,8 +15,7 @@ from plica.search.record.order import clearly_less, is_faster_in_turns, ranked_b
 
 
 def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Those that were timed, the fastest first; an earlier one stays before a later one that is
-    not clearly faster."""
+    """Those that were timed, the fastest first; equals stay in order."""
     timed = [each for each in finals if each.times]
     return tuple(ranked_by(timed, lambda one, other: is_faster_in_turns(one.times, other.times)))
 

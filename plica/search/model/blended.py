@@ -33,13 +33,10 @@ from plica.search.model.file import File, malformed, read, written
 from plica.search.model.perceptron import Perceptron
 from plica.search.model.summed_time import SummedTime, logarithms
 
-MOST: Final = 192
-"""Of so many examples the process is made, the fastest: what is slow has no neighbours of interest,
-and it takes the cube of their number."""
+MOST: Final = 192  # examples of the process at most, the fastest: it takes the cube of them
 REACHES: Final = (0.5, 1.0, 2.0, 4.0)  # how far neighbours reach, in deviations of a column
 NOISES: Final = (0.01, 0.05, 0.2)  # noise of a time, as a part of the variance
-SLOPE: Final = 0.25
-"""How sure it is that twice the time that other work teaches is twice the time here."""
+SLOPE: Final = 0.25  # how sure it is that a ratio of other work's times holds here
 FARTHEST: Final = 5.0  # a candidate that is more deviations off in a column is no farther
 LEAST: Final = 1e-6  # columns that vary less are the same for all
 NETWORKS: Final = 0.5  # how much networks count, beside both kinds of trees, where there are some
@@ -55,8 +52,7 @@ class _Process:
     places: Floats  # the examples, in deviations
     weights: Floats
     taught: Floats  # what the trees of other work say of the examples, less the mean of that
-    numbers: Floats
-    """That mean, how far neighbours reach, the variance, and the part of it that is noise."""
+    numbers: Floats  # that mean, the reach of neighbours, the variance, its noise part
 
     def off(self, rows: Floats, taught: Floats) -> Floats:
         """By how much logarithms of times are off."""
@@ -69,8 +65,7 @@ class _Process:
     def picked(
         self, rows: Floats, taught: Floats, scores: Floats, taken: Sequence[int], count: int
     ) -> list[int]:
-        """So many of some candidates that may be fast for all that is known: by what they score
-        and how little is known of them.  What is taken, and each that is picked, is known then."""
+        """So many candidates by score and uncertainty, each known once taken or picked."""
         places, slopes = _placed(rows, self.middle, self.spread), taught - self.numbers[0]
         seen, seen_slopes = self.places, self.taught
         own = self.numbers[2] * 2.0 + SLOPE * slopes * slopes
@@ -143,8 +138,7 @@ def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
 
 @frozen(eq=False)
 class Blended:
-    """Trees of stores, of whole candidates, networks, and a process of what was seen of one piece
-    of work; no process before it has learned, or where it has learned of several pieces."""
+    """Trees of stores and of candidates, networks, and a Gaussian process of one piece of work."""
 
     kind: ClassVar[str] = "blended"
 
@@ -197,8 +191,7 @@ class Blended:
         return self.process.picked(rows, taught, scores, taken, count)
 
     def _said(self, packs: Packs) -> tuple[Floats, Floats, Floats]:
-        """A row for each of some candidates that have rows, and the logarithms of their times as
-        all say before and after what was seen here."""
+        """One feature row per candidate, and its log times before and after what was seen here."""
         wide = packs.rows.shape[1]
         wholes = self.wholes.looked_at(packs)
         one, other = self.stores.taught_and_seen(packs), self.wholes.taught_and_seen(wholes)

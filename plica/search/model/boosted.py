@@ -101,9 +101,7 @@ def booster_of(raw: bytes) -> Booster:
     return found
 
 
-_ASKED: Final = threading.Lock()
-"""Trees that are asked settle how they were made, so two threads may not ask the same ones at once:
-the search of one piece of work proposes while that of another is told what was measured."""
+_ASKED: Final = threading.Lock()  # predicting mutates boosters: two threads may not share one
 
 
 def predicted(raw: bytes, rows: Floats, threads: int) -> Floats:

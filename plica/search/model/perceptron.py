@@ -36,23 +36,18 @@ Weights: TypeAlias = dict[str, Singles]
 
 SCALES: Final = ("middle", "spread")
 LAYERS: Final = ("w0", "b0", "w1", "b1", "own", "shares", "sums", "b2", "w3", "b3")
-FIRST, SECOND, TINY = 0.9, 0.999, 1e-8
-"""How long Adam remembers gradients and their squares, and what keeps it from dividing by 0."""
+FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # decay rates of Adam's moments; no division by 0
 WARM: Final = 0.15  # the part of all steps in which the rate grows; then it falls
 STEEPEST: Final = 1.0  # the longest gradient that is followed as it is
-GROUPS: Final = 12
-"""Groups of a step, ..."""
-EACH: Final = 32
-"""... and candidates of each, at most."""
+GROUPS: Final = 12  # groups of a step, at most
+EACH: Final = 32  # candidates of a group in a step, at most
 SHARP: Final = 2.0  # how sure an order is by how far logarithms are apart
 NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
 MATTERS: Final = 0.5  # pairs that are farther apart matter no more
 ANCHOR: Final = 0.1  # how much the times themselves count, beside the order of pairs
 FARTHEST: Final = 5.0  # a store that is more deviations off in a column is no farther
 LEAST: Final = 1e-3  # columns that vary less are left as they are
-BLOCK: Final = 8
-"""Rows that are multiplied at once: so few that libraries use one thread, whose sums are the same
-whichever cores there are."""
+BLOCK: Final = 8  # rows multiplied at once: so few that libraries use one thread
 
 
 @frozen(eq=False)
@@ -193,8 +188,7 @@ class Perceptron:
         return found
 
     def times(self, packs: Packs) -> Floats:
-        """Logarithms of the times of candidates that have rows, up to a number that is the same for
-        all: the mean of what networks say."""
+        """Log times of candidates that have rows, up to a constant: the mean of the networks."""
         rows, place = packs.distinct
         _, owner = np.unique(packs.owner, return_inverse=True)
         firsts = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -321,8 +315,7 @@ def _shares(estimate: Singles, owner: Integers, firsts: Integers) -> Singles:
 
 
 def _pulls(times: Singles, wanted: Floats, sizes: list[int]) -> Singles:
-    """How the loss grows with each time: pairs of each group that are out of order, and times that
-    are off from one another."""
+    """The gradient of the loss by each time: pairs in the wrong order, and errors of times."""
     found, at = np.zeros(len(times), np.float32), 0
     for size in sizes:
         mine = slice(at, at + size)

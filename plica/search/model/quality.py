@@ -30,8 +30,7 @@ class Quality:
 
 
 def pairwise_accuracy(scores: Floats, costs: Floats, noise: float = 0.0) -> float:
-    """The part of pairs in order; pairs whose costs differ by less than the noise, as a share, are
-    left out, and a tie of scores is half in order."""
+    """The part of pairs in order; those within the noise are left out, ties count half."""
     slower = costs[:, None] > costs[None] * (1 + noise)
     if not slower.any():
         return 1.0

@@ -37,10 +37,8 @@ from plica.search.model.file import File, malformed, written
 if TYPE_CHECKING:
     from xgboost import DMatrix
 
-FAILED: Final = 4.0
-"""A trial that failed counts as one that took so many times as long as the slowest."""
-FARTHEST: Final = 2.0
-"""A candidate whose logarithm is farther off pulls no harder: the slowest are of no interest."""
+FAILED: Final = 4.0  # times as long as the slowest counts a trial that failed
+FARTHEST: Final = 2.0  # log times farther off pull no harder: the slowest do not matter
 PARTNERS: Final = 16  # with so many others of its group each candidate is compared
 NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
 MATTERS: Final = 0.5  # pairs that are farther apart matter no more
@@ -109,8 +107,7 @@ class SummedTime:
         return np.where(packs.is_legal, -found, -np.inf)
 
     def taught_and_seen(self, packs: Packs) -> tuple[Floats, Floats]:
-        """Logarithms of the times of candidates as it looks at them, before and after what was seen
-        here, up to a number that is the same for all."""
+        """Log times of candidates before and after what was seen here, up to a constant."""
         rows, place = (packs.rows, np.arange(len(packs.rows))) if self.whole else packs.distinct
         each = self._begun(rows)
         before = summed_logarithms(each[place], packs)
@@ -124,8 +121,7 @@ class SummedTime:
         return as_wholes(packs) if self.whole else packs
 
     def _begun(self, rows: Floats) -> Floats:
-        """Logarithms of the times of stores before anything is learned here; stores of which
-        nothing can be estimated begin alike."""
+        """Log times of stores before anything is learned here; unknown stores are alike."""
         found = rows[:, -1] if self.whole else log_estimates(rows)
         return found + predicted(self.ground, rows, self.threads) if self.ground else found
 
@@ -154,9 +150,7 @@ def log_estimates(rows: Floats) -> Floats:
 
 
 def as_wholes(packs: Packs) -> Packs:
-    """Candidates of one row each: those of its stores by their shares of what is estimated, the
-    heaviest of them, its share, how many there are, and what is estimated of all; what has no rows
-    has none."""
+    """One feature row per candidate: stores by share, the heaviest, its share, count and total."""
     each = log_estimates(packs.rows)
     whole = summed_logarithms(each, packs)
     share = np.exp(each - whole[packs.owner])
@@ -195,8 +189,7 @@ class _Pairs:
     count: int
 
     def pulls(self, whole: Floats) -> tuple[Floats, Floats]:
-        """How each candidate's logarithm should move so that more pairs are in order: the slope
-        and the bend of the loss, the logarithm of how unlikely that order is."""
+        """The slope and curvature of the pairwise loss for each candidate's log time."""
         apart = np.clip(SHARP * self.slower * (whole[self.one] - whole[self.other]), -30.0, 30.0)
         wrong = 1.0 / (1.0 + np.exp(apart))
         pull = SHARP * self.slower * wrong * self.weight

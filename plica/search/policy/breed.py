@@ -51,9 +51,7 @@ class Breeding:
         return f"{self.population}x{self.generations}-{self.mutation}-{self.measured}-{self.fresh}"
 
 
-PRESSURE: Final = 4.0
-"""How much likelier the best is to be a parent than the worst: this power of e."""
-
+PRESSURE: Final = 4.0  # the best is e to this power likelier to be a parent than the worst
 LOCAL: Final = 0.5  # how many of the changes go to a neighbour
 KINDRED: Final = 0.25  # how many take each decision from one of two parents
 
@@ -67,8 +65,7 @@ def bred(
     sketches: Container[int] | None = None,
     effort: Effort | None = None,
 ) -> list[Point]:
-    """Points that have not been tried, the best thought of first; of some sketches, if it is said
-    of which, and with what is left of an effort."""
+    """Untried points, the best first; of some sketches alone, within an effort."""
     settings = settings or Breeding()
     space = known.space
     seeds = [each.point for each in known.ranked[: int(settings.measured * settings.population)]]
@@ -99,8 +96,7 @@ def bred(
 
 
 class Effort:
-    """How much may still be thought of: what was measured costs nothing any more, and of a kind
-    with formulas as many as one likes are thought of."""
+    """How much may still be featurised: measured points are free, and keys with formulas."""
 
     def __init__(self, space: Space, free: Container[Point], most: int = 1 << 16) -> None:
         self._space, self._free, self._left = space, free, most

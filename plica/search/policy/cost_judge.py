@@ -32,8 +32,7 @@ from plica.search.space import Point, Space
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Features: TypeAlias = Callable[[Space, Sequence[Point]], Packs]
-Score: TypeAlias = Callable[[Sequence[Point]], Array]
-"""Higher is faster; minus infinity is no schedule."""
+Score: TypeAlias = Callable[[Sequence[Point]], Array]  # higher is faster; -inf is illegal
 
 
 class Learner(Protocol):
@@ -59,14 +58,12 @@ class Doubting(Protocol):
 
 @frozen(eq=False)
 class CostJudge:
-    """A model that learns from what is known, and what is estimated before; judges that think
-    differently have other names."""
+    """A model that learns from observations; judges that decide differently differ in name."""
 
     name: str
     model: Learner
     features: Features
-    cycles: Callable[[Packs], Array] | None = None
-    """An estimate without measuring; what is far beyond that of the best is not thought of."""
+    cycles: Callable[[Packs], Array] | None = None  # an estimate without measuring
 
     def after(self, known: ObservedSpace) -> Score:
         """The opinion after everything known."""
@@ -95,8 +92,7 @@ class CostJudge:
         return [every[legal[each]] for each in chosen]
 
     def taught(self, known: ObservedSpace) -> Learner:
-        """The model after everything known; what was refused teaches nothing, for it is no
-        schedule."""
+        """The model after all observations; refused points teach nothing."""
         tried = [each for each in known.taken.values() if each.is_trial]
         model = self.model
         if known.best is not None:
@@ -148,8 +144,7 @@ def knobs(space: Space, points: Sequence[Point]) -> Packs:
 
 @lru_cache(maxsize=8)
 def stores(machine: Machine) -> Features:
-    """The features of the stores of kernels; what was estimated for a space is kept, whoever
-    asks."""
+    """The features of the stores of kernels, kept for each space."""
 
     @lru_cache(maxsize=64)
     def estimated(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:
@@ -169,8 +164,5 @@ def stores(machine: Machine) -> Features:
     return features
 
 
-BEYOND: Final = 4.0
-"""A point that is estimated to take so many times the cycles of the best was never seen to be fast:
-less than three times was the most of any within a tenth of the best."""
-
+BEYOND: Final = 4.0  # times the estimated cycles of the best are never fast (3 was the most seen)
 MOST_KEPT: Final = 1 << 16  # points of a space whose features are kept

@@ -133,8 +133,7 @@ class Explorer(Protocol[M]):
     def chosen(
         self, known: ObservedSpace, memory: M | None, random: Random
     ) -> tuple[M, Sequence[Point]]:
-        """What it remembers now, nothing at first, and the next batch; none where it has nothing
-        more to try."""
+        """What it remembers now, nothing at first, and the next batch; none at the end."""
         ...
 
 
@@ -225,8 +224,7 @@ class Policy(Generic[M]):
 
 
 def _learned(state: SearchState[M]) -> ObservedSpace:
-    """What is known with all that has arrived.  The order in which results came in depends on the
-    machine: what was proposed does not."""
+    """What is known with all that arrived, in the order of proposals rather than of arrival."""
     place = {each: n for n, each in enumerate((*state.late, *state.pending))}
     came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
     return ObservedSpace(state.known.space, (*state.known.log, *came))

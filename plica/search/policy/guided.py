@@ -52,22 +52,17 @@ class Guided:
     """Models that have opinions before and after measuring, and how the batches are made up."""
 
     judge: CostJudge
-    analyst: CostJudge | None = None
-    """Whose opinion counts before anything is measured, beside the order of the space."""
+    analyst: CostJudge | None = None  # ranks the first batch, beside the order of the space
     first: int = 8
     batch: int = 8
     breeding: Breeding = field(factory=lambda: Breeding(population=256, generations=3))
     near: float = 0.25  # the share of a batch that lies next to the incumbents
-    exploration: float = 0.25
-    """The share of points of which the model knows little, so that they may be fast."""
+    exploration: float = 0.25  # the share of points that the model knows little of
     model_share: float = 0.95
-    effort: int = 32
-    """Points that may be replayed to be thought of: a few times as many as are built."""
+    effort: int = 32  # points that may be replayed to be scored: a few times those built
     patience: int = 2  # after so many rounds in vain, only what is next to the incumbents is tried
-    lessons: tuple[Lesson, ...] = ()
-    """What was seen of other work: what was fast there is tried first here."""
-    precedents: tuple[Precedent, ...] = ()
-    """What was fastest of work of which there are records alone."""
+    lessons: tuple[Lesson, ...] = ()  # observations of other work, tried first here
+    precedents: tuple[Precedent, ...] = ()  # the fastest schedules of work without a space
     word: str = "guided"  # what its name begins with
 
     @property
@@ -137,8 +132,7 @@ class Guided:
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
     def _taught(self, space: Space) -> list[Point]:
-        """What was fast elsewhere, where it is the same work or the judge thinks it as fast as the
-        default at least: most other work is unlike this."""
+        """What was fast elsewhere, if it is the same work or scored at least like the default."""
         features = self.judge.features
 
         def apart(one: Space, other: Space) -> float:
@@ -154,15 +148,9 @@ class Guided:
         return [*known, *liked]
 
 
-FOREMOST: Final = 4
-"""The first sketches of a space are the best by rule of thumb; what is near these is tried."""
-
-HOPED: Final = 200
-"""So many of those that are thought well of are looked through for what may be fast."""
-
-SLOW: Final = 1.5
-"""A sketch whose best is so many times slower than the best is left alone, until nothing better is
-found in others."""
+FOREMOST: Final = 4  # first sketches whose neighbours are tried: the best by rule of thumb
+HOPED: Final = 200  # highly ranked points that are searched for uncertain ones
+SLOW: Final = 1.5  # a sketch that is so many times slower is left alone until the search stalls
 
 
 def promising(known: ObservedSpace, slow: float = SLOW) -> frozenset[int]:

@@ -36,8 +36,7 @@ from plica.search.support import Support, Tiles
 
 TOLD: Final = 6  # how many points of other work are looked for here
 
-Likeness: TypeAlias = Callable[[Space, Space], float]
-"""How far the work of one space is from that of another."""
+Likeness: TypeAlias = Callable[[Space, Space], float]  # the distance of two works
 
 
 @frozen(eq=False)

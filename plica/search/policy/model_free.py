@@ -26,8 +26,7 @@ __all__ = ["Descent", "Footing", "Genetic", "Grid", "Policy", "Uniform", "around
 
 @frozen
 class Uniform:
-    """Points at random, none twice: each point is equally likely, or each sketch and then each of
-    its decisions, which finds small sketches among large ones."""
+    """Random points, none twice; `by_sketch` draws a sketch first, then its decisions."""
 
     batch: int = 16
     by_sketch: bool = False
@@ -124,8 +123,7 @@ class Footing:
 
 @frozen
 class Descent:
-    """From the default to a neighbour as long as one is faster by more than chance explains, then
-    to neighbours of neighbours, then from a random point."""
+    """From the default to faster neighbours, then to theirs, then from a random point."""
 
     batch: int = 16
     reach: int = 2

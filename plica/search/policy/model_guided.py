@@ -60,9 +60,8 @@ def mixed(
 
 @frozen
 class Annealing:
-    """Chains that walk over the space: a chain moves to a point of lower score the likelier, the
-    higher the temperature, which falls to 0 in every round.  The chains are remembered; the best
-    points that any of them met are the batch."""
+    """Chains that move to worse points with a probability that falls to 0 in each round; the best
+    points that any met are the batch, and the chains go on in the next round."""
 
     judge: CostJudge
     batch: int = 64

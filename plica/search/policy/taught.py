@@ -52,8 +52,7 @@ def taught(
 
 
 def lessons_of(subjects: Iterable[TuningSubject], records: Iterable[Record]) -> tuple[Lesson, ...]:
-    """What records of other policies say of the work that is at hand; those that no longer apply
-    say nothing."""
+    """What records of other policies say of the work at hand, as far as they still apply."""
     by_key = _by_key(records)
     found = []
     for subject in subjects:
@@ -70,8 +69,7 @@ def lessons_of(subjects: Iterable[TuningSubject], records: Iterable[Record]) -> 
 def precedents_of(
     subjects: Iterable[TuningSubject], records: Iterable[Record]
 ) -> tuple[Precedent, ...]:
-    """The fastest schedule of each piece of other work that records of other policies know, of
-    whatever model; a trace that cannot be read any more says nothing."""
+    """The fastest schedule of each piece of other work in records of other policies."""
     here = {each.task.key for each in subjects}
     found = []
     for key, mine in sorted(_by_key(records).items()):

@@ -17,8 +17,7 @@ from plica.runtime.error import Diagnostic
 from plica.search.pool.address import Certificates, PoolError, checked, need_dask
 from plica.search.pool.device import PLACES, resources
 
-NO_PAGES: Final = "127.0.0.1:0"
-"""Dask opens a port for pages in any case: none has a route, and no network reaches it."""
+NO_PAGES: Final = "127.0.0.1:0"  # Dask opens a port for pages in any case: none has a route
 
 SETTINGS: Final = {
     "distributed.scheduler.http.routes": [],

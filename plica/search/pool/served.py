@@ -49,8 +49,7 @@ _VERSION: Final = 2
 _BUSY: Final = 6
 _PROGRAM, _RUN = 1, 2
 _CONNECT_SECONDS: Final = 10.0
-_STALL_SECONDS: Final = 30.0
-"""Seconds without progress after which the other side is taken to be gone; the server's, too."""
+_STALL_SECONDS: Final = 30.0  # seconds without progress until the other side is gone
 _CHUNK: Final = 1 << 20
 _NUMBER: Final = struct.calcsize("<Q")
 _NAMES: Final = {"armv7l": "armv7", "armv8l": "armv7", "amd64": "x86_64", "arm64": "aarch64"}

@@ -23,8 +23,7 @@ from plica.search.space import Point, Sketch, Space
 
 @frozen(eq=False)
 class Applies:
-    """The sketch a record belongs to, its trace, the kernel that gives, and its point if it is
-    still one of the space."""
+    """A record's sketch, trace and kernel, and its point if that is still in the space."""
 
     sketch: Sketch
     trace: Trace

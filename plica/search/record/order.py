@@ -40,16 +40,11 @@ from plica.search.record.record import Record
 
 T = TypeVar("T")
 
-IN_PLACE: Final = "in-place"
-"""The policy of a record whose times were taken in a network, beside those of the default."""
-
-FINAL: Final = "/final"
-"""How the policy of a record ends whose times were taken in turns with those of others."""
+IN_PLACE: Final = "in-place"  # the policy of a record timed in a network, beside its default
+FINAL: Final = "/final"  # how the policy of a record ends that was timed in turns
 
 
-ALONE: Final = 0.9
-"""A schedule that was timed alone takes at most so much of the time of the default, or comes after
-it: where its memory lies makes the same code up to a tenth slower or faster."""
+ALONE: Final = 0.9  # of the default's time at most, where times are of separate runs
 
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -70,8 +65,7 @@ def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
-    """Records of what was timed alone, the default before those that are not clearly faster.  What
-    has one time was not timed but counted."""
+    """Records of separate runs, the default before those that are not clearly faster."""
     defaults = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
     if not defaults or len(defaults) == len(alone):
         return alone

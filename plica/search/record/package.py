@@ -33,11 +33,7 @@ from plica.search.record.record import Record, from_row, to_row
 FORMAT: Final = "plica-records"
 VERSION: Final = 1
 MOST: Final = 1 << 28  # characters of a package, at most
-
-WINS: Final = 0.97
-"""What is used unasked takes at most so much of the time of its default in a network, and `ALONE`
-where it was timed by itself alone: less is soon lost."""
-
+WINS: Final = 0.97  # of the default's time at most, in a network; `ALONE` in separate runs
 SUFFIX: Final = ".records"  # how the names of such files end
 
 

@@ -30,8 +30,7 @@ from typing import Final
 from plica.search.record.order import in_order
 from plica.search.record.record import Record, joined
 
-LINES: Final = ".jsonl"
-"""How the names of files of JSON lines end; no other kind of database has such a name."""
+LINES: Final = ".jsonl"  # the suffix of files of JSON lines, and of no other database
 
 
 class RecordSource(ABC):
@@ -46,8 +45,7 @@ class RecordSource(ABC):
         return next((each for each in self.all() if each.identity == identity), None)
 
     def best(self, key: str, target: str) -> Record | None:
-        """The best record of some work on a machine: what was timed in turns with others counts
-        for more than what was timed alone (`plica.search.record.order`)."""
+        """The best record of some work on a machine, as `plica.search.record.order` ranks them."""
         return next(iter(self.top(key, target, 1)), None)
 
     def top(self, key: str, target: str, count: int) -> tuple[Record, ...]:
@@ -62,8 +60,7 @@ class RecordSource(ABC):
 
 
 class FunctionDatabase(RecordSource):
-    """Records that `schedule(key, target)` gives for a work on a machine, which are remembered;
-    `works` says which works are listed, and others may be asked for as well."""
+    """Records that `schedule(key, target)` gives, remembered; `works` are those that are listed."""
 
     def __init__(
         self,

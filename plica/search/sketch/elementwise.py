@@ -55,8 +55,7 @@ def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 @lru_cache(maxsize=256)
 def elementwise(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | None:
-    """The schedule with lanes along an axis, the last if none is named; None where a kernel is
-    something else."""
+    """The schedule with lanes along an axis, by default the last; None for other kernels."""
     if (sizes := _sizes(kernel)) is None:
         return None
     (site,) = map_of(kernel).blocks.values()

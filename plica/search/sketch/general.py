@@ -39,13 +39,11 @@ from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import every_tiling
 from plica.search.sketch_rule import Query, SketchRule, hoisted_kernel
 
-SIDE_BY_SIDE: Final = (1, 2, 8)
-"""How many sums of a row are under way at once, besides what is usual."""
+SIDE_BY_SIDE: Final = (1, 2, 8)  # sums of a row at once, besides the usual number
 
 
 def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The form of a build without tuning, unless it is that of the first rule of thumb: what cannot
-    be lowered is passed over, and where no template fits the general one does."""
+    """The form of an untuned build, unless it is that of the first rule of thumb."""
     whole = collapsed_query(of)
     found = by_default(whole.stages, of.facts, machine)
     if found is None:
@@ -126,8 +124,7 @@ def sum_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def each_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, with axes that go together as one, and as libraries lay it out, if it
-    computes each element for itself."""
+    """Elementwise work as it is, with fused axes, and as libraries lay it out."""
     if _reduces(of.stages):
         return
     if _is_plain(of.stages):

@@ -66,18 +66,10 @@ from plica.search.space import Sketch, Space, sketch
 RULE: Final = "gpu"
 
 TILES: Final = 24  # how many tiles of matrices are tried, at most: those first that promise most
-
-MADE: Final = 12
-"""How much of what one form rule makes is tried, at most: what is estimated the fastest first."""
-
-HOPELESS: Final = 64
-"""Each element by a thread is not tried where it is estimated to take so many times as long."""
-
+MADE: Final = 12  # results of one form rule that are tried, at most: the fastest estimates
+HOPELESS: Final = 64  # times the best estimate: then a thread per element is not tried
 WINDOWED: Final = 8  # how many of what is gathered from windows, where each takes longer to make
-
-AHEAD: Final = ((2, True), (2, False), (1, False))
-"""Slices that are under way, and whether those on the left stay as they lie in memory."""
-
+AHEAD: Final = ((2, True), (2, False), (1, False))  # slices in flight, left operand as in memory
 NEAR: Final = 8  # tiles that follow one another down, where there are so many
 SQUARES: Final = (16, 128)  # sums of a thread, from and to
 THREADS: Final = (64, 128, 256, 512)  # threads of a block
@@ -157,8 +149,7 @@ def gpu_form_named(name: str, query: Query, gpu: Gpu) -> Stages | None:
 
 
 def drafts(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
-    """Forms and schedules by name, each made when it is query for: the default, then by rank, and
-    of one rank those first that are estimated to take least."""
+    """Forms and schedules by name, made lazily: the default, then by rank and estimated cycles."""
     yield "default", partial(_default, query, gpu)
     query = evolve(query, stages=laid_out(query.stages, query.facts))
     tiles = _other_tiles(query, gpu)

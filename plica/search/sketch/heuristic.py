@@ -57,8 +57,7 @@ def narrow_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def other_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """What forms make of some stages for machines that might be, where that is something else: of a
-    form that decides its blocks and tiles itself no trace has these open."""
+    """What forms make of some stages for other machines, where that differs."""
     query = collapsed_query(of)
     here = dict(_each(query, machine))
     known = set(here.values())
@@ -144,8 +143,7 @@ def narrow_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 def _open_variants(
     word: str, trace: Trace, of: Kernel, machine: Machine
 ) -> Iterator[tuple[str, Trace]]:
-    """A trace in bands and with terms written out, as far as it can be: with the greatest band
-    and one term that is as it was."""
+    """A trace in bands and with unrolled terms, as far as legal; its decisions start as it was."""
     words = [word] if word else []
     for name, variants in (("banded", banded), ("written", written)):
         if (found := _legal(variants(trace, of), of)) is not None:

@@ -81,9 +81,8 @@ def tiling(
     packed: int | None = None,
     filled: bool = False,
 ) -> Trace | None:
-    """The schedule with vectors along an axis of the result, the last if none is named, whole ones
-    or not, and one of what it reads packed, if that is named; None where there is no reduction it
-    applies to."""
+    """The schedule with vectors along an axis (by default the last), `filled` ones or not, and one
+    operand packed, if named; None without a reduction."""
     found = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
     if len(found) != 1:
         return None

@@ -44,8 +44,7 @@ from plica.schedule.primitive.unroll import Unroll
 from plica.schedule.trace import Step, Trace
 from plica.search.sketch.template import is_term, scenes_of
 
-FEW: Final = (4, 2, 3, 8, 5, 7)
-"""How many terms are written out to begin with, the first of these that divides them."""
+FEW: Final = (4, 2, 3, 8, 5, 7)  # terms to unroll: the first of these that divides them
 
 
 @frozen(eq=False)
