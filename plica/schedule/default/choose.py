@@ -70,6 +70,7 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:
+    from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.fold_schedule import fold_schedule
     from plica.schedule.default.general import general_schedule
@@ -80,6 +81,9 @@ if TYPE_CHECKING:
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 else:
+    column_chain_schedule = late(
+        "plica.schedule.default.column_chain_schedule:column_chain_schedule"
+    )
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
     fold_schedule = late("plica.schedule.default.fold_schedule:fold_schedule")
     general_schedule = late("plica.schedule.default.general:general_schedule")
@@ -239,6 +243,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
+    "column-chain": column_chain_schedule,
     "short-rows": short_row_schedule,
     "rows": row_schedule,
     "pieces": piecewise_schedule,

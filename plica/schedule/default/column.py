@@ -44,16 +44,16 @@ from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows
 
-UNDER_WAY: Final = 8
+VECTORS_IN_FLIGHT: Final = 8
 """Vectors that keep the units for sums busy: an addition takes four cycles, and there are two."""
 
 STREAMED_ROWS: Final = 4
 """Rows that are read side by side where they are read as they lie."""
 
-ENOUGH: Final = 4
+WIDE_ROW_VECTORS: Final = 4
 """A row of so many vectors has enough of them by itself."""
 
-LEAST: Final = 16
+MIN_VECTORS: Final = 16
 """Fewer vectors than that are added up as they come."""
 
 
@@ -94,11 +94,11 @@ def column_form(of: Stages, machine: Machine) -> Stages | None:
     if not is_across_rows(of) or (found := _columns(of)) is None:
         return None
     lanes = machine.lanes(sc.dtype_of(found.body))
-    if lanes < 2 or found.terms * found.width < LEAST * lanes:
+    if lanes < 2 or found.terms * found.width < MIN_VECTORS * lanes:
         return None
     rows = _rows_together(found, of, lanes)
     # Short vectors are parts of a line: rows are read as they lie, whole lines.
-    streams = rows == 1 and not machine.masks and found.width >= ENOUGH * lanes
+    streams = rows == 1 and not machine.masks and found.width >= WIDE_ROW_VECTORS * lanes
     if not streams and (found.weighted() or (not machine.masks and rows * found.width % lanes)):
         return None
     lanes = 1 if streams or rows > 1 else lanes
@@ -142,7 +142,7 @@ def _same_places(fold: Each, epilogue: Each | None) -> bool:
 
 def _rows_together(of: ColumnReduction, whole: Stages, lanes: int) -> int:
     """How many rows are read as one, 1 where they are wide or do not lie one after another."""
-    if of.width >= ENOUGH * lanes or not _lies_in_rows(of, whole):
+    if of.width >= WIDE_ROW_VECTORS * lanes or not _lies_in_rows(of, whole):
         return 1
     return rows_together(of.width, of.depth, lanes)
 
@@ -152,7 +152,7 @@ def rows_together(width: int, depth: int, lanes: int) -> int:
     there are too few for that."""
     unit = lanes // gcd(width, lanes)
     vectors = unit * width // lanes
-    for many in (unit * max(1, UNDER_WAY // vectors), unit):
+    for many in (unit * max(1, VECTORS_IN_FLIGHT // vectors), unit):
         if 2 * many <= depth:
             return many
     return 1
@@ -212,27 +212,27 @@ def _formed(of: ColumnReduction, whole: Stages, rows: int, lanes: int, beside: i
     several = [row_of.term(row * beside + n if beside > 1 else row, padded) for n in range(beside)]
     value = halved(several, MEANING[of.body.combiner][1])
     outer = [*others, *([(group, runs)] if runs > 1 else [])]
-    folds = _Folds(of.body.combiner, names)
+    folds = Folds(of.body.combiner, names)
     around, sizes = of.fold.axes[:-1], of.fold.out.shape[:-1]
     axes, shape = (*around, *row_of.places), (*sizes, *map(sc.index, row_of.shape))
     if in_runs and outer:
         own, counts = tuple([axis for axis, _ in outer]), [sc.index(n) for _, n in outer]
         part = folds.add("run", [(h, length)], value, (*around, *own, *row_of.places),
                          (*sizes, *counts, *map(sc.index, row_of.shape)))  # fmt: skip
-        total = folds.add("long", outer, _as(part, wide), axes, shape)
+        total = folds.add("long", outer, cast_to(part, wide), axes, shape)
     else:
         total = folds.add("long", [*others, (h, length)], value, axes, shape)
     if rows > 1:
         r = names.var("r")
         at = sc.Load(total.buffer, (*around, r * of.width + of.lane))
-        total = folds.add("total", [(r, rows)], _as(at, wide), of.fold.axes, of.fold.out.shape)
+        total = folds.add("total", [(r, rows)], cast_to(at, wide), of.fold.axes, of.fold.out.shape)
     else:
         total = sc.Load(total.buffer, (*around, *row_of.digits(of.lane)))
-    return stages(row_of.inputs, (*folds.made, _result(of, _as(total, dtype), names)))
+    return stages(row_of.inputs, (*folds.made, _result(of, cast_to(total, dtype), names)))
 
 
 @frozen(eq=False)
-class _Folds:
+class Folds:
     """The folds of some stages under construction."""
 
     combiner: sc.Combiner
@@ -336,5 +336,6 @@ def _result(of: ColumnReduction, total: sc.Scalar, names: Names) -> Each:
     return Each(sc.Buffer(names.name("out"), shape, sc.dtype_of(value)), axes, value)
 
 
-def _as(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+def cast_to(of: sc.Scalar, dtype: DType) -> sc.Scalar:
+    """The number as one of a dtype, which it may be already."""
     return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)

@@ -7,8 +7,8 @@
 
 Columns too few for a vector lie one behind another, so some rows are read as one (see
 `plica.schedule.default.column`).  What is one number for each column is repeated as often as there
-are such rows: then its vectors are read like those of a row.  The last of these long rows begins
-where it still ends with the last row; what of it was added before is not added again.
+are such rows: then its vectors are read like those of a row.  Terms behind the last row are the
+identity.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -19,8 +19,8 @@ where it still ends with the last row; what of it was added before is not added 
 >>> whole = stages((x,), (top, away))
 >>> columns_of(whole).width, columns_of(whole).depth
 (3, 100)
->>> [type(each).__name__ for each in column_chain_form(whole, Machine(512, 32)).stages]
-['ExternStage']
+>>> [str(each.out.name) for each in column_chain_form(whole, Machine(512, 32)).stages]
+['long', 'total', 'again', 'out']
 """
 
 from __future__ import annotations
@@ -32,33 +32,25 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down, post_order
+from plica.core.fold import map_bottom_up, map_top_down
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import row_of
-from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
 from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, f64, i32, i64
-from plica.schedule.default.column import (
-    UNDER_WAY,
-    ColumnReduction,
-    rows_together,
-    stands_in_loads,
-)
-from plica.schedule.default.column_writer import ColumnWriter, Then
+from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.schedule.default.column import Folds, cast_to, rows_together, stands_in_loads
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import LONGEST, Machine
+from plica.schedule.default.reduction import ONE_RUN, WIDE
 from plica.schedule.default.row import is_cheap
 from plica.schedule.default.share import pays
-from plica.schedule.default.short_row import ABREAST
 
-MOST_COLUMNS: Final = 15
+MAX_COLUMNS: Final = 15
 """More columns fill vectors by themselves, in kernels that cores share."""
 
-FEWEST_ROWS: Final = 32
+MIN_ROWS: Final = 32
 """Two long rows of columns that are odd in number, at least, in the longest vectors."""
 
 
@@ -93,7 +85,7 @@ class Columns:
     @property
     def few(self) -> bool:
         """Whether there are too few columns for vectors of their own, and rows stay near."""
-        short = 1 < self.width <= MOST_COLUMNS and self.depth >= FEWEST_ROWS
+        short = 1 < self.width <= MAX_COLUMNS and self.depth >= MIN_ROWS
         return short and self.bytes <= LONGEST
 
     def is_for(self, machine: Machine) -> bool:
@@ -195,236 +187,147 @@ def column_chain_form(of: Stages, machine: Machine) -> Stages | None:
     rows = rows_together(found.width, found.depth, lanes)
     if lanes < 2 or rows == 1:
         return None
-    return _Writer(of, found, machine, lanes, rows).formed()
+    return _Chain(of, found, rows).stages()
 
 
 def _folds(of: _Step) -> bool:
     return isinstance(of.value, sc.Reduce)
 
 
-def _has_function(of: sc.Scalar) -> bool:
-    """Whether an element is computed by a function that takes many steps."""
-    rows = [row_of(node) for node in post_order(of) if isinstance(node, sc.Scalar)]
-    return any(row is not None and row.cost == "function" for row in rows)
+class _Chain:
+    """Stages along long rows under construction: elements are at places of all rows one behind
+    another, what columns have is at columns, and repeated along a long row."""
 
-
-class _Writer:
-    """The loops of such stages under construction."""
-
-    def __init__(self, of: Stages, found: Columns, machine: Machine, lanes: int, rows: int) -> None:
-        self.of, self.found, self.machine = of, found, machine
-        self.lanes, self.rows, self.long = lanes, rows, rows * found.width
-        self.names = Names(of)
-        self.flat = self.names.var("p")
-        self.known: dict[sc.Buffer, sc.Scalar] = {}
-        self.local: list[sc.Buffer] = []
-        self.beside: tuple[sc.Load, sc.Scalar] | None = None
-        """Where elements are kept that the next reduction reads, and what they are."""
+    def __init__(self, of: Stages, columns: Columns, rows: int) -> None:
+        self.of, self.columns, self.rows, self.long = of, columns, rows, rows * columns.width
+        self.names = Names(of, anew=of.made)
+        self.flat, self.place = self.names.var("p"), self.names.var("w")
+        self.values: dict[sc.Buffer, sc.Scalar] = {}
+        self.repeated: dict[sc.Scalar, sc.Scalar] = {}
+        self.made: list[Each] = []
         self.views = {
             load.buffer: self.view(load.buffer)
-            for each in found.steps
+            for each in columns.steps
             for load in loads(each.value)
-            if load.buffer in of.inputs and found.row in free_vars(load)
+            if load.buffer in of.inputs and columns.row in free_vars(load)
         }
-        steps = len(found.steps) * found.depth * found.width * prod(found.sizes)
-        self.shares = pays(machine, COSTLY * steps, of.inputs)
+
+    @property
+    def size(self) -> int:
+        """How many elements all rows have."""
+        return self.columns.depth * self.columns.width
 
     def view(self, of: sc.Buffer) -> sc.Buffer:
         """A tensor whose rows are one behind another."""
-        size = sc.index(self.found.depth * self.found.width)
-        return sc.Buffer(of.name, (*of.shape[:-2], size), of.dtype, of.scope, (), of.align)
+        shape = (*of.shape[:-2], sc.index(self.size))
+        return sc.Buffer(of.name, shape, of.dtype, of.scope, (), of.align)
 
-    def formed(self) -> Stages:
-        """The stages: one, with the loops it should have."""
-        *before, last = self.found.steps
-        out = self.view(self.of.result) if last.whole else self.of.result
-        made: Stmt = seq(
-            *[part for each in before for part in self.step(each)], *self.last(last, out)
-        )
-        for kept in reversed(self.local):
-            made = Alloc(kept, made)
-        first = next((at for at, size in enumerate(self.found.sizes) if size > 1), None)
-        for at, axis in reversed(list(enumerate(self.found.around))):
-            kind: LoopKind = "parallel" if self.shares and at == first else "serial"
-            made = For(axis, sc.index(self.found.sizes[at]), kind, made)
-        inputs = tuple([self.views.get(each, each) for each in self.of.inputs])
-        return stages(inputs, (ExternStage((out,), made),))
-
-    # --- stages ----------------------------------------------------------------------------------
-
-    def step(self, of: _Step) -> list[Stmt]:
-        """What is done for a stage; how it is read from then on is known after that."""
-        value = self.filled(of.value)
+    def stages(self) -> Stages:
+        """The stages in order."""
+        *before, last = self.columns.steps
+        for each in before:
+            self.step(each)
+        value = self.read(last.value)
         if isinstance(value, sc.Reduce):
-            total = self.kept("total", self.found.width, of.out)
-            self.known[of.out] = sc.Load(total, (self.found.column,))
-            return self.reduced(of, value, total)
-        if not of.whole or self.uses(of.out) == 1 or is_cheap(value, {self.flat}):
-            self.known[of.out] = value
-            return []
-        kept = self.kept("stage", self.found.depth * self.found.width, of.out)
-        self.known[of.out] = there = sc.Load(kept, (self.flat,))
-        after = self.found.steps[self.found.steps.index(of) + 1]
-        if _folds(after) and any(load.buffer is of.out for load in loads(after.value)):
-            self.beside = (there, value)
-            return []
-        return self.in_rows(value, kept, ())
+            value = self.total(value)
+        out = sc.Buffer(self.names.name("out"), self.of.result.shape, self.of.result.dtype)
+        if last.whole:
+            self.elements(self.view(out), value)
+        else:
+            self.made.append(Each(out, (*self.columns.around, self.columns.column), value))
+        return stages([self.views.get(each, each) for each in self.of.inputs], self.made)
 
-    def last(self, of: _Step, out: sc.Buffer) -> list[Stmt]:
-        """What is done for the result."""
-        around, value = self.found.around, self.filled(of.value)
-        if of.whole:
-            return self.in_rows(value, out, around)
-        before: list[Stmt] = []
+    def step(self, of: _Step) -> None:
+        """Adds what a stage needs, and keeps how its elements are read from then on."""
+        value = self.read(of.value)
         if isinstance(value, sc.Reduce):
-            total = self.kept("total", self.found.width, of.out)
-            before = self.reduced(of, value, total)
-            value = sc.Load(total, (self.found.column,))
-        return [*before, self.by_column(value, out, around)]
+            value = self.total(value)
+        elif of.whole and self.uses(of.out) > 1 and not is_cheap(value, {self.flat}):
+            around = tuple(map(sc.index, self.columns.sizes))
+            kept = sc.Buffer(self.names.name("stage"), (*around, sc.index(self.size)), of.out.dtype)
+            value = self.elements(kept, value)
+        self.values[of.out] = value
 
     def uses(self, of: sc.Buffer) -> int:
         """How often a stage is computed if it is where it is read, and all that read it are too."""
-        found = 0
-        for each in self.found.steps:
-            if any(load.buffer is of for load in loads(each.value)):
-                ends = _folds(each) or each.out is self.of.result
-                found += 1 if ends else self.uses(each.out)
-        return found
+        readers = [each for each in self.columns.steps
+                   if any(load.buffer is of for load in loads(each.value))]  # fmt: skip
+        ends = [_folds(each) or each.out is self.of.result for each in readers]
+        return sum(1 if end else self.uses(e.out) for e, end in zip(readers, ends, strict=True))
 
-    def kept(self, like: str, size: int, of: sc.Buffer) -> sc.Buffer:
-        self.local.append(sc.Buffer(self.names.name(like), (sc.index(size),), of.dtype))
-        return self.local[-1]
-
-    def filled(self, of: sc.Scalar) -> sc.Scalar:
-        """A value of what earlier stages have kept, along long rows."""
+    def read(self, of: sc.Scalar) -> sc.Scalar:
+        """A value of what earlier stages have kept, along all rows."""
 
         def new(node: Term) -> Term:
             if not isinstance(node, sc.Load):
                 return node
             if node.buffer in self.views:
                 return sc.Load(self.views[node.buffer], (*node.indices[:-2], self.flat))
-            return self.known.get(node.buffer, node)
+            return self.values.get(node.buffer, node)
 
         return map_bottom_up(new, of)
 
-    # --- what columns have -----------------------------------------------------------------------
+    def elements(self, out: sc.Buffer, value: sc.Scalar) -> sc.Load:
+        """Adds a stage that has an element at each place of all rows."""
+        axes = (*self.columns.around, self.flat)
+        value = substitute(self.along(value), {self.place: self.flat % self.long})
+        self.made.append(Each(out, axes, value))
+        return sc.Load(out, axes)
 
-    def by_column(self, value: sc.Scalar, out: sc.Buffer, around: tuple[sc.ScalarVar, ...]) -> Stmt:
-        """A value for each column."""
-        place = self.names.var("j")
-        kind: LoopKind = "vectorized" if self.found.width * 2 >= self.lanes else "unrolled"
-        made = Store(out, (*around, place), substitute(value, {self.found.column: place}))
-        return For(place, sc.index(self.found.width), kind, made)
-
-    def repeated(self, *of: sc.Scalar) -> tuple[list[sc.Scalar], sc.ScalarVar, list[Stmt]]:
-        """Values of rows in which what is the same in all of them is read, at a place of a long
-        row, and how that is made."""
-        place, width = self.names.var("w"), self.found.width
-        again: dict[sc.Scalar, sc.Buffer] = {}
-        made: list[Stmt] = []
+    def along(self, of: sc.Scalar) -> sc.Scalar:
+        """A value in which what columns have is read at a place of a long row."""
 
         def new(node: Term) -> Term:
             if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar):
                 return node
             inside = free_vars(node)
-            if self.flat in inside or self.found.column not in inside:
+            if self.flat in inside or self.columns.column not in inside:
                 return node
-            if node not in again:
-                like = sc.Buffer(self.names.name("again"), (), sc.dtype_of(node))
-                one = self.kept("one", width, like)
-                again[node] = self.kept("again", self.long, like)
-                r, j = self.names.var("r"), self.names.var("j")
-                each = Store(again[node], (r * width + j,), sc.Load(one, (j,)))
-                made.append(self.by_column(node, one, ()))
-                inner = For(j, sc.index(width), "unrolled", each)
-                made.append(For(r, sc.index(self.rows), "serial", inner))
-            return sc.Load(again[node], (place,))
+            if node not in self.repeated:
+                self.repeated[node] = self.repeat(node)
+            return self.repeated[node]
 
-        return [map_top_down(new, each) for each in of], place, made
+        return map_top_down(new, of)
 
-    # --- long rows -------------------------------------------------------------------------------
+    def repeat(self, of: sc.Scalar) -> sc.Scalar:
+        """Adds the stages of what columns have, at each of them, and again along a long row."""
+        around, sizes = self.columns.around, tuple(map(sc.index, self.columns.sizes))
+        column, width = self.columns.column, self.columns.width
+        if not isinstance(of, sc.Load):
+            one = sc.Buffer(self.names.name("one"), (*sizes, sc.index(width)), sc.dtype_of(of))
+            self.made.append(Each(one, (*around, column), of))
+            of = sc.Load(one, (*around, column))
+        again = sc.Buffer(self.names.name("again"), (*sizes, sc.index(self.long)), sc.dtype_of(of))
+        read = substitute(of, {column: self.place % width})
+        self.made.append(Each(again, (*around, self.place), read))
+        return sc.Load(again, (*around, self.place))
 
-    def in_rows(
-        self, of: sc.Scalar, out: sc.Buffer, around: tuple[sc.ScalarVar, ...]
-    ) -> list[Stmt]:
-        """A value for each element, long row after long row; the last two may overlap."""
-        (value,), place, before = self.repeated(of)
-        vectors, block, u, v = self.long // self.lanes, *map(self.names.var, "buv")
-        last = self.found.depth - self.rows
-        begin: sc.Scalar = block * self.rows
-        if self.found.depth % self.rows:
-            begin = sc.Min(begin, sc.index(last))
-        at = u * self.lanes + v
-        there = begin * self.found.width + at
-        made: Stmt = Store(out, (*around, there), substitute(value, {self.flat: there, place: at}))
-        made = For(v, sc.index(self.lanes), "vectorized", made)
-        kind: LoopKind = "unrolled" if vectors <= UNDER_WAY else "serial"
-        made = For(u, sc.index(vectors), kind, made)
-        return [*before, For(block, sc.index(-(-self.found.depth // self.rows)), "serial", made)]
-
-    def reduced(self, of: _Step, fold: sc.Reduce, total: sc.Buffer) -> list[Stmt]:
-        """The totals of all columns."""
-        beside, self.beside = self.beside, None
-        (value, *stored), place, before = self.repeated(fold.body, *(beside or ())[1:])
-        depth = self.found.depth // self.rows * self.rows
-        body = sc.Reduce(fold.combiner, fold.axes, (sc.index(depth),), value)
-        whole = Each(of.out, (*self.found.around, self.found.column), body)
-        found = ColumnReduction(whole, body, None, self.found.column, self.found.width, depth)
-        writer = _LongRows(self.of, found, self.machine, self.lanes, self.rows)
-        writer.names, writer.there, writer.place, writer.to = self.names, self.flat, place, total
-        writer.kept = None if beside is None else (beside[0], stored[0])
-        writer.rest = self.found.depth - depth
-        writer.under_way = ABREAST if any(map(_has_function, (value, *stored))) else UNDER_WAY
-        return [*before, writer.joined()]
-
-
-class _LongRows(ColumnWriter):
-    """A reduction of long rows, whose term is read at a place of all rows and of a long one."""
-
-    there: sc.ScalarVar
-    place: sc.ScalarVar
-    to: sc.Buffer
-    kept: tuple[sc.Load, sc.Scalar] | None
-    """Where something is kept that the term reads, and what it is."""
-    rest: int
-    """Rows behind the last whole long one: fewer than it has."""
-
-    def value(self, row: sc.Scalar, at: sc.Scalar) -> sc.Scalar:
-        return substitute(self.found.body.body, {self.there: row * self.row + at, self.place: at})
-
-    def beside(self, row: sc.Scalar, at: sc.Scalar) -> tuple[Stmt, ...]:
-        return self.keeping({self.there: row * self.row + at, self.place: at})
-
-    def keeping(self, places: Mapping[Term, Term]) -> tuple[Stmt, ...]:
-        """What is kept of an element, stored."""
-        if self.kept is None:
-            return ()
-        (where,) = substitute(self.kept[0], dict(places)).indices
-        return (Store(self.kept[0].buffer, (where,), substitute(self.kept[1], dict(places))),)
-
-    def reduced(self, begin: sc.Scalar, many: int, then: Then, cut: bool = False) -> Stmt:
-        """So many vectors of all long rows; what is left is in one that ends with the last row."""
-        first = (self.found.depth + self.rest - self.rows) * self.found.width
-        done = sc.index((self.rows - self.rest) * self.found.width)
-
-        def more(start: sc.Scalar, count: int, total: sc.Buffer, partly: bool) -> Stmt:
-            def one(at: sc.Scalar, _: bool) -> Stmt:
-                place = start + at
-                places: dict[Term, Term] = {self.there: place + first, self.place: place}
-                term: sc.Scalar = substitute(self.found.body.body, places)
-                term = sc.Select(sc.Lt(place, done), self.start(self.dtype), term)
-                if total.dtype is not self.dtype:
-                    term = self.widened(term)
-                joined = Store(total, (at,), self.join(sc.Load(total, (at,)), term))
-                return seq(*self.keeping(places), joined)
-
-            return seq(self.vectors(count, one), then(start, count, total, partly))
-
-        return super().reduced(begin, many, more if self.rest else then, cut)
-
-    def result(self, place: sc.Scalar, total: sc.Scalar) -> Stmt:
-        return Store(self.to, (place,), _as(total, self.dtype))
-
-
-def _as(of: sc.Scalar, dtype: DType) -> sc.Scalar:
-    return of if sc.dtype_of(of) is dtype else sc.Cast(of, dtype)
+    def total(self, fold: sc.Reduce) -> sc.Scalar:
+        """Adds the folds of runs of long rows, of these, and of their parts in each column."""
+        around, sizes = self.columns.around, tuple(map(sc.index, self.columns.sizes))
+        width, depth, dtype = self.columns.width, self.columns.depth, sc.dtype_of(fold)
+        rounds = fold.combiner == "sum" and dtype.is_float
+        wide = f64 if rounds and depth >= WIDE else dtype
+        count = -(-depth // self.rows)
+        runs = -(-count // ONE_RUN) if rounds else 1
+        length = -(-count // runs)
+        b, h, r = map(self.names.var, "bhr")
+        row = b * length + h if runs > 1 else h
+        value = self.along(fold.body)
+        at = row * self.long + self.place
+        term: sc.Scalar = substitute(value, {self.flat: at})
+        if runs * length * self.rows > depth:
+            start = MEANING[fold.combiner][0](dtype)
+            term = sc.Select(sc.Lt(at, sc.index(self.size)), term, start)
+        folds = Folds(fold.combiner, self.names, self.made)
+        axes, shape = (*around, self.place), (*sizes, sc.index(self.long))
+        if runs > 1:
+            part = folds.add("run", [(h, length)], term, (*around, b, self.place),
+                             (*sizes, sc.index(runs), sc.index(self.long)))  # fmt: skip
+            whole = folds.add("long", [(b, runs)], cast_to(part, wide), axes, shape)
+        else:
+            whole = folds.add("long", [(h, length)], term, axes, shape)
+        part = sc.Load(whole.buffer, (*around, r * width + self.columns.column))
+        total = folds.add("total", [(r, self.rows)], cast_to(part, wide),
+                          (*around, self.columns.column), (*sizes, sc.index(width)))  # fmt: skip
+        return cast_to(total, dtype)

@@ -34,7 +34,7 @@ from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
-from plica.schedule.default.column import ENOUGH, UNDER_WAY
+from plica.schedule.default.column import VECTORS_IN_FLIGHT, WIDE_ROW_VECTORS
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
@@ -129,7 +129,7 @@ class _Columns:
     @property
     def streams(self) -> bool:
         """Whether rows are read as they lie, since a vector is a part of a line."""
-        wide = ENOUGH * self.lanes
+        wide = WIDE_ROW_VECTORS * self.lanes
         return not self.machine.masks and self.width >= wide and not self.joins
 
     @property
@@ -144,7 +144,7 @@ class _Columns:
             return 0
         if not self.streams:
             vectors = -(-self.width // self.lanes)
-            return -(-vectors // -(-vectors // UNDER_WAY)) * self.lanes
+            return -(-vectors // -(-vectors // VECTORS_IN_FLIGHT)) * self.lanes
         most = self.machine.cache(1) // 4 // made_by(self.long).dtype.bytes
         rows = [known(size) for size in self.flow.result.extents[:-1]]
         if self.shares and all(size == 1 for size in rows):

@@ -52,18 +52,18 @@ from plica.schedule.default.share import pays
 
 S = TypeVar("S")
 
-SHORTEST: Final = 4
+MIN_ROW_ELEMENTS: Final = 4
 """Of rows that are shorter still, plain loops become vectors: there are instructions that take two
 or three vectors apart."""
 
-LONGEST: Final = 15
+MAX_ROW_ELEMENTS: Final = 15
 """Elements of a short row: as many vectors of them stay in registers, and longer ones fill four of
 the shortest vectors there are."""
 
-FEWEST: Final = 4
+MIN_VECTOR_ELEMENTS: Final = 4
 """Plain loops make vectors of rows of so many elements."""
 
-ABREAST: Final = 4
+VECTORS_SIDE_BY_SIDE: Final = 4
 """Vectors of functions that are computed side by side, so that none waits for another's steps."""
 
 
@@ -78,7 +78,11 @@ def short_row_form(of: Stages, machine: Machine) -> Stages | None:
     if not all(_is_short(each, rows) for each in every):
         return None
     lanes, count = machine.lanes(f32), known(every[0].out.shape[rows - 1]) or 0
-    if lanes < SHORTEST or count < lanes or max(_length(e, rows) for e in every) < SHORTEST:
+    if (
+        lanes < MIN_ROW_ELEMENTS
+        or count < lanes
+        or max(_length(e, rows) for e in every) < MIN_ROW_ELEMENTS
+    ):
         return None
     return _side_by_side(of, rows, lanes)
 
@@ -87,14 +91,14 @@ def _is_short(of: Each, rows: int) -> bool:
     """Whether a stage has few elements in a row, each made of numbers or of few terms."""
     if of.out.dtype is not f32 or not all(known(size) for size in of.out.shape):
         return False
-    if _length(of, rows) > LONGEST:
+    if _length(of, rows) > MAX_ROW_ELEMENTS:
         return False
     if not isinstance(of.value, sc.Reduce):
         return not reductions(of.value)
     fold = of.value
     if fold.combiner not in MEANING or reductions(fold.body) or sc.dtype_of(fold.body) is not f32:
         return False
-    return 0 < prod([known(size) or 0 for size in fold.extents]) <= LONGEST
+    return 0 < prod([known(size) or 0 for size in fold.extents]) <= MAX_ROW_ELEMENTS
 
 
 def _length(of: Each, rows: int) -> int:
@@ -112,7 +116,7 @@ def _end_to_end(of: Stages, machine: Machine) -> Stages | None:
     lanes = machine.lanes(whole.out.dtype)
     sizes = [known(size) or 0 for size in whole.out.shape]
     rows = next((at for at in range(len(sizes) - 1, 0, -1) if sizes[at - 1] >= lanes), 0)
-    if not rows or lanes < 2 or not 1 < prod(sizes[rows:]) <= LONGEST:
+    if not rows or lanes < 2 or not 1 < prod(sizes[rows:]) <= MAX_ROW_ELEMENTS:
         return None
     found = _EndToEnd(of, whole, rows, lanes, machine)
     return found.stages() if found.pays() else None
@@ -138,7 +142,10 @@ class _EndToEnd:
         self.length = prod(self.inner)
         self.joined = whole.axes[rows - 1 :]
         self.together = self.lanes // gcd(self.lanes, self.length)
-        while self.together * self.length < ABREAST * lanes and 2 * self.together <= self.count:
+        while (
+            self.together * self.length < VECTORS_SIDE_BY_SIDE * lanes
+            and 2 * self.together <= self.count
+        ):
             self.together *= 2
         every = [*dict.fromkeys(loads(whole.value))]
         self.flat = {each.buffer: self.view(each.buffer) for each in every if self.is_whole(each)}
@@ -155,11 +162,11 @@ class _EndToEnd:
         """Whether there are clearly fewer vectors than along rows, or single ones, which wait."""
         whole, rest = divmod(self.length, self.lanes)
         along = self.count * (whole + (min(rest, 1) if self.masks else rest.bit_count()))
-        if self.length < FEWEST:
+        if self.length < MIN_VECTOR_ELEMENTS:
             along = self.count * self.length  # nobody makes vectors of these
         blocks = -(-self.count // self.together)
         vectors = blocks * self.together * self.length // self.lanes
-        alone = self.length == self.lanes and self.count >= 2 * ABREAST * self.together
+        alone = self.length == self.lanes and self.count >= 2 * VECTORS_SIDE_BY_SIDE * self.together
         return alone or 9 * vectors < 8 * along
 
     def axes_of(self, of: Term) -> set[Term]:

@@ -14,23 +14,27 @@ from plica import op
 from plica.codegen.llvm.page import are_columns
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
+from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph.expression import Call, Expr, Function, Var
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.loop.stage import ExternStage
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.fuse.to_stages import to_stages
+from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
+from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.column_chain import (
-    FEWEST_ROWS,
-    MOST_COLUMNS,
+    MAX_COLUMNS,
+    MIN_ROWS,
     column_chain_form,
     columns_of,
 )
+from plica.schedule.replay import kernel_of as replayed
 from tests.schedule.default.test_contraction import Array, numbers, whole
 from tests.schedule.default.test_row import FEW, near
 
@@ -78,9 +82,16 @@ def test_the_loops_of_columns_mean_the_same(name: str, machine: Machine) -> None
     of = staged(COLUMNS[name](x), x)
     found = column_chain_form(of, machine)
     assert found is not None
-    assert [type(each) for each in found.stages] == [ExternStage]
+    assert all(isinstance(each, Each) for each in found.stages)
+    kernel = kernel_of(found)
+    made = template_schedule(kernel, machine)
+    assert isinstance(made, tuple), made
+    template, trace, scheduled = made
+    assert template == "column-chain"
+    again = replayed(replay(Trace.from_json(trace.to_json()), kernel), None)[2]
+    assert digest(again) == digest(scheduled)
     data = numbers(3, shape)
-    (done,) = run_kernel(kernel_of(found), [data.reshape(2, -1)])
+    (done,) = run_kernel(scheduled, [data.reshape(2, -1)])
     expected = evaluate_stages(of, [data])
     np.testing.assert_allclose(done.ravel(), expected.ravel(), rtol=2e-5, atol=1e-6)
 
@@ -88,7 +99,7 @@ def test_the_loops_of_columns_mean_the_same(name: str, machine: Machine) -> None
 @FEW
 @given(
     st.sampled_from(sorted(COLUMNS)),
-    st.tuples(st.integers(1, 4), st.integers(1, 5 * FEWEST_ROWS), st.integers(1, MOST_COLUMNS + 2)),
+    st.tuples(st.integers(1, 4), st.integers(1, 5 * MIN_ROWS), st.integers(1, MAX_COLUMNS + 2)),
     st.integers(0, 99),
 )
 def test_all_columns_are_right(name: str, shape: tuple[int, ...], seed: int) -> None:
@@ -98,7 +109,7 @@ def test_all_columns_are_right(name: str, shape: tuple[int, ...], seed: int) -> 
 
 @FEW
 @given(
-    st.tuples(st.integers(1, 3), st.integers(FEWEST_ROWS, 900), st.integers(2, MOST_COLUMNS)),
+    st.tuples(st.integers(1, 3), st.integers(MIN_ROWS, 900), st.integers(2, MAX_COLUMNS)),
     st.sampled_from(["f64", "f32", "f16"]),
     st.integers(0, 99),
 )
@@ -128,7 +139,7 @@ def test_what_is_no_number_stays_in_its_column(odd: float) -> None:
 
 @pytest.mark.parametrize(
     "shape",
-    [(2, FEWEST_ROWS - 1, 5), (2, 67, MOST_COLUMNS + 1), (2, 1 << 14, 5)],
+    [(2, MIN_ROWS - 1, 5), (2, 67, MAX_COLUMNS + 1), (2, 1 << 14, 5)],
     ids=["few rows", "many columns", "too long to stay near"],
 )
 def test_other_columns_have_a_kernel_for_each_stage(shape: tuple[int, ...]) -> None:

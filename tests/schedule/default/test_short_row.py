@@ -21,7 +21,7 @@ from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.short_row import LONGEST, SHORTEST, short_row_form
+from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, MIN_ROW_ELEMENTS, short_row_form
 from plica.schedule.replay import kernel_of as replayed
 from tests.conftest import Golden
 from tests.schedule.default.test_contraction import Array, numbers, whole
@@ -49,7 +49,7 @@ def test_short_rows_have_a_trace_that_is_replayed_from_its_text(name: str, count
 
 
 @pytest.mark.parametrize(
-    "shape", [(40, SHORTEST - 1), (40, LONGEST + 1), (15, 5), (40, 1)], ids=str
+    "shape", [(40, MIN_ROW_ELEMENTS - 1), (40, MAX_ROW_ELEMENTS + 1), (15, 5), (40, 1)], ids=str
 )
 def test_other_rows_have_not(shape: tuple[int, int]) -> None:
     x = rows(*shape)
@@ -59,7 +59,7 @@ def test_other_rows_have_not(shape: tuple[int, int]) -> None:
 @FEW
 @given(
     st.sampled_from(LONG),
-    st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, LONGEST + 2)),
+    st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, MAX_ROW_ELEMENTS + 2)),
     st.integers(0, 99),
 )
 def test_every_row_is_right(name: str, shape: tuple[int, ...], seed: int) -> None:
@@ -68,7 +68,7 @@ def test_every_row_is_right(name: str, shape: tuple[int, ...], seed: int) -> Non
 
 
 @FEW
-@given(st.integers(16, 50), st.integers(SHORTEST, LONGEST), st.integers(0, 99))
+@given(st.integers(16, 50), st.integers(MIN_ROW_ELEMENTS, MAX_ROW_ELEMENTS), st.integers(0, 99))
 def test_norms_with_a_scale_beside_numpy(count: int, length: int, seed: int) -> None:
     x, scale = rows(count, length), numbers(seed + 1, (length,))
     data = numbers(seed, (count, length))
@@ -110,7 +110,7 @@ def beside_rows(shape: tuple[int, ...], kept: tuple[bool, ...]) -> tuple[int, ..
 
 @FEW
 @given(
-    st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(1, LONGEST + 1)),
+    st.tuples(st.integers(1, 3), st.integers(1, 60), st.integers(1, MAX_ROW_ELEMENTS + 1)),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
     st.integers(0, 99),
@@ -136,7 +136,7 @@ def test_functions_go_on_from_row_to_row(few: tuple[int, ...]) -> None:
     assert [type(each) for each in found.stages] == [ExternStage]
 
 
-@pytest.mark.parametrize("shape", [(41, 8), (3, 3), (41, LONGEST + 1)], ids=str)
+@pytest.mark.parametrize("shape", [(41, 8), (3, 3), (41, MAX_ROW_ELEMENTS + 1)], ids=str)
 def test_functions_of_other_rows_do_not(shape: tuple[int, int]) -> None:
     x, y = rows(*shape), another("y", (shape[0], 1))
     assert short_row_form(one(op.tanh(x) * y, x, y), Machine(128, 32)) is None
