@@ -203,7 +203,7 @@ def test_code_for_one_size_at_its_first_call() -> None:
 
 
 def test_after_some_sizes_one_code_serves_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plica.runtime.open_executable.SPECIAL", 2)
+    monkeypatch.setattr("plica.runtime.open_executable.MAX_SPECIAL_CODES", 2)
     exe = plica.compile(model('"n"'), specialise=True, cache=False)
     for rows in (1, 2, 3, 4):
         assert np.array_equal(np.asarray(exe(*inputs(rows))), expected(rows))

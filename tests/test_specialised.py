@@ -21,7 +21,7 @@ from plica.ir.loop.scalar import index
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import TensorType
-from plica.pipeline.shape_specialisation import MOST, Specialised, at_call
+from plica.pipeline.shape_specialisation import MAX_EXECUTABLES, Specialised, at_call
 from plica.runtime.error import InputError, UnsupportedError
 from plica.runtime.selecting_executable import SelectingExecutable
 from tests.frontend.onnx.build import model as onnx_model
@@ -92,16 +92,16 @@ def test_a_size_is_compiled_once() -> None:
 
 def test_the_table_stays_small() -> None:
     exe = specialised(FOLDED)
-    for n in range(1, MOST + 4):
+    for n in range(1, MAX_EXECUTABLES + 4):
         assert exe(f32s(n, 4)).shape == (2 * n, 2)
-    assert f"{MOST} compiled" in repr(exe)
+    assert f"{MAX_EXECUTABLES} compiled" in repr(exe)
 
 
 def test_what_was_used_last_is_kept() -> None:
     exe = specialised(FOLDED)
     first = np.ones((1, 4), np.float32)
     kept = exe.at(first)
-    for n in range(2, MOST + 3):
+    for n in range(2, MAX_EXECUTABLES + 3):
         exe(np.ones((n, 4), np.float32))
         exe(first)
     assert exe.at(first) is kept

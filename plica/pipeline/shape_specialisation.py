@@ -68,7 +68,7 @@ with lazy_imports(__name__):
     from plica.ir.text.show.type import show_dim
     from plica.pipeline.kernel_main import lone_kernel, with_main
 
-MOST: Final = 16
+MAX_EXECUTABLES: Final = 16
 """So many executables are kept; the one that was not used for longest goes first."""
 
 Compile = Callable[[Module], Executable]
@@ -260,7 +260,7 @@ class CodeForSizes(Selector):
                 self._compilations += 1
                 # By now it may be known that more values are needed: they are part of the code.
                 known = self._known[self._key(arrays)] = made, self._source.needed
-                if len(self._known) > MOST:
+                if len(self._known) > MAX_EXECUTABLES:
                     self._known.popitem(last=False)
             else:
                 self._known.move_to_end(key)

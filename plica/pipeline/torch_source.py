@@ -37,7 +37,7 @@ with lazy_imports(__name__):  # torch is there when they are called
     from plica.frontend.torch.module_state import ModuleState, state_of
     from plica.runtime.notebook import table
 
-MOST: Final = 16
+MAX_EXECUTABLES: Final = 16
 """So many executables are kept, for inputs of other shapes; the oldest goes first."""
 
 
@@ -91,7 +91,7 @@ class CodeForInputs(Selector):
                 self._read_state()  # torch replaces containers by equal ones when it exports
                 known = self._known[given.key] = self._compiled(traced)
                 self._compilations += 1
-                while len(self._known) > MOST:
+                while len(self._known) > MAX_EXECUTABLES:
                     self._known.pop(next(iter(self._known)))
         return known
 

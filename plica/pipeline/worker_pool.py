@@ -47,7 +47,7 @@ ROOMS: Final = ("plica.core.", "plica.ir.", "plica.rewrite.", "plica.schedule.",
 OPERATORS_OF_TASK: Final = 3
 """Operators that are one task, about: a convolution with what follows it."""
 
-MOST: Final = 64
+MAX_WORKERS: Final = 64
 """So many processes are started at most."""
 
 Item: TypeAlias = "int | Following"
@@ -246,7 +246,7 @@ class WorkerPool:
     def _start(self, count: int) -> None:
         """As many workers as so many tasks are worth, besides those that are there."""
         self._workers = [each for each in self._workers if each.is_there()]
-        wanted = min(self.jobs, MOST) - 1 if count >= ENOUGH else 0
+        wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= ENOUGH else 0
         if len(self._workers) < wanted:
             server = self._forking()
             server.load(_loaded())

@@ -43,7 +43,7 @@ P = TypeVar("P")
 
 _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
-_MOST_MEMBERS: Final = 1 << 16
+_MAX_MEMBERS: Final = 1 << 16
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 _LAID_OUT: Final = b"plica kept\n"
 _SIZE: Final = struct.Struct("<Q")
@@ -215,7 +215,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BufferedReader(_Source(data))) as archive:
             infos = archive.infolist()
-            if len(infos) > _MOST_MEMBERS or any(
+            if len(infos) > _MAX_MEMBERS or any(
                 each.compress_type != zipfile.ZIP_STORED or each.file_size > len(data)
                 for each in infos
             ):
@@ -228,7 +228,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     return members
 
 
-LONGEST_NAME: Final = 255
+MAX_NAME_BYTES: Final = 255
 """Bytes of the name of a file, at most."""
 
 
@@ -245,8 +245,10 @@ def destination(path: str | os.PathLike[str]) -> Path:
     """
     check_path(path)
     name = os.fsencode(os.path.basename(path))
-    if len(name) > LONGEST_NAME or b"\0" in os.fsencode(path):
-        why = "Its name is too long." if len(name) > LONGEST_NAME else "Its name has a null in it."
+    if len(name) > MAX_NAME_BYTES or b"\0" in os.fsencode(path):
+        why = (
+            "Its name is too long." if len(name) > MAX_NAME_BYTES else "Its name has a null in it."
+        )
         raise _unwritable(path, why, "Give another name.")
     # Those of os.path say no where a path is too long to be asked about; writing then says why.
     try:

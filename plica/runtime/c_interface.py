@@ -19,7 +19,7 @@ from plica.runtime.c_machine import LACKING, machine_check
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.open_executable import MOST, SIZES, TOO_LARGE, dims_of
+from plica.runtime.open_executable import MAX_BYTES, SIZES, TOO_LARGE, dims_of
 from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
 
@@ -249,7 +249,7 @@ def _sizes_function(artefact: Artefact, word: str) -> list[str]:
         f"    if ({' || '.join(outside)})",
         "        return -2;",
         f"    {SIZES}(dims, sizes);",
-        f"    if (sizes[0] == {TOO_LARGE} || sizes[0] >= {MOST})",
+        f"    if (sizes[0] == {TOO_LARGE} || sizes[0] >= {MAX_BYTES})",
         "        return -3;",
         f"    for (int i = {outputs}; i < {size_count(artefact)}; i++)",
         "        if (sizes[i] < 0)",

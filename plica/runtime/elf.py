@@ -31,7 +31,7 @@ WRITE, ALLOC, EXECUTE, TLS = 0x1, 0x2, 0x4, 0x400
 UNDEFINED, ABSOLUTE = 0, 0xFFF1
 
 _MAGIC: Final = b"\x7fELF"
-_MOST_SECTIONS: Final = 1 << 16
+_MAX_SECTIONS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def parse(data: bytes) -> Object:
         raise damaged("Only object code of 64 bits can be loaded.", f"{machine.bits} bits")
     (start,) = struct.unpack_from("<Q", _part(data, 40, 8))
     size, count, names = struct.unpack_from("<HHH", _part(data, 58, 6))
-    if size != 64 or not 0 < count < _MOST_SECTIONS or names >= count:
+    if size != 64 or not 0 < count < _MAX_SECTIONS or names >= count:
         raise damaged("The table of sections is damaged.")
     rows = list(struct.iter_unpack("<IIQQQQIIQQ", _part(data, start, 64 * count)))
     strings = _part(data, rows[names][4], rows[names][5])

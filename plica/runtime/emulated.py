@@ -25,7 +25,7 @@ from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, Unsu
 from plica.runtime.executable import export_library
 from plica.runtime.port import Port
 
-LONGEST: Final = 600.0
+MAX_SECONDS: Final = 600.0
 """Seconds after which a program in an emulator is taken to hang."""
 
 HEADER: Final = 16
@@ -50,7 +50,7 @@ def check_tool(name: str, package: str) -> None:
 
 
 def tool_output(
-    words: Sequence[str], folder: Path, package: str, seconds: float = LONGEST
+    words: Sequence[str], folder: Path, package: str, seconds: float = MAX_SECONDS
 ) -> ToolAnswer:
     """Run a tool in a folder; where it is missing, the error says what installs it."""
     check_tool(words[0], package)

@@ -26,7 +26,7 @@ from plica.runtime.cross import CROSS, write_parts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
 
-_LONGEST: Final = 600.0  # seconds
+_MAX_SECONDS: Final = 600.0  # seconds
 
 
 def exported(
@@ -123,7 +123,11 @@ def _compiler(artefact: Artefact) -> str:
 def _check_cross(compiler: str, machine: ArtefactMachine) -> None:
     """Refuse a C compiler that links for this kind of machine while another was meant."""
     done = subprocess.run(
-        [compiler, "-dumpmachine"], capture_output=True, text=True, timeout=_LONGEST, check=False
+        [compiler, "-dumpmachine"],
+        capture_output=True,
+        text=True,
+        timeout=_MAX_SECONDS,
+        check=False,
     )
     makes = done.stdout.strip()
     if not makes or not machine.architecture.startswith(makes.partition("-")[0]):
@@ -136,7 +140,7 @@ def _check_cross(compiler: str, machine: ArtefactMachine) -> None:
 
 def _run(words: Sequence[str], folder: Path) -> None:
     done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, timeout=_LONGEST, check=False
+        words, cwd=folder, capture_output=True, text=True, timeout=_MAX_SECONDS, check=False
     )
     if done.returncode:
         message = "The C compiler could not link the library."

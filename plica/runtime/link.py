@@ -27,7 +27,7 @@ from plica.runtime.relocate import JUMP, JUMP_SIZE, RECIPES
 LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1", "libc.so")
 """Where names are looked for that neither the objects nor the process define."""
 
-MOST: Final = 1 << 31
+MAX_CODE_BYTES: Final = 1 << 31
 """Bytes of code and its data: what lies further apart cannot be referred to."""
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4
@@ -142,7 +142,7 @@ def _layout(objects: Sequence[Object], outside: int) -> _Layout:
             jumps, end = end, end + JUMP_SIZE * outside
         elif rights == _READ:
             cells, end = end, end + _CELL * outside
-    if end > MOST:
+    if end > MAX_CODE_BYTES:
         raise damaged("The object code asks for more memory than any code.", str(end))
     return _Layout(places, tuple(starts), jumps, cells, max(end, 1))
 

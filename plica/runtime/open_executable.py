@@ -35,16 +35,16 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 SIZES: Final = "plica_sizes"
 """The function that says sizes."""
 
-KEPT: Final = 256
+MAX_KNOWN_SIZES: Final = 256
 """For so many different sizes it is remembered what they lead to."""
 
-SPECIAL: Final = 16
+MAX_SPECIAL_CODES: Final = 16
 """For so many sizes code of their own is kept."""
 
-MOST: Final = 1 << 46
+MAX_BYTES: Final = 1 << 46
 """Bytes that no machine has."""
 
-MOST_SAID: Final = 4
+MAX_NEEDS_SHOWN: Final = 4
 """So many of the things that a program asks of sizes are said in an error."""
 
 TOO_LARGE: Final = -1
@@ -140,7 +140,7 @@ class OpenExecutable(Executable):
         shapes = tuple([each.shape for each in arrays])
         made = self.others().at(*args, **named)
         self._special[shapes] = made
-        while len(self._special) > SPECIAL:
+        while len(self._special) > MAX_SPECIAL_CODES:
             self._special.popitem(last=False)
         return made
 
@@ -164,7 +164,7 @@ class OpenExecutable(Executable):
         shapes = tuple([each.shape for each in arrays])
         if self._special or self._eager:
             special = self._special.get(shapes)
-            if special is None and self._eager and len(self._special) < SPECIAL:
+            if special is None and self._eager and len(self._special) < MAX_SPECIAL_CODES:
                 special = self.at(*args, **named)
                 self._late += 1
             if special is not None:
@@ -194,7 +194,7 @@ class OpenExecutable(Executable):
         if (sized := self._known.get(shapes)) is None:
             sized = self._sized(shapes)
             self._known[shapes] = sized
-            while len(self._known) > KEPT:
+            while len(self._known) > MAX_KNOWN_SIZES:
                 self._known.popitem(last=False)
         return sized
 
@@ -242,7 +242,7 @@ class OpenExecutable(Executable):
             wrong.append(self._without_value(dims))
         if wrong:
             raise InputError(wrong[0], *wrong[1:])
-        if not 0 <= workspace < MOST:
+        if not 0 <= workspace < MAX_BYTES:
             raise self._no_memory("less than 2**46 bytes", dims)
         placing = tuple([port.placing() for port in outputs])
         return Sized(dims, dims.buffer_info()[0], tuple(outputs), placing, workspace)
@@ -262,7 +262,7 @@ class OpenExecutable(Executable):
         )
         needs = self._interface.needs
         broken = [each for each in needs if holds(each, sizes) is False] or [*needs]
-        expected = ", ".join([*broken[:MOST_SAID], *["…"] * (len(broken) > MOST_SAID)])
+        expected = ", ".join([*broken[:MAX_NEEDS_SHOWN], *["…"] * (len(broken) > MAX_NEEDS_SHOWN)])
         words = {word for each in broken for word in re.findall(r"\w+", each)}
         named = [each for each in self.dims if each in words] or [*self.dims]
         hint = f"Give other sizes for {', '.join(named)}."

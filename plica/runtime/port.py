@@ -57,7 +57,7 @@ MISSING: Final = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 LINE: Final = 64
 """Bytes of a line of a cache: where vectors begin at a multiple, none is written to two lines."""
 
-LONG: Final = 1 << 15
+MIN_ALIGNED_BYTES: Final = 1 << 15
 """Results of so many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors of
 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
 
@@ -140,7 +140,7 @@ class Port:
         """A new array for the port, and where it begins."""
         size = math.prod(self.shape) * self.numpy.itemsize
         try:
-            if size < LONG:
+            if size < MIN_ALIGNED_BYTES:
                 made = np.empty(self.shape, self.numpy)
                 return made, address_of(made)
             room = _room(size + LINE)
@@ -157,7 +157,7 @@ class Port:
 
     def placing(self) -> Callable[[], tuple[Array, int]]:
         """What `placed` does, prepared: of a short result nothing is looked up again."""
-        if self.nbytes >= LONG or self.numpy.char not in _SHARED:
+        if self.nbytes >= MIN_ALIGNED_BYTES or self.numpy.char not in _SHARED:
             return self.placed
         empty, shape, dtype, address, start = (
             np.empty, self.shape, self.numpy, ctypes.addressof, _START,
@@ -396,10 +396,10 @@ def fault_name(fault: Diagnostic) -> str:
     words += [f"expected {fault.expected}"] if fault.expected else []
     words += [f"found {fault.found}"] if fault.found else []
     text = re.sub(r"\W+", "_", " ".join(words), flags=re.ASCII).strip("_")
-    return text.replace(_OF, "_in_")[:_LONGEST_FAULT]
+    return text.replace(_OF, "_in_")[:_MAX_FAULT_LETTERS]
 
 
-_LONGEST_FAULT: Final = 160
+_MAX_FAULT_LETTERS: Final = 160
 """Letters of a name that says what is wrong."""
 
 

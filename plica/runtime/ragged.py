@@ -31,10 +31,10 @@ from plica.runtime.port import Array, OpenPort, Port
 
 ListKind: TypeAlias = Literal["tensor", "any rank", "list", "option", "option of list"]
 
-MOST_RANK: Final = 8
+MAX_RANK: Final = 8
 """Tensors of lists have at most so many axes."""
 
-WIDTH: Final = 1 + MOST_RANK
+WIDTH: Final = 1 + MAX_RANK
 """How many numbers a row of the table is."""
 
 PARTS: Final[dict[ListKind, tuple[str, ...]]] = {
@@ -163,10 +163,10 @@ def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Arra
         taken = OpenPort(name, shape, port.dtype, port.numpy).take(each)
         if isinstance(taken, Diagnostic):
             wrong.append(taken)
-        elif taken.ndim > MOST_RANK:
+        elif taken.ndim > MAX_RANK:
             message = f"Input {name!r} has too many axes."
             found = str(taken.ndim)
-            expected = f"at most {MOST_RANK}"
+            expected = f"at most {MAX_RANK}"
             wrong.append(Diagnostic("input-shape", message, Place(node=name), expected, found))
         else:
             arrays.append(taken)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-LONGEST: Final = 1 << 16
+MAX_LETTERS: Final = 1 << 16
 """Characters of a text, at most."""
 
 
@@ -52,7 +52,7 @@ def names_of(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> ast.expr:
-    if len(text) > LONGEST:
+    if len(text) > MAX_LETTERS:
         raise NoSize(text[:80])
     try:
         return ast.parse(text, mode="eval").body

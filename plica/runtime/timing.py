@@ -37,7 +37,7 @@ with lazy_imports(__name__):
 SEEN_NS: Final = 2_000_000
 """A round of one function takes so long at least: the clock and a call of Python are lost in it."""
 
-MOST_CALLS: Final = 100_000
+MAX_CALLS: Final = 100_000
 """So often a function is called in a round, at most."""
 
 BUSY: Final = 0.5
@@ -148,11 +148,11 @@ def _once(f: Callable[..., Any], args: Any, named: Any, calls: int) -> int:  # a
 def _calls(f: Callable[..., Any], args: Any, named: Any) -> int:  # as `time`
     """How often a function is called in a round."""
     calls = 1
-    while calls < MOST_CALLS:
+    while calls < MAX_CALLS:
         spent = _once(f, args, named, calls)
         if spent >= SEEN_NS:
             return calls
-        calls = min(MOST_CALLS, max(2 * calls, round(calls * SEEN_NS / max(1, spent))))
+        calls = min(MAX_CALLS, max(2 * calls, round(calls * SEEN_NS / max(1, spent))))
     return calls
 
 

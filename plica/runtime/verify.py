@@ -82,7 +82,7 @@ FUNCTION: Final = re.compile(
 COPY: Final = "copy"
 """What is launched without a kernel on a GPU."""
 
-_MOST_TENANTS: Final = 1 << 20
+_MAX_TENANTS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def refuse(problems: Iterable[str]) -> None:
 
 def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]:
     """Values outside of the workspace, and values in one place at one time."""
-    if len(plan) > _MOST_TENANTS:
+    if len(plan) > _MAX_TENANTS:
         yield "The memory plan has more values than any model."
         return
     for number, each in enumerate(plan):

@@ -32,7 +32,7 @@ from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import Port
 
-MOST: Final = 10_000
+MAX_FORMS: Final = 10_000
 """How many types an interface may be made of."""
 
 
@@ -95,7 +95,7 @@ def _holds_function(of: ty.Type | None, module: Module) -> bool:
             assert isinstance(data, DataDef)
             for number in range(len(data.constructors)):
                 stack.extend(fields(each, number, module))
-            if len(seen) > MOST:
+            if len(seen) > MAX_FORMS:
                 return False  # types that grow are refused where they are laid out
     return False
 
@@ -123,7 +123,7 @@ class _Forms:
                 return tuple([self.of(each, f"{name}[{n}]") for n, each in enumerate(items)])
             case ty.DataType():
                 if type not in self.numbers:
-                    if len(self.types) > MOST:
+                    if len(self.types) > MAX_FORMS:
                         message = f"The data type {type.data.name} grows without end."
                         raise UnsupportedError(Diagnostic("unsupported", message))
                     self.numbers[type] = len(self.types)

@@ -21,7 +21,7 @@ from attrs import frozen
 
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-MOST: Final = 20_000
+MAX_NODES: Final = 20_000
 """How many nodes a tree may have: overlapping patterns can ask for exponentially many."""
 
 Place: TypeAlias = tuple[int, tuple[int, ...]]
@@ -76,10 +76,10 @@ def tree(rows: Sequence[Row]) -> tuple[Node, ...]:
     def number(of: Sequence[Row]) -> int:
         key = tuple([(clause, tuple(asked.items())) for clause, asked in of])
         if key not in known:
-            if len(nodes) >= MOST:
+            if len(nodes) >= MAX_NODES:
                 message = "A match has too many overlapping patterns."
                 hint = "Take it apart into several matches."
-                expected = f"at most {MOST} cases"
+                expected = f"at most {MAX_NODES} cases"
                 raise UnsupportedError(
                     Diagnostic("unsupported", message, None, expected, None, hint)
                 )

@@ -29,7 +29,7 @@ from plica.ir.op.namespace import op
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import DType, i64
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.runtime.ragged import MOST_RANK, WIDTH
+from plica.runtime.ragged import MAX_RANK, WIDTH
 
 
 def joined(items: Sequence[Expr], of: DType) -> RaggedValue:
@@ -60,9 +60,9 @@ def row(sizes: Sequence[Scalar]) -> Expr:
 
 def check_rank(place: str, axes: int) -> None:
     """Refuse what no table holds."""
-    if axes > MOST_RANK:
+    if axes > MAX_RANK:
         message = "Tensors of a sequence of unknown length have few axes."
-        expected = f"at most {MOST_RANK}"
+        expected = f"at most {MAX_RANK}"
         where_ = Place(node=place)
         raise UnsupportedError(Diagnostic("unsupported", message, where_, expected, str(axes)))
 

@@ -32,7 +32,7 @@ from plica.ir.type.dtype import dtype
 from plica.ir.type.term import TensorType, tensor
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import OpenPort
-from plica.runtime.ragged import MOST_RANK, WIDTH, ListKind, ListPort, to_data
+from plica.runtime.ragged import MAX_RANK, WIDTH, ListKind, ListPort, to_data
 
 if TYPE_CHECKING:
     from onnx import TypeProto, ValueInfoProto
@@ -57,9 +57,9 @@ def port_of(info: ValueInfoProto) -> ListPort | None:
     shape = None
     if of.tensor_type.HasField("shape"):
         dims = of.tensor_type.shape.dim
-        if len(dims) > MOST_RANK:
+        if len(dims) > MAX_RANK:
             message = f"The tensors of {info.name!r} have too many axes."
-            told = Diagnostic("unsupported", message, Place(node=info.name), str(MOST_RANK))
+            told = Diagnostic("unsupported", message, Place(node=info.name), str(MAX_RANK))
             raise UnsupportedError(told)
         # No two tensors of a list need be of one size, whatever it is called.
         shape = tuple(

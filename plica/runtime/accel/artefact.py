@@ -35,8 +35,8 @@ from plica.runtime.record import read_json, to_json
 
 FORMAT: Final = 1
 NAME: Final = "accel.json"
-_MOST: Final = 1 << 20
-_MOST_BYTES: Final = 1 << 32
+_MAX_COUNT: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 32
 
 INPUT, OUTPUT = "x", "y"
 """The rooms of what a launch reads and of what it gives."""
@@ -176,7 +176,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
             "constants": [*places],
             "parts": int(count),
             "members": dict(digests),
-        } if 0 < megahertz < _MOST and 0 <= count < _MOST:
+        } if 0 < megahertz < _MAX_COUNT and 0 <= count < _MAX_COUNT:
             pass
         case _:
             raise damaged("The manifest of the artefact is damaged.")
@@ -214,7 +214,7 @@ def _coded(members: Mapping[str, bytes], machine: AccelDevice, at: int, given: o
             case [str(name), str(memory), int(first), int(elements)] if (
                 memory in bytes_of
                 and first >= 0 <= elements
-                and (first + elements) * bytes_of[memory] <= _MOST_BYTES
+                and (first + elements) * bytes_of[memory] <= _MAX_BYTES
             ):
                 rooms.append(MemorySpan(name, memory, first, elements))
             case _:
@@ -271,7 +271,7 @@ class _Reader:
             case ["part", int(number), [*takes], [*gives]] if (
                 0 <= number < len(self.parts)
                 and all(map(self.is_known, takes))
-                and all(type(each) is int and 0 <= each < _MOST for each in gives)
+                and all(type(each) is int and 0 <= each < _MAX_COUNT for each in gives)
                 and len(takes) == len(self.parts[number].interface.inputs)
                 and len(gives) == len(self.parts[number].interface.outputs)
             ):
@@ -288,9 +288,9 @@ class _Reader:
             ] if (
                 0 <= program < len(self.programs)
                 and takes in self.known
-                and 0 <= gives < _MOST
-                and 0 < batch < _MOST
-                and all(type(each) is int and 0 < each < _MOST for each in shape)
+                and 0 <= gives < _MAX_COUNT
+                and 0 < batch < _MAX_COUNT
+                and all(type(each) is int and 0 < each < _MAX_COUNT for each in shape)
                 and min(cycles, turns, operations, moved) >= 0
                 and {INPUT, OUTPUT} <= {each.name for each in self.programs[program].rooms}
             ):

@@ -32,7 +32,7 @@ from plica.runtime.error import ArtefactError, Diagnostic, Place
 Code: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
 """Instructions: the number of a kind, and the operands."""
 
-_MOST: Final = 1 << 24
+_MAX_ELEMENTS: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ def from_data(given: object) -> AccelDevice:
 def _memory(given: object) -> DeviceMemory:
     match given:
         case [str(name), int(depth), [*shape], str(dtype)] if (
-            0 < depth <= _MOST
+            0 < depth <= _MAX_ELEMENTS
             and formula.is_dtype(dtype)
             and all(type(size) is int and 0 < size <= 1 << 12 for size in shape)
             and len(shape) < 8

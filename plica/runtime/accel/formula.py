@@ -41,7 +41,7 @@ REDUCE: Final[Mapping[str, np.ufunc]] = {
     "sum": np.add,          "prod": np.multiply,    "most": np.maximum,     "least": np.minimum,
 }
 # fmt: on
-_MOST_STEPS: Final = 4096
+_MAX_STEPS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def to_data(of: Formula) -> object:
 def from_data(given: object, inputs: Sequence[Sequence[int]], words: Sequence[str]) -> Formula:
     """The formula in JSON, over inputs of these shapes and operands of these names."""
     match given:
-        case [[*shape], [*inner], [*steps], product] if 0 < len(steps) <= _MOST_STEPS:
+        case [[*shape], [*inner], [*steps], product] if 0 < len(steps) <= _MAX_STEPS:
             sizes = _sizes([*shape, *inner])
         case _:
             raise damaged("A formula in the artefact is damaged.", repr(given)[:80])

@@ -38,7 +38,7 @@ LEGACY: Final = 1
 WIDEST: Final = 16
 """Bytes of the widest access: arrays that kernels read begin at a multiple of it."""
 
-MOST_AXES: Final = 64
+MAX_AXES: Final = 64
 
 
 class _Device(ctypes.Structure):
@@ -231,7 +231,7 @@ def _from_capsule(port: Port, capsule: object, stream: CudaStream) -> Lent | Dia
     _rename(capsule, _USED)
     release = _DELETER(managed.deleter) if managed.deleter else None
     of = managed.tensor
-    axes = max(0, min(int(of.axes), MOST_AXES))
+    axes = max(0, min(int(of.axes), MAX_AXES))
     shape = tuple([int(of.shape[n]) for n in range(axes)])
     element, size = of.element, port.numpy.itemsize
     if of.strides:
@@ -256,7 +256,7 @@ def _from_words(
     """An array by the words of `__cuda_array_interface__`."""
     match words:
         case {"shape": tuple(shape), "typestr": str(typestr), "data": (int(address), _)} if (
-            len(shape) <= MOST_AXES and words.get("mask") is None
+            len(shape) <= MAX_AXES and words.get("mask") is None
         ):
             pass
         case _:

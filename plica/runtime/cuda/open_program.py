@@ -27,7 +27,7 @@ from plica.runtime.port import Array, Port
 from plica.runtime.size_text import NoSize, number_of
 from plica.runtime.stats import Stats
 
-PROGRAMS: Final = 16
+MAX_PROGRAMS: Final = 16
 """For so many sizes the launches, their memory and graphs are kept."""
 
 OnDevice = Callable[[Artefact], Executable]
@@ -66,7 +66,7 @@ class OpenDeviceExecutable(OpenExecutable):
         if "stream" in named and "stream" not in [name for name, _ in self._interface.params]:
             more["stream"] = named.pop("stream")
         shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
-        wanted = self._eager and len(self._special) < PROGRAMS
+        wanted = self._eager and len(self._special) < MAX_PROGRAMS
         if shapes not in self._special and (wanted or self._is_beyond(shapes)):
             self.at(*args, **named)
             self._late += 1
@@ -79,7 +79,7 @@ class OpenDeviceExecutable(OpenExecutable):
         places = [np.empty(shape, port.numpy)
                   for shape, port in zip(shapes, self._interface.inputs, strict=True)]  # fmt: skip
         made = self._special[shapes] = self.others().at(*self._given(places))
-        while len(self._special) > PROGRAMS:
+        while len(self._special) > MAX_PROGRAMS:
             self._special.popitem(last=False)
         return made
 
@@ -109,7 +109,7 @@ class OpenDeviceExecutable(OpenExecutable):
         with self._lock:
             if (found := self._made.get(shapes)) is None:
                 found = self._made[shapes] = self._on_device(self._artefact_at(shapes))
-                while len(self._made) > PROGRAMS:
+                while len(self._made) > MAX_PROGRAMS:
                     self._made.popitem(last=False)
             else:
                 self._made.move_to_end(shapes)

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.cuda.step import (
-    GRID,
-    MOST,
+    MAX_BYTES,
+    MAX_GRID,
     DeviceCopy,
     DeviceLaunch,
     DeviceProgram,
@@ -47,8 +47,8 @@ from plica.runtime.size_text import NoSize, names_of, number_of
 
 Sizes: TypeAlias = Mapping[str, int]
 
-MOST_BLOCKS: Final = 1 << 23
-HIGHEST: Final = (1 << 31) - 1
+MAX_BLOCKS: Final = 1 << 23
+MAX_INT32: Final = (1 << 31) - 1
 """Blocks of such a launch, and sizes that it is told, at most: its code counts in 32 bits."""
 
 
@@ -91,7 +91,7 @@ class OpenLaunch:
         if min(x, y, z) <= 0:
             return [], []
         numbers = tuple([number_of(each, sizes) for each in self.numbers])
-        if x > MOST_BLOCKS or max(numbers, default=0) > HIGHEST:
+        if x > MAX_BLOCKS or max(numbers, default=0) > MAX_INT32:
             raise TooLarge(self.function)
         return [
             DeviceLaunch(
@@ -206,7 +206,7 @@ class OpenProgram:
             end += -(-_bytes(room, sizes) // ROOM) * ROOM
         offsets = {n: starts[each.room] for n, each in enumerate(self.slots) if each.space == TEMP}
         layout = arranged(bytes_, [each.space for each in self.slots], offsets, end, scratch)
-        if layout.size >= MOST:
+        if layout.size >= MAX_BYTES:
             raise TooLarge(str(layout.size))
         return DeviceProgram(tuple(steps), layout)
 
@@ -222,14 +222,14 @@ ROOM: Final = 256
 
 def _bytes(text: str, sizes: Sizes) -> int:
     found = number_of(text, sizes)
-    if found >= MOST:
+    if found >= MAX_BYTES:
         raise TooLarge(text)
     return max(found, 0)
 
 
 def checked_grid(of: Three) -> Three:
     """Blocks of a launch, which must not be more than there can be."""
-    if any(each > most for each, most in zip(of, GRID, strict=True)):
+    if any(each > most for each, most in zip(of, MAX_GRID, strict=True)):
         raise TooLarge(str(of))
     return of
 
@@ -322,7 +322,8 @@ def _step(given: object, names: frozenset[str], slots: int) -> OpenStep:
             tiles = tuple([tile_from(each, len(args) + len(scratch)) for each in maps])
             return OpenLaunch(
                 name, (x, y, z), checked_block(block), shared, checked_numbers(args, slots),
-                _texts(more, names), _texts(least, names), checked_numbers(scratch, MOST), tiles,
+                _texts(more, names), _texts(least, names), checked_numbers(scratch, MAX_BYTES),
+                tiles,
             )  # fmt: skip
         case [str(rows), [*pieces], [*least]] if pieces:
             every = tuple([_piece(each, slots) for each in pieces])
@@ -335,10 +336,10 @@ def _step(given: object, names: frozenset[str], slots: int) -> OpenStep:
 
 def _piece(given: object, slots: int) -> RowPiece:
     match given:
-        case [int(size), [*args], [*scratch], [*functions]] if 0 < size < MOST:
+        case [int(size), [*args], [*scratch], [*functions]] if 0 < size < MAX_BYTES:
             return RowPiece(
                 size, tuple([_function(each) for each in functions]),
-                checked_numbers(args, slots), checked_numbers(scratch, MOST),
+                checked_numbers(args, slots), checked_numbers(scratch, MAX_BYTES),
             )  # fmt: skip
         case _:
             raise damaged("A launch in the artefact is damaged.", repr(given)[:200])

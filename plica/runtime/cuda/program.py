@@ -41,7 +41,7 @@ from plica.runtime.profile import Profile, ProfileRow, check_runs
 
 Given: TypeAlias = "Array | Lent"
 
-GRAPHS: Final = 64
+MAX_GRAPHS: Final = 64
 """How many graphs are kept for arrays at other addresses."""
 
 NOBODY: Final = -1
@@ -331,7 +331,7 @@ class CudaExecutable(Executable):
         others = self._others
         if places not in others:
             others[places] = None
-            while len(others) > GRAPHS:
+            while len(others) > MAX_GRAPHS:
                 others.popitem(last=False)
             return None
         others.move_to_end(places)

@@ -25,16 +25,16 @@ from plica.runtime.elf import damaged
 ALIGNMENT: Final = 256
 """Where tensors begin: a multiple of what the widest access needs."""
 
-MOST: Final = 1 << 48
+MAX_BYTES: Final = 1 << 48
 """Bytes no GPU has."""
 
-GRID: Final = ((1 << 31) - 1, 65535, 65535)
+MAX_GRID: Final = ((1 << 31) - 1, 65535, 65535)
 """Blocks of a launch along each axis, at most."""
 
-BLOCK: Final = (1024, 1024, 64)
+MAX_BLOCK: Final = (1024, 1024, 64)
 """Threads of a block along each axis, at most."""
 
-THREADS: Final = 1024
+MAX_THREADS: Final = 1024
 """Threads of a block, at most."""
 
 Three: TypeAlias = tuple[int, int, int]
@@ -171,7 +171,7 @@ def from_data(given: object) -> DeviceProgram:
             "outputs": [*outputs],
             "scratch": [*scratch],
             **more,
-        } if 0 < size < MOST:
+        } if 0 < size < MAX_BYTES:
             pass
         case _:
             raise damaged("The launches in the artefact are damaged.")
@@ -210,7 +210,7 @@ def _step_data(of: DeviceStep) -> list[Any]:
 
 def _step(given: object, slots: int, scratch: int) -> DeviceStep:
     match given:
-        case [int(source), int(target), int(size)] if 0 <= size < MOST:
+        case [int(source), int(target), int(size)] if 0 <= size < MAX_BYTES:
             one, two = checked_numbers([source, target], slots)
             return DeviceCopy(one, two, size)
         case [str(name), [*grid], [*block], int(shared), [*args], int(count), [*maps]] if (
@@ -218,7 +218,7 @@ def _step(given: object, slots: int, scratch: int) -> DeviceStep:
         ):
             given_maps = tuple([tile_from(each, len(args) + count) for each in maps])
             return DeviceLaunch(
-                name, _extents(grid, GRID), checked_block(block), shared,
+                name, _extents(grid, MAX_GRID), checked_block(block), shared,
                 checked_numbers(args, slots), count, given_maps,
             )  # fmt: skip
         case _:
@@ -236,8 +236,8 @@ def _extents(given: list[object], most: Three) -> Three:
 
 
 def checked_block(given: list[object]) -> Three:
-    found = _extents(given, BLOCK)
-    if prod(found) > THREADS:
+    found = _extents(given, MAX_BLOCK)
+    if prod(found) > MAX_THREADS:
         raise damaged("A block of a launch in the artefact has too many threads.", repr(given))
     return found
 

@@ -25,7 +25,7 @@ SIZE: Final = 128
 
 ALIGNMENT: Final = 64
 
-DEEPEST: Final = 5
+MAX_DEPTH: Final = 5
 """Axes of a tensor, at most."""
 
 _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
@@ -86,7 +86,7 @@ def tile_from(given: object, arguments: int) -> TileMap:
         ):
             numbers = [_numbers(each, limit) for each, limit in
                        ((sizes, 1 << 32), (strides, 1 << 40), (box, 256))]  # fmt: skip
-            if 2 <= len(sizes) <= DEEPEST and len(sizes) == len(box) == len(strides) + 1:
+            if 2 <= len(sizes) <= MAX_DEPTH and len(sizes) == len(box) == len(strides) + 1:
                 return TileMap(argument, element, *numbers)
         case _:
             pass

@@ -16,7 +16,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, 
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.link import link
-from plica.runtime.open_executable import KEPT, Shapes, dims_of
+from plica.runtime.open_executable import MAX_KNOWN_SIZES, Shapes, dims_of
 from plica.runtime.port import Array, out_of_range, spoken_dim, spoken_dims
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.loop_code import REPEAT
@@ -87,7 +87,7 @@ class StagedExecutable(Executable):
         shapes = tuple([each.shape for each in arrays])
         if (known := self._known.get(shapes)) is None:
             known = self._known[shapes] = self._asked(arrays)
-            while len(self._known) > KEPT:
+            while len(self._known) > MAX_KNOWN_SIZES:
                 self._known.popitem(last=False)
         return known.copy()
 

@@ -37,7 +37,7 @@ Driver: TypeAlias = Callable[[int], int]
 
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
-KEPT: Final = 64
+MAX_KEPT_RUNS: Final = 64
 """For so many different sizes the words of a run are kept."""
 
 
@@ -78,7 +78,7 @@ class NativeRun:
         given = {at: arrays[at] for at in self._registers}
         code = loop_code(self._block, self._segments, given, sizes, self._count, self._wanted)
         self._known[key] = code
-        while len(self._known) > KEPT:
+        while len(self._known) > MAX_KEPT_RUNS:
             self._known.popitem(last=False)
         return code
 

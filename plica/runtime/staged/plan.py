@@ -19,7 +19,7 @@ import numpy as np
 
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place
 from plica.runtime.executable import Executable, address_of
-from plica.runtime.open_executable import KEPT, OpenExecutable, Sized
+from plica.runtime.open_executable import MAX_KNOWN_SIZES, OpenExecutable, Sized
 from plica.runtime.port import Array, Port, checked_size, is_inner, spoken_dim
 from plica.runtime.staged.native_run import Driver, NativeRun, has_loop, is_by_host, native_runs
 from plica.runtime.staged.order import RUN
@@ -38,7 +38,7 @@ from plica.runtime.staged.program import (
     step_outputs,
 )
 
-MOST: Final = 1 << 46
+MAX_SIZE: Final = 1 << 46
 """No axis of an array is as long as this."""
 
 _UNSET: Final = np.empty((0,), np.bool_)
@@ -296,7 +296,7 @@ class Plan:
         ]
         begin = None if any(isinstance(n, str) for each in fixed for n in each) else tuple(fixed)
 
-        @lru_cache(maxsize=KEPT)
+        @lru_cache(maxsize=MAX_KNOWN_SIZES)
         def by_dims(*dims: int) -> Sized:
             return segment.sized((*(begin or ()), *[(size, 0) for size in dims]))
 
@@ -400,7 +400,7 @@ def _measure(step: MeasureDim) -> Action:
 
     def measure(frame: PlanFrame) -> None:
         size = int(frame.arrays[register].item())
-        if not 0 <= size < MOST:
+        if not 0 <= size < MAX_SIZE:
             checked_size(dim, size, told)
             raise _too_long(dim, size, told)
         frame.sizes[dim] = size

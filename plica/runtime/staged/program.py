@@ -36,7 +36,7 @@ def is_of_host(name: str) -> bool:
     return name in OPERATIONS
 
 
-DEEPEST: Final = 200
+MAX_DEPTH: Final = 200
 """Blocks nested deeper are in no file of ours."""
 
 
@@ -198,7 +198,7 @@ def _step_data(of: Step) -> list[Any]:
 def from_data(given: object, segments: int, depth: int = 0) -> StepBlock:
     """The block that was written down; nothing in it is believed."""
     match given:
-        case {"steps": [*steps], "results": [*results]} if depth < DEEPEST:
+        case {"steps": [*steps], "results": [*results]} if depth < MAX_DEPTH:
             found = [_step(each, segments, depth) for each in steps]
             return StepBlock(tuple(found), _numbers(results))
         case _:

@@ -26,7 +26,7 @@ INSTALL: Final = "pip install 'plica[wasm]'"
 PAGE: Final = 1 << 16
 """Bytes by which memory grows."""
 
-MOST: Final = 1 << 32
+MAX_BYTES: Final = 1 << 32
 """Bytes that 32 bits can tell apart."""
 
 _WORD: Final = 4
@@ -99,12 +99,12 @@ class WasmInstance:
         """Make the memory so large."""
         more = -(-(size - self._memory.size()) // PAGE)
         try:
-            if size > MOST:
+            if size > MAX_BYTES:
                 raise MemoryError
             if more > 0:
                 self._memory.grow(more)
         except (MemoryError, engine().WasmtimeError):
-            raise _no_memory(f"{size} bytes", f"{MOST} bytes at most") from None
+            raise _no_memory(f"{size} bytes", f"{MAX_BYTES} bytes at most") from None
 
 
 def _no_memory(need: str, found: str) -> EvaluationError:

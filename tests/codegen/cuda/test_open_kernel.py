@@ -170,7 +170,7 @@ def test_what_loops_collect_is_all_there() -> None:
 def test_sizes_beyond_its_code_are_compiled_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     exe = compiled(ODD_ROWS)
     x, y = given(exe, {"n": 300})
-    monkeypatch.setattr(open_step, "MOST_BLOCKS", 3)
+    monkeypatch.setattr(open_step, "MAX_BLOCKS", 3)
     np.testing.assert_array_equal(exe(x, y), np.maximum(x * 2 + y, 0))
     assert exe.stats.at_call == 1
     x, y = given(exe, {"n": 200})

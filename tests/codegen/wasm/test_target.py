@@ -166,7 +166,7 @@ def test_no_room_for_a_module_is_a_clear_error(
 
 
 def test_too_much_memory_is_a_clear_error(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instance, "MOST", 1 << 20)
+    monkeypatch.setattr(instance, "MAX_BYTES", 1 << 20)
     with pytest.raises(EvaluationError, match="not enough memory"):
         plica.compile(module, target="wasm", cache=False)
 

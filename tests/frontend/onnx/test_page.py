@@ -14,7 +14,7 @@ from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
 from plica.frontend.onnx.table import LEARNED_REASONS, REASONS, TABLE, TABLES
 from plica.frontend.recurrence import MOST_STEPS
-from plica.pipeline.shape_specialisation import MOST
+from plica.pipeline.shape_specialisation import MAX_EXECUTABLES
 from tests.frontend.onnx.conformance import recorded, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
@@ -168,7 +168,7 @@ def text() -> str:
     head = HEAD.format(
         newest=newest,
         version=onnx.__version__,
-        most=MOST,
+        most=MAX_EXECUTABLES,
         forks=MAX_BRANCH_POINTS,
         kinds=len(KINDS),
         turns=MOST_TURNS,
