@@ -49,7 +49,7 @@ def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
     guard = reader.node.predicate
     if guard is not TRUE and all(v in around for v in free_vars(guard) if isinstance(v, ScalarVar)):
         context = context.where(guard)  # it reads only where that holds
-    reads, _ = boxes_under(reader, shared.var, context)
+    reads, _ = boxes_under(reader, shared.var, context, guarded=True)
     variables = [loop.var for loop in writer.loops]
     first = variables.index(shared.var) + 1
     inner = tuple([(loop.var, loop.extent) for loop in writer.loops[first:]])

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 from attrs import frozen
 
 from plica.analysis.access import Access, Inner, accesses, unbound
 from plica.analysis.access import inside as accesses_inside
+from plica.analysis.constant_bound import interval
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.count import ONE, ZERO, at_least, is_natural
@@ -83,22 +85,42 @@ def _block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
 
 
 def boxes_under(
-    site: Site[Block], cut: sc.ScalarVar | None, context: Context = EMPTY
+    site: Site[Block], cut: sc.ScalarVar | None, context: Context = EMPTY, *, guarded: bool = False
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """What a block reads and writes in one iteration of the loop `cut` around it.
 
-    In terms of `cut` and the loops outside it; None for the cut means all loops of its scope.
+    In terms of `cut` and the loops outside it; None for the cut means all loops of its scope.  If
+    `guarded`, instances beyond the extents of its variables are left out: predicates exclude them.
     """
     loops = site.loops
     variables = [loop.var for loop in loops]
     first = 0 if cut is None else variables.index(cut) + 1
     inner = tuple([(loop.var, loop.extent) for loop in loops[first:]])
-    return _under(site.node, inner, context)
+    return _under(site.node, inner, context, guarded)
+
+
+def within_extents(block: Block, inner: Inner) -> tuple[dict[Term, sc.Scalar], Inner]:
+    """The values of a block's variables, and the loops around these: a variable that loops inside
+    would take beyond its extent goes through all of that."""
+    ranges: dict[Term, tuple[int, int]] = {
+        var: (0, (known(size) or 0) - 1) for var, size in inner if known(size)
+    }
+    values: dict[Term, sc.Scalar] = {}
+    for var, size, at in zip(block.vars, block.extents, block.bindings, strict=True):
+        if free_vars(at) <= ranges.keys() and interval(at, ranges, {})[1] >= (known(size) or inf):
+            inner = (*inner, (var, size))
+        else:
+            values[var] = at
+    return values, inner
 
 
 @lru_cache(maxsize=2048)
-def _under(block: Block, inner: Inner, context: Context) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+def _under(
+    block: Block, inner: Inner, context: Context, guarded: bool
+) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     values: dict[Term, sc.Scalar] = dict(zip(block.vars, block.bindings, strict=True))
+    if guarded:
+        values, inner = within_extents(block, inner)
     return _both(accesses_inside(block), values, inner, context)
 
 

@@ -169,7 +169,7 @@ def unavailable(
             if not (shared := common(writer, new)):
                 continue
             context = context_of(above[: depth_of(above, shared)])
-            box = reached([new], buffer, shared, context, written=False)
+            box = reached([new], buffer, shared, context, written=False, guarded=True)
             if not is_written(writer, shared, box, context):
                 expected = f"{buffer.name} to be made in the same iteration as it is read"
                 found = f"{writer.block.label} is not shown to do so"

@@ -22,9 +22,10 @@ from plica.analysis.block_coverage import reaches
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import EMPTY, Context
-from plica.analysis.region import Box, hull, relaxed
+from plica.analysis.region import Box, hull, relaxed, within_extents
 from plica.analysis.site import Site, map_of
 from plica.core.binding import free_vars, substitute
+from plica.core.term import Term
 from plica.ir.loop.scalar import Add, Buffer, FloorDiv, Le, Lit, Scalar, ScalarVar, Sub, index
 from plica.ir.loop.statement import Block, For, Kernel
 from plica.ir.type.dim import known
@@ -34,22 +35,25 @@ from plica.schedule.scope_edit import ValueSpan
 
 def reached(
     users: Sequence[FlowStage], buffer: Buffer, shared: tuple[For, ...], context: Context, *,
-    written: bool, over: tuple[For, ...] = (),
+    written: bool, over: tuple[For, ...] = (), guarded: bool = False,
 ) -> Box:  # fmt: skip
     """The part of a buffer that stages read, or write, in one iteration of loops around them.
 
-    With `over` in all iterations of those of the loops.
+    With `over` in all iterations of those of the loops; those `guarded` by predicates for no values
+    of a variable beyond its extent.
     """
     found: Box | None = None
     for stage in users:
         block = stage.block
-        values = dict(zip(block.vars, block.bindings, strict=True))
+        values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
         inner = tuple([(loop.var, loop.extent) for loop in (*over, *stage.loops[len(shared) :])])
         if not shared:  # all instances: the variables themselves say more than loops with guards
             values, inner = {}, tuple(zip(block.vars, block.extents, strict=True))
+        elif guarded:
+            values, inner = within_extents(block, inner)
         for access in inside(block):
             if access.buffer is buffer and access.written is written:
-                box = relaxed(access, values, inner, context)  # type: ignore[arg-type]  # an empty map fits every key
+                box = relaxed(access, values, inner, context)
                 found = box if found is None else hull(found, box, context)
     assert found is not None, f"nobody touches {buffer.name}"
     return _trimmed(found, context)

@@ -14,7 +14,7 @@ from plica.analysis.index.point import value
 from plica.analysis.region import Box, block_boxes, boxes, boxes_under, clipped, covers, hull
 from plica.analysis.site import distinct, map_of
 from plica.ir.loop.scalar import Cast, Load, Max, Ramp, Reduce, Scalar, index
-from plica.ir.loop.statement import For, Stmt, Store, block, seq
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
 from tests.schedule.example import conv2d, m, n, nest
@@ -176,3 +176,15 @@ def test_a_deep_index_does_not_overflow_the_stack() -> None:
         term = Max(term, index(1))
     _, (box,) = boxes(For(i, index(4), "serial", Store(y, (term, index(0)), x[0, 0])))
     assert box.buffer is y
+
+
+def test_what_predicates_exclude_is_left_out() -> None:
+    """A block of 7 instances in loops of 8: reads under its guard end with the seventh."""
+    v = axis("v")
+    places = o * 7 + v
+    own = block("y", (v,), (7,), "s", (i * 4 + j,), Store(y, (index(0), v), x[0, places]))
+    nested = For(o, index(5), "serial", nest([(i, 2), (j, 4)], own))
+    (site,) = map_of(Kernel((), (x, y), 1, nested)).blocks.values()
+    for guarded, count in ((False, 8), (True, 7)):
+        (read,), _ = boxes_under(site, o, guarded=guarded)
+        assert _number(read.extents[1]) == count

@@ -25,7 +25,8 @@ of vectors in registers.
 Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
 are written out with their guards, so that what they read is under way at once.
 Threads that write to one another in a loop go through it together: it is not cut where each ends.
-A loop that would have parts of another length for each thread or block is cut where all agree.
+A loop that ends elsewhere for each thread or block is cut where all agree, or else is as long as
+each needs if that takes no copy of it.
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ MOST: Final = 16
 """How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside.  The
 middle of a loop comes before its end, so that guards that stay are where few iterations are."""
 
+MAX_UNROLLED_TURNS: Final = 16
+"""Turns of a loop that the device compiler writes out: what they read is then under way at once."""
+
 KINDS: Final = ("serial", "unrolled", "parallel")
 
 STRIDE: Final = 4
@@ -112,11 +116,34 @@ def partition(kernel: st.Kernel) -> st.Kernel:
             and not (stmt in pieces or stmt.var in registers)
         ):
             cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
-            if cut is not None and _copies_for_threads(stmt, cut, launch):
-                cut = _cut(stmt, context, launch)
+            if cut is not None and launch & (free_vars(cut.start) | free_vars(cut.stop)):
+                cut = _cut_alike(stmt, cut, _cut(stmt, context, launch))
             if cut is not None and not _parts_threads(stmt, cut, lanes):
                 stmt = _in_parts(stmt, parts_of(stmt, cut), threads)
                 pieces.update(stmt.stmts if isinstance(stmt, st.Seq) else (stmt,))
+        return stmt, contexts(stmt, context)
+
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
+        return with_substatements(stmt, parts)
+
+    return with_body(kernel, walked(kernel.body, outermost(kernel), down, up, enters=holds))
+
+
+def partition_unrolled(kernel: st.Kernel) -> st.Kernel:
+    """The kernel with what threads write out cut where its guards hold for all of them."""
+    holds = holding(_may_cut)
+    if not holds(kernel.body):
+        return kernel
+    kernel = distinct(kernel)
+    loops = [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
+    launch = frozenset([each.var for each in loops if each.kind in st.THREADS])
+
+    def down(stmt: st.Stmt, context: Context) -> tuple[st.Stmt, tuple[Context, ...]]:
+        cut = None
+        if isinstance(stmt, st.For) and stmt.kind == "unrolled" and launch:
+            cut = _cut(stmt, context, launch)
+            if cut is not None and known(cut.start) is not None and known(cut.stop) is not None:
+                stmt = cut_apart(parts_of(stmt, cut))
         return stmt, contexts(stmt, context)
 
     def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
@@ -256,13 +283,19 @@ def _parts_threads(loop: st.For, cut: LoopCut, lanes: frozenset[sc.ScalarVar]) -
     )
 
 
-def _copies_for_threads(loop: st.For, cut: LoopCut, launch: frozenset[sc.ScalarVar]) -> bool:
-    """Whether several parts of a loop do something, where these end elsewhere for each thread or
-    block."""
-    if launch.isdisjoint(free_vars(cut.start) | free_vars(cut.stop)):
-        return False
-    parts = parts_of(loop, cut)
-    return sum(each.here(loop.body) is not st.NOTHING for each in parts) > 1
+def _cut_alike(loop: st.For, apart: LoopCut, alike: LoopCut | None) -> LoopCut | None:
+    """Where to cut a loop that ends elsewhere for each thread or block: where all of them agree, if
+    that is most of it; else where each ends, if the loop is long and nothing of it is copied."""
+    if (extent := known(loop.extent)) is None:
+        return apart
+    if alike is not None:
+        start, stop = known(alike.start), known(alike.stop)
+        if start is not None and stop is not None and 2 * (stop - start) >= extent:
+            return alike
+    if extent <= MAX_UNROLLED_TURNS:
+        return None
+    parts = parts_of(loop, apart)
+    return apart if sum(each.here(loop.body) is not st.NOTHING for each in parts) == 1 else None
 
 
 def _cut(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from plica.codegen.lower.index_narrowing import narrow_indices
     from plica.codegen.lower.lane_narrowing import narrow_lanes
     from plica.codegen.lower.loop_kind import roll, unroll, vectorise
-    from plica.codegen.lower.partition import partition
+    from plica.codegen.lower.partition import partition, partition_unrolled
     from plica.codegen.lower.pipeline import pipeline
     from plica.codegen.lower.reads_first import reads_first
     from plica.codegen.lower.register_promotion import promote_to_registers
@@ -64,6 +64,7 @@ else:  # a kernel that is kept was lowered elsewhere
     narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
     narrow_lanes = late("plica.codegen.lower.lane_narrowing:narrow_lanes")
     partition = late("plica.codegen.lower.partition:partition")
+    partition_unrolled = late("plica.codegen.lower.partition:partition_unrolled")
     pipeline = late("plica.codegen.lower.pipeline:pipeline")
     predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
     promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
@@ -157,6 +158,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
     _lower("register-promotion", "What one thread sees is in registers.", promote_to_registers),
     _lower("reads-first", "Threads ask memory for all they need before they wait.", reads_first),
+    _lower("partition-unrolled", "Threads ask no guard that all pass.", partition_unrolled),
     _lower("in-place", "Rows are kept where the result goes.", in_place),
     _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
     _lower("roll", "What is made of a tile of registers is a loop.", roll),
@@ -175,6 +177,7 @@ _ONLY: Final[dict[str, Target]] = {
     "guard-updates": "gpu",
     "register-promotion": "gpu",
     "reads-first": "gpu",
+    "partition-unrolled": "gpu",
     "in-place": "cpu",
     "roll": "cpu",
     "narrow-lanes": "cpu",

@@ -7,7 +7,14 @@
                                                         if g: acc += T[u, :]
 
 The device compiler moves reads above what comes before them, but not out of guards.  The loop is
-distributed where what is read is memory of the whole launch that its body does not write.
+distributed where what is read is memory of the whole launch that its body does not write.  So is
+one that copies vectors to what a block shares, behind a guard:
+
+    for u in unrolled(4):                       with alloc(T[4, 4], "local"):
+        if g:                                       for u in unrolled(4):
+            for v in vectorized(4):                     if g: T[u, :] = x[…]
+                S[…] = x[…]           -->           for u in unrolled(4):
+                                                        if g: S[…] = T[u, :]
 
 Law: the kernel means the same.
 """
@@ -18,6 +25,8 @@ from collections.abc import Callable
 from math import prod
 from typing import Final
 
+from attrs import evolve
+
 from plica.analysis.access import accesses
 from plica.analysis.statement import mapped, with_body
 from plica.core.binding import substitute
@@ -27,6 +36,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import (
+    NOTHING,
     Alloc,
     Branch,
     For,
@@ -48,10 +58,30 @@ def reads_first(kernel: Kernel) -> Kernel:
     names = Names(kernel)
 
     def change(stmt: Stmt) -> Stmt:
-        made = _distributed(stmt, names)
+        made = _distributed(_through_registers(stmt, names), names)
         return stmt if made is None else made
 
     return with_body(kernel, mapped(kernel.body, change))
+
+
+def _through_registers(loop: Stmt, names: Names) -> Stmt:
+    """An unrolled loop of guarded copies to shared memory with the registers that these go through;
+    any other statement as it is."""
+    match loop:
+        case For(_, _, "unrolled", Branch(condition, For(lane, extent, "vectorized", store), st)):
+            pass
+        case _:
+            return loop
+    if st is not NOTHING or not isinstance(store, Store) or not isinstance(store.value, sc.Load):
+        return loop
+    if [scope(each.scope).reach for each in (store.buffer, store.value.buffer)] != ["block", "all"]:
+        return loop
+    own = sc.Buffer(names.name(str(store.buffer.name)), (extent,), store.buffer.dtype, "local")
+    read, keep = (
+        Branch(condition, For(lane, extent, "vectorized", each), NOTHING)
+        for each in (Store(own, (lane,), store.value), evolve(store, value=own[lane]))
+    )
+    return evolve(loop, body=Alloc(own, Seq((read, keep))))
 
 
 def _distributed(loop: Stmt, names: Names) -> Stmt | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plica.codegen.lower.partition import partition
+from plica.codegen.lower.partition import partition, partition_unrolled
 from plica.codegen.lower.tidy import tidy
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Select
@@ -235,5 +235,25 @@ def test_threads_have_parts_of_one_length(length: int, less: int) -> None:
     assert_same(kernel, made)
     serial = [each for each in statements(made.body)
               if isinstance(each, For) and each.kind == "serial"]  # fmt: skip
-    guarded = [each for each in statements(made.body) if isinstance(each, Branch)]
-    assert all(known(each.extent) is not None for each in serial) or len(guarded) < 2
+    assert all(known(each.extent) is not None for each in serial)
+
+
+WRITTEN_OUT = """
+def kept(x: Buffer[({size},), i32], y: Buffer[(8,), i32]):
+    for t in thread("threadIdx.x", 8):
+        y[t] = 0
+        for k in unrolled({count}):
+            if k * 8 + t < {size}:
+                y[t] += x[k * 8 + t]
+"""
+
+
+@given(st.integers(1, 60))
+def test_written_out_loops_of_threads_ask_no_guard_that_all_pass(size: int) -> None:
+    kernel = read(WRITTEN_OUT.format(size=size, count=-(-size // 8)))
+    made = tidy(partition_unrolled(kernel))
+    assert_same(kernel, made)
+    loops = [each for each in statements(made.body) if isinstance(each, For)]
+    guards = [each for each in statements(made.body) if isinstance(each, Branch)]
+    assert len(guards) == (size % 8 > 0)
+    assert size < 8 or any(known(each.extent) == size // 8 for each in loops)

@@ -76,3 +76,17 @@ def test_too_much_for_registers_stays() -> None:
     loop = For(U, index(60), "unrolled", Alloc(near, seq(read, Store(Y, (index(0),), near[0]))))
     kernel = Kernel((), (x, Y), 1, loop)
     assert reads_first(kernel) is kernel
+
+
+def test_guarded_copies_to_shared_memory_go_through_registers() -> None:
+    shared = Buffer(axis("s").name, X.shape, f32, "shared")
+    copy = For(V, index(4), "vectorized", Store(shared, (U, V), X[U, V]))
+    loop = For(U, index(5), "unrolled", Branch(Lt(U, index(4)), copy, NOTHING))
+    use = Store(Y, (index(0),), shared[3, 2])
+    kernel = Kernel((), (X, Y), 1, Alloc(shared, seq(loop, use)))
+    after = reads_first(kernel)
+    loops = [each for each in statements(after.body) if isinstance(each, For)]
+    assert [each.kind for each in loops] == ["unrolled", "vectorized", "unrolled", "vectorized"]
+    x = np.arange(24, dtype=np.float32).reshape(6, 4)
+    (before,), (found,) = (run_kernel(each, (x,)) for each in (kernel, after))
+    np.testing.assert_array_equal(before, found)

@@ -49,8 +49,8 @@ from plica.schedule.default.gpu.few_bit_product import (
     few_bit_warps,
     few_bits_of,
 )
-from plica.schedule.default.gpu.fold import fold_schedule
-from plica.schedule.default.gpu.fold_form import column_folds, row_folds
+from plica.schedule.default.gpu.fold import fold_schedule, staged_schedule
+from plica.schedule.default.gpu.fold_form import column_folds, row_folds, staged_folds
 from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
@@ -80,7 +80,6 @@ from plica.schedule.default.gpu.scan import scan_threads
 from plica.schedule.default.gpu.sorted_row import sorted_rows
 from plica.schedule.default.gpu.split_column import split_columns
 from plica.schedule.default.gpu.split_reduction import split_reductions
-from plica.schedule.default.gpu.staged_sum import staged_sums
 from plica.schedule.default.gpu.template import product_schedule, tensor_core_schedule
 from plica.schedule.default.gpu.thread import (
     elementwise_schedule,
@@ -210,7 +209,7 @@ GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("staged-rows", "Rows that fill no vectors, as vectors of all rows of a block.",
          reassociates, lambda of, facts, gpu: _some(staged_rows(_fewer(of, facts), gpu)), 12),
     Form("staged-sums", "Reductions of such rows.",
-         reassociates, lambda of, _, gpu: _some(staged_sums(of, gpu)), 12),
+         reassociates, lambda of, _, gpu: _some(staged_folds(of, gpu)), 12),
     Form("block-rows", "Each row by whole warps of a block.", reassociates,
          lambda of, facts, gpu: _as_they_are(_fewer(of, facts), sums=True), 12),
     Form("kept-rows", "Rows of any length, of which a block keeps what it can.", reassociates,
@@ -259,7 +258,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "column-sums": fold_schedule,
     "row-sums": fold_schedule,
     "staged-rows": _as_written,
-    "staged-sums": _as_written,
+    "staged-sums": staged_schedule,
     "flat-elements": _of_kernel(flat_schedule),
     "wgmma-tiles": lambda of, gpu: tensor_core_schedule(of, gpu, (*GROUPS, *BYTE_GROUPS)),
     "wgmma-boxes": lambda of, gpu: tensor_core_schedule(of, gpu, GROUPS),

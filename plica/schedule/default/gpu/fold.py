@@ -47,8 +47,9 @@ from plica.schedule.default.gpu.fold_plan import (
     count_of,
     joining_groups,
     row_plan,
+    staged_plan,
 )
-from plica.schedule.default.gpu.machine import Gpu, vector_lanes
+from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.thread import recorded
 from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
@@ -69,6 +70,15 @@ def fold_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     joins = evolve(shape, terms=parts, inner=fold.columns, sizes=(fold.total_bytes,))
     after = column_plan(joins, gpu, alone=True) if parts > 1 else ()
     return recorded(down_columns(fold, how, after), kernel_of(of))
+
+
+def staged_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
+    """The same of rows that go through shared memory as they lie."""
+    fold = fold_nest(of)
+    assert fold is not None
+    size = sum(fold.sizes)
+    how = staged_plan(fold.outer, fold.length, size, gpu)
+    return None if how is None else recorded(along_rows(fold, how, staged=True), kernel_of(of))
 
 
 @frozen
@@ -119,8 +129,8 @@ def _inner(load: sc.Load, extent: int) -> int:
 
 
 @do
-def along_rows(fold: FoldNest, how: Plan) -> Body:
-    """A fold along rows."""
+def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
+    """A fold along rows, those of a block `staged` in shared memory or not."""
     terms, total = (yield pr.block(TERMS)), (yield pr.block(TOTAL))
     (out,) = yield pr.output_blocks()
     counts = [count_of(how, "term", level) for level in ("thread", "block", "vector")]
@@ -138,15 +148,43 @@ def along_rows(fold: FoldNest, how: Plan) -> Body:
     blocks, row = (yield pr.split(row, (None, high))) if high > 1 else (row, row)
     for each in (total, own):
         yield pr.compute_at(each, row)
-    t = yield own_terms(own, few, terms, (turns, counts[0], counts[2]))
+    copies = (yield staged_rows(terms, row, blocks, len(fold.sizes))) if staged else ()
+    t = yield own_terms(own, few, terms, (turns, counts[0], counts[2]), staged=staged)
+    movers = list[tuple[Handle, Handle]]()
+    for copy, size in zip(copies, fold.sizes, strict=False):
+        movers.append((yield by_all_threads(copy, (high, counts[1]), WIDE // size)))
     for each in (total, own):
         yield pr.set_scope(each, 0, "shared")
     one = yield pr.add_unit_loop(out)
     yield pr.bind(blocks, "blockIdx.x")
     if high > 1:
         yield pr.bind(row, "threadIdx.y")
+    for y, x in movers:
+        yield pr.bind(y, "threadIdx.y")
+        yield pr.bind(x, "threadIdx.x")
     for each in (t, (yield pr.loops(total))[-1], one):
         yield pr.bind(each, "threadIdx.x")
+
+
+@do
+def staged_rows(terms: Handle, row: Handle, blocks: Handle, count: int) -> Body:
+    """What a block reads of rows that follow one another, in shared memory; gives the copies."""
+    yield pr.compute_at(terms, row)
+    copies = list[Handle]()
+    for number in range(count):
+        copies.append((yield pr.cache_read(terms, number, "shared")))
+        yield pr.compute_at(copies[-1], blocks)
+    return copies
+
+
+@do
+def by_all_threads(copy: Handle, threads: tuple[int, int], lanes: int) -> Body:
+    """A copy to shared memory in vectors, by all threads of a block; gives the loops over these."""
+    turn, y, x, lane = yield pr.split((yield pr.loops(copy))[-1], (None, *threads, lanes))
+    yield pr.reorder(y, x, turn, lane)
+    yield pr.vectorize(lane)
+    yield pr.unroll(turn)
+    return y, x
 
 
 @do
@@ -163,7 +201,10 @@ def in_few_terms(own: Handle, digits: int, count: int) -> Body:
 
 
 @do
-def own_terms(own: Handle, few: Handle | None, terms: Handle, counts: tuple[int, int, int]) -> Body:
+def own_terms(
+    own: Handle, few: Handle | None, terms: Handle, counts: tuple[int, int, int],
+    *, staged: bool = False,
+) -> Body:  # fmt: skip
     """What a thread folds of its own: turns, vectors in flight and lanes, those of one value being
     no loops; gives the loop around them."""
     inner, digits = own, dict[int, Handle]()
@@ -181,10 +222,11 @@ def own_terms(own: Handle, few: Handle | None, terms: Handle, counts: tuple[int,
     inside = next((digits[at] for at in (1, 0) if at in digits), around)
     if wide:
         yield pr.decompose_reduction(inner, digits[wide[0]])
-    if counts[2] == 1:
+    if counts[2] == 1 and not staged:
         yield pr.compute_inline(terms)
     else:
-        yield vectors(terms, inside)
+        yield vectors(terms, inside, is_wide=counts[2] > 1)
+    if 2 in digits:
         yield pr.unroll(digits[2])
     if 1 in digits:
         yield pr.unroll(digits[1])
@@ -354,4 +396,4 @@ def fused(loops: Sequence[Handle]) -> Body:
     return loops[0] if len(loops) == 1 else (yield pr.fuse(*loops))
 
 
-__all__ = ["FoldNest", "fold_nest", "fold_schedule"]
+__all__ = ["FoldNest", "fold_nest", "fold_schedule", "staged_schedule"]

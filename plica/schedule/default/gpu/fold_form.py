@@ -25,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Final
 
+from attrs import evolve
+
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -33,6 +35,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.type.dtype import DType, f64
+from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, row_plan, staged_plan
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import OneFold, one_fold
 from plica.schedule.default.gpu.row import SHORTEST
@@ -47,6 +50,37 @@ TOTAL: Final = "total"
 def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
     """Stages with one reduction, whose terms are neighbours, as terms, their fold and what is made
     of it; None where they are no such, or read something for several results."""
+    if (found := _row_fold(of)) is None:
+        return None
+    most, lanes = _lanes(found)
+    if not (lanes < most and _is_dense(found) and _length(found) > gpu.warp * most):
+        return _in_stages(of, found, ())
+    return _peeled(of, found, most)
+
+
+def staged_folds(of: Stages, gpu: Gpu) -> Stages | None:
+    """The same of short rows that fill no vectors and follow one another, whose elements have one
+    axis, as have the rows; None where they are no such, or are read as fast one by one."""
+    if (found := _row_fold(of)) is None:
+        return None
+    most, lanes = _lanes(found)
+    length, rows = _length(found), prod([found.sizes[each] for each in found.wide])
+    if lanes == most or not _is_dense(found) or length > gpu.warp * most:
+        return None
+    size = WIDE // most
+    along = count_of(row_plan(rows, length, lanes, size, gpu), "term", "block")
+    if not pays_staged(along * lanes * size, length * size / along, rows * length, gpu):
+        return None
+    if (
+        staged_plan(rows, length, sum([each.buffer.dtype.bytes for each in found.read]), gpu)
+        is None
+    ):
+        return None
+    return _flat(of, found)
+
+
+def _row_fold(of: Stages) -> OneFold | None:
+    """Stages as one reduction whose terms are neighbours, of rows that have several."""
     found = _found(of)
     if found is None or _length(found) < SHORTEST:
         return None  # a thread's own
@@ -56,13 +90,18 @@ def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
         return None  # windows, or a border, which is not there
     if not all(is_along(e, found.row[-1]) and free_vars(e) >= every for e in found.read):
         return None
-    size = max(each.buffer.dtype.bytes for each in found.read)
-    most, lanes = WIDE // size, vector_lanes(found.sizes[found.row[-1]], size)
-    axes = (*found.wide, *found.row)
-    dense = all(lies_along(each, axes, found.sizes) for each in found.read)
-    if not (lanes < most and dense and _length(found) > gpu.warp * most):
-        return _in_stages(of, found, ())
-    return _peeled(of, found, most)
+    return found
+
+
+def _lanes(of: OneFold) -> tuple[int, int]:
+    """How many elements a vector has, and how many of them rows fill."""
+    size = max(each.buffer.dtype.bytes for each in of.read)
+    return WIDE // size, vector_lanes(of.sizes[of.row[-1]], size)
+
+
+def _is_dense(of: OneFold) -> bool:
+    """Whether rows follow one another in all that is read for terms."""
+    return all(lies_along(each, (*of.wide, *of.row), of.sizes) for each in of.read)
 
 
 def column_folds(of: Stages) -> Stages | None:
@@ -129,6 +168,27 @@ def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
     inputs = [flat.get(each, each) for each in of.inputs]
     edge = (is_edge, at(begin + place))
     return _staged(inputs, found, names, (at(first + k), k, ()), sizes, (), edge)
+
+
+def _flat(of: Stages, found: OneFold) -> Stages:
+    """The same with one axis of all elements, and one of rows."""
+    names, length = _names(of, found), _length(found)
+    i, k = names.var("i"), names.var("k")
+    rows = prod([found.sizes[each] for each in found.wide])
+    flat = {each.buffer: flattened(each.buffer) for each in found.read}
+    out = flattened(found.last.out)
+    place = digits(found.wide, found.sizes, i) | digits(found.row, found.sizes, k)
+
+    def moved(node: Term) -> Term:
+        if isinstance(node, sc.Load) and node in found.read:
+            return sc.Load(flat[node.buffer], (i * length + k,))
+        return node
+
+    body = substitute(map_bottom_up(moved, narrowed(found.body)), place)
+    value = substitute(found.value, place)
+    one = evolve(found, value=value, last=Each(out, (i,), value), sizes={**found.sizes, i: rows})
+    inputs = [flat.get(each, each) for each in of.inputs]
+    return _staged(inputs, one, names, (body, k, ()), {**found.sizes, i: rows, k: length}, ())
 
 
 def narrowed(body: sc.Scalar) -> sc.Scalar:
@@ -212,4 +272,4 @@ def columns_of(of: OneFold) -> tuple[sc.ScalarVar, ...]:
     return tuple(axes[len(axes) - count :])
 
 
-__all__ = ["TERMS", "TOTAL", "column_folds", "narrowed", "row_folds"]
+__all__ = ["TERMS", "TOTAL", "column_folds", "narrowed", "row_folds", "staged_folds"]

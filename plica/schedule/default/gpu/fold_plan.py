@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from plica.schedule.default.gpu.cost import BYTES, LATENCY, LAUNCH
-from plica.schedule.default.gpu.machine import Gpu, power_of_two, vector_lanes
+from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
 from plica.schedule.default.gpu.split_reduction import even_cut
 
 Axis: TypeAlias = Literal["row", "column", "term"]
@@ -44,6 +44,12 @@ COLUMN_BYTES_IN_FLIGHT: Final = 64
 
 MAX_ROWS_IN_FLIGHT: Final = 16
 """Rows that a thread of columns has under way, at most."""
+
+ELEMENTS_IN_FLIGHT: Final = 16
+"""Elements of four bytes that a thread has under way at once."""
+
+STAGED_ELEMENTS: Final = (4, 20)
+"""Elements of a staged row that a thread holds, at least and at most."""
 
 BYTES_A_CYCLE: Final = 20
 """Bytes that a processor reads in a cycle where all do."""
@@ -92,6 +98,49 @@ def row_plan(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> Plan:
     high = max(1, min(gpu.threads // along, rows // gpu.processors))
     group = in_flight(-(-units // along), VECTORS_IN_FLIGHT)
     return plan(row_block=high, term_block=along, term_thread=group, term_vector=lanes)
+
+
+def pays_staged(width: int, own: float, elements: int, gpu: Gpu) -> bool:
+    """Whether rows that fill no vectors are there sooner through shared memory than where threads
+    ask for so many bytes of a row at once, `own` bytes each.
+
+    Where threads have few elements each, what memory takes to answer counts, and each trip through
+    shared memory is one more.  Of many, less than whole lines are asked for where a row has few
+    threads, or threads have less than a vector each; else single elements keep up.
+
+    >>> [pays_staged(4 * 2, 73 * 2 / 4, rows * 73, Gpu()) for rows in (2185, 21853)]
+    [False, True]
+    >>> [pays_staged(32 * 4, length / 8, 60000 * length, Gpu()) for length in (33, 1097)]
+    [True, False]
+    """
+    if elements < ELEMENTS_IN_FLIGHT * gpu.most:
+        return False
+    return width < LINE_BYTES // 2 or own < WIDE
+
+
+def staged_plan(
+    rows: int, length: int, size: int, gpu: Gpu, vector_rows: int = WIDE // 2
+) -> Plan | None:
+    """How rows are cut whose elements, of some bytes in all, go through shared memory, those of a
+    block a multiple of what begins with a vector; None where they have no room there.
+
+    >>> print(shown(staged_plan(21853, 73, 2, Gpu())))
+    row/block 16, term/block 4, term/thread 19
+    """
+    least, most = STAGED_ELEMENTS
+    most = max(2 * least, min(most, -(-rows * length // gpu.most)))
+    own = {1 << n: -(-length // (1 << n)) for n in range(gpu.block.bit_length())}
+    few = [along for along, count in own.items() if count <= most]
+    fit = [along for along in few if own[along] >= least] or few[:1]
+    if not fit:
+        return None
+    along = min(fit, key=lambda each: (each * own[each], each))
+    step = max(vector_rows, gpu.warp // along)
+    high = min(gpu.threads // along, rows // (BLOCKS_A_PROCESSOR * gpu.processors)) // step * step
+    high = min(max(high, step), gpu.block // along)
+    if 4 * high * length * size > gpu.shared:
+        return None  # several blocks of a processor: one reads while another computes
+    return plan(row_block=high, term_block=along, term_thread=own[along])
 
 
 def in_flight(count: int, least: int) -> int:
@@ -175,7 +224,9 @@ __all__ = [
     "column_plan",
     "count_of",
     "joining_groups",
+    "pays_staged",
     "plan",
     "row_plan",
     "shown",
+    "staged_plan",
 ]  # fmt: skip

@@ -1,10 +1,10 @@
-"""One reduction on a GPU: stages as one fold of terms, and the launch that joins what threads have.
+"""One reduction on a GPU: stages as one fold of terms, and what is made of it.
 
     held[j] = sum over k of x[k, j]                 body   x[k, j]           what is joined
     y[j]    = held[j] * 2                   -->     value  held[j] * 2       what is made of it
 
 Which axes are cut, and how, is said by those who know whether terms are neighbours in memory
-(`plica.schedule.default.gpu.row_sum`) or results are (`plica.schedule.default.gpu.column_sum`).
+or results are (`plica.schedule.default.gpu.fold_form`).
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -20,7 +20,7 @@ Which axes are cut, and how, is said by those who know whether terms are neighbo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from attrs import frozen
 
@@ -30,11 +30,7 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions
-from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
 from plica.ir.type.dim import known
-from plica.schedule.default.gpu.row_cut import RowCut
-from plica.schedule.default.gpu.row_passes import RowPass, RowPasses
-from plica.schedule.default.gpu.row_writer import RowWriter
 
 
 @frozen(eq=False)
@@ -60,17 +56,6 @@ class OneFold:
     def read(self) -> list[sc.Load]:
         """What differs from term to term."""
         return [each for each in loads(self.body) if not free_vars(each).isdisjoint(self.row)]
-
-    def passes(self, lanes: Sequence[sc.ScalarVar], names: Names, *kept: sc.Load) -> RowPasses:
-        """The reduction as a pass, with some axes of the result behind those of terms."""
-        axes = (*[each for each in self.last.axes if each not in lanes], *self.row, *lanes)
-        shape = tuple([sc.index(self.sizes[each]) for each in axes])
-        terms = sc.Buffer(names.name("terms"), shape, sc.dtype_of(self.body))
-        fold = self.total.value
-        assert isinstance(fold, sc.Reduce)
-        only = RowPass(self.total.out, fold.combiner, self.body)
-        whole = Each(terms, axes, self.body)
-        return RowPasses((only,), whole, self.value, self.row, self.sizes, kept)
 
 
 def one_fold(of: Stages, names: Names) -> OneFold | None:
@@ -131,45 +116,4 @@ def placed(axis: sc.ScalarVar, sizes: Mapping[sc.ScalarVar, int]) -> sc.Scalar:
     return axis if sizes[axis] != 1 else sc.index(0)
 
 
-class SumWriter(RowWriter):
-    """A launch: what is joined of each row or column, and what is made of that."""
-
-    all_need = False
-
-    def __init__(  # noqa: PLR0917  # what rows are, how they are cut, and what is made of them
-        self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names, last: Each,
-        parts: int = 1,
-    ) -> None:  # fmt: skip
-        super().__init__(of, found, cut, length, names, parts)
-        self.last = last
-
-    def summed(self) -> Stmt:
-        """What a thread does."""
-        (one,) = self.found.passes
-        memory = [*self.totals.values(), *(self.end if self.rest else [])]
-        memory += self.edges if self.edge else []
-        memory += self.own if self.cut.registers else []
-        memory += self.staged.values()
-        return allocated(seq(*self._all_put(), self._pass(0, one), self._told()), memory)
-
-    def _made(self) -> Stmt:
-        """The elements that a thread has, of what is joined."""
-        value, same, made = self._of_row(self.found.value)
-
-        def one(near: sc.Scalar) -> Stmt:
-            at = {**self._places(near), self.near: near}
-            places = tuple([substitute(each, at) for each in self.last.axes])
-            return Store(self.last.out, places, substitute(value, at))
-
-        body = self._each(self.cut.wide, one, "vectorized")
-        return allocated(seq(*made, body), same)
-
-    def _told(self) -> Stmt:
-        """The same by the first of the threads that have a row or a column."""
-        body = self._made()
-        if self.cut.along > 1:
-            body = Branch(sc.Eq(self.thread, sc.index(0)), body, NOTHING)
-        return body if self.inside is None else Branch(self.inside, body, NOTHING)
-
-
-__all__ = ["OneFold", "SumWriter", "computed_there", "one_fold", "placed"]
+__all__ = ["OneFold", "computed_there", "one_fold", "placed"]

@@ -34,8 +34,9 @@ from attrs import evolve
 
 from plica.ir.loop.stages import Stages
 from plica.schedule.default.gpu.cost import BYTES, LAUNCH
+from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, staged_plan
 from plica.schedule.default.gpu.machine import WIDE, Gpu, power_of_two, vector_lanes
-from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut, pays_staged, staged_cut
+from plica.schedule.default.gpu.row_cut import GROUP, LINE, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, holding_terms, reads_inside, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
@@ -190,7 +191,9 @@ def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
         return None  # vectors begin where memory does
     what = found.count, found.length, found.beside, sum(sizes), len(sizes), lanes
     apart_cut = cut_of(*what, gpu, len(found.passes))
-    if not pays_staged(apart_cut, found.count, found.length, min(sizes), gpu):
+    own, least = found.length / apart_cut.along, min(sizes)
+    elements = found.count * found.length
+    if not pays_staged(apart_cut.step * least, own * least, elements, gpu):
         return None
     apart = 0 if found.last.out.dtype.bytes in sizes else found.last.out.dtype.bytes
     cut = staged_cut(found.count, found.length, sum(sizes) + apart, gpu)
@@ -198,6 +201,15 @@ def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
         return None
     held = _with_terms(_with_shared(found, cut), cut)
     return RowWriter(of, held, cut, found.length).stages()
+
+
+def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
+    """How rows are cut that go through shared memory, wherever those of a block begin."""
+    if (plan := staged_plan(rows, length, size, gpu, vector_rows=1)) is None:
+        return None
+    along, high = count_of(plan, "term", "block"), count_of(plan, "row", "block")
+    whole = length // along
+    return RowCut(1, along, 1, max(1, whole), min(1, whole), 0, high=high, staged=True)
 
 
 def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
@@ -234,4 +246,4 @@ def keeps_well(of: RowPasses, gpu: Gpu) -> bool:
     return part is not gpu and _is_spread(of, cut, sum(sizes), gpu)
 
 
-__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows", "staged_rows"]
+__all__ = ["RowCut", "cut_of", "keeps_well", "kept_rows", "staged_cut", "staged_rows"]

@@ -31,9 +31,6 @@ Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
 class RowWriter(RowPlaces):
     """Writes the statements of a launch."""
 
-    all_need = True
-    """Whether every thread needs what is joined of a row, or the first one of it alone."""
-
     def stages(self) -> Stages:
         """One launch."""
         cut, found = self.cut, self.found
@@ -211,11 +208,10 @@ class RowWriter(RowPlaces):
                 self._each(cut.wide, lambda w: Store(whole, (w, self.thread, self.lane), few[w])),
             )
         busy = sc.index(groups * (cut.wide if spread else 1))
-        last = self._each(cut.wide, of_all)
         body = seq(
             self._each(cut.wide, lambda w: Store(part, (w, self.thread, self.lane), own[w])),
             Branch(sc.Lt(self.thread, busy), Alloc(few, first), NOTHING),
-            last if self.all_need else Branch(sc.Eq(self.thread, sc.index(0)), last, NOTHING),
+            self._each(cut.wide, of_all),
         )
         return Alloc(part, Alloc(whole, body))
 

@@ -26,8 +26,8 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f16, f32, i32
 from plica.schedule.default.gpu import Gpu, candidates
 from plica.schedule.default.gpu.choose import laid_out
-from plica.schedule.default.gpu.fold import fold_schedule
-from plica.schedule.default.gpu.fold_form import column_folds, row_folds
+from plica.schedule.default.gpu.fold import fold_schedule, staged_schedule
+from plica.schedule.default.gpu.fold_form import column_folds, row_folds, staged_folds
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace
 from tests.codegen.cuda.emulate import COMPILER, run
@@ -244,3 +244,50 @@ def test_sums_of_integers_are_exact() -> None:
     given_ = x.reshape([known(size) or 0 for size in found[0].inputs[0].shape])
     (got,) = run_kernel(lower(found[2], "gpu"), [given_])
     np.testing.assert_array_equal(got, evaluate_stages(of, [x]))
+
+
+STAGING = Gpu(threads=16, warp=16, processors=1, block=32, shared=16000)
+"""So few threads that two hundred rows of thirty elements go through shared memory."""
+
+
+def staged(of: Stages, gpu: Gpu) -> tuple[Stages, Trace, Kernel] | None:
+    """The same of short rows that go through shared memory."""
+    made = staged_folds(laid_out(of, FREE), gpu)
+    found = None if made is None else staged_schedule(made, gpu)
+    return None if made is None or found is None else (made, *found)
+
+
+@settings(max_examples=5)
+@given(rows=st.integers(255, 280), length=st.sampled_from([33, 35, 37, 42]),
+       kind=st.sampled_from([("max", f16), ("sum", f32), ("min", i32)]))  # fmt: skip
+def test_staged_rows_mean_the_same(rows: int, length: int, kind: Any) -> None:
+    """However many rows the last block has, and wherever the last vector ends."""
+    of = reduced(kind[0], (rows, length), (False, True), kind[1])
+    found, x = staged(of, STAGING), whole(of)
+    assert found is not None
+    made, trace, kernel = found
+    assert len(trace) > 10
+    given_ = x.reshape([known(size) or 0 for size in made.inputs[0].shape])
+    (got,) = run_kernel(lower(kernel, "gpu"), [given_])
+    np.testing.assert_array_equal(got, evaluate_stages(of, [x]))
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
+@pytest.mark.parametrize("case", [((301, 57), "sum", f32), ((407, 73), "max", f16)])
+def test_staged_rows_are_read_in_vectors_and_do_not_race(case: Any) -> None:
+    sizes, word, dtype = case
+    of = reduced(word, sizes, (False, True), dtype)
+    found, x = staged(of, Gpu(processors=2)), whole(of)
+    assert found is not None
+    code = fold(lower(found[2], "gpu"), "k")
+    assert "= *((const uint4*)&x[" in code.text
+    wanted = evaluate_stages(of, [x])
+    out = np.full_like(wanted, 7)
+    run(code, [x, out], watched=True)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5)
+
+
+def test_rows_with_gaps_are_not_staged() -> None:
+    x = buffer("x", (241, 37), f16)
+    most = stage("y", (241,), lambda i: reduce("max", (35,), lambda k: x[i, k]))
+    assert staged_folds(stages((x,), (most,)), STAGING) is None

@@ -20,8 +20,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f16, f32, f64
 from plica.schedule.default.gpu import Gpu, candidates
-from plica.schedule.default.gpu.row_block import cut_of, kept_rows, staged_rows
-from plica.schedule.default.gpu.row_cut import staged_cut
+from plica.schedule.default.gpu.row_block import cut_of, kept_rows, staged_cut, staged_rows
 from plica.schedule.default.gpu.row_passes import row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 from plica.schedule.form import Facts
