@@ -12,7 +12,7 @@ inside its buffer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TypeGuard
 
 from attrs import evolve, frozen
@@ -79,6 +79,11 @@ class InitWrite:
 
 def covered(inside: st.Stmt, buffer: sc.Buffer, context: Context = EMPTY) -> bool:
     """Whether each run of a statement reads of a buffer only what it has written before."""
+    return _covered(part_touching(inside, buffer), buffer, context)
+
+
+@lru_cache(maxsize=1024)  # kernels that differ in an epilogue have the same stages before it
+def _covered(inside: st.Stmt, buffer: sc.Buffer, context: Context) -> bool:
     found: list[CoveredAccess] = []
     for each in _touches(inside, buffer):
         if each is None:
@@ -175,6 +180,19 @@ def _coming_before(
 def touches_buffer(stmt: st.Stmt, buffer: sc.Buffer) -> bool:
     """Whether a statement reads or writes a buffer somewhere."""
     return buffer in free_vars(stmt)
+
+
+def part_touching(stmt: st.Stmt, buffer: sc.Buffer) -> st.Stmt:
+    """A statement without what is beside the parts of it that read or write a buffer."""
+    while isinstance(stmt, st.Alloc | st.Seq):
+        if isinstance(stmt, st.Alloc):
+            stmt = stmt.body
+            continue
+        parts = [each for each in stmt.stmts if touches_buffer(each, buffer)]
+        if len(parts) != 1:
+            return st.seq(*parts)
+        (stmt,) = parts
+    return stmt
 
 
 def _touches(root: st.Stmt, buffer: sc.Buffer) -> Iterator[CoveredAccess | None]:

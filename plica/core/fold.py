@@ -124,6 +124,21 @@ def map_bottom_up(f: Callable[[Term], Term], root: T) -> T:
     return cast(T, memo[root])
 
 
+def map_within(f: Callable[[Term], Term], root: T, enters: Callable[[Term], bool]) -> T:
+    """`map_bottom_up` of the nodes that it `enters` alone; others stay, and what is in them.
+
+    Law: it is `map_bottom_up` where `f` changes nothing else.
+    """
+    memo: dict[Term, Term] = {}
+    with paused():
+        order = parts_first(lambda node: filter(enters, node._children), cast(Term, root))
+        for node in order:
+            kids = node._children
+            new = tuple([memo.get(kid, kid) for kid in kids])
+            memo[node] = f(node if new == kids else rebuild(node, new))
+    return cast(T, memo[root])
+
+
 def map_top_down(f: Callable[[Term], Term], root: T) -> T:
     """Apply `f` to every node before its children, then to the children of the result."""
     memo: dict[Term, Term] = {}

@@ -13,6 +13,7 @@ from plica.core.fold import (
     fold_into,
     map_bottom_up,
     map_top_down,
+    map_within,
     parts_first,
     post_order,
     universe,
@@ -93,6 +94,15 @@ def test_an_algebra_sees_each_node_once(term: Term) -> None:
 
 def grow(node: Term) -> Term:
     return Many("grown", node.items) if isinstance(node, Many) else node
+
+
+@given(toys())
+def test_a_map_stays_out_of_what_it_does_not_enter(term: Term) -> None:
+    def has_many(node: Term) -> bool:
+        return any(isinstance(each, Many) for each in universe(node))
+
+    assert map_within(grow, term, has_many) is map_bottom_up(grow, term)
+    assert map_within(grow, term, lambda node: False) is grow(term)
 
 
 @given(toys())

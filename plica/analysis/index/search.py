@@ -25,6 +25,7 @@ from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dtype import bool_
 
 POINTS: Final = 4_096
+LARGEST: Final = 1 << 62  # numbers below are put into arrays of machine integers
 
 
 def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | None:
@@ -127,7 +128,7 @@ def _product(choices: dict[Scalar, list[int]]) -> dict[Scalar, Values]:
 
 
 def _packed(of: list[int], kind: type) -> Values:
-    if kind is object and all(abs(v) < 1 << 62 for v in of):
+    if kind is object and max(map(abs, of), default=0) < LARGEST:
         return np.array(of, dtype=np.int64)
     return np.array(of, dtype=kind)
 

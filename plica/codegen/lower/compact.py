@@ -17,13 +17,14 @@ holds all that is touched and maybe more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context, can_prove
+from plica.analysis.index.polynomial import polynomial
 from plica.analysis.statement import (
     contexts,
     holding,
@@ -32,9 +33,10 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
+from plica.analysis.statement_coverage import part_touching
 from plica.analysis.symbolic_bound import reach
 from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
+from plica.core.fold import map_within, post_order
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
@@ -72,7 +74,8 @@ def _up(
         return with_substatements(stmt, parts)
     context, lanes = state
     shared = scope(buffer.scope).reach in ("block", "warp")
-    spans = _spans(buffer, body, context, lanes if shared else frozenset(), dims)
+    touching, own = part_touching(body, buffer), lanes if shared else frozenset[ScalarVar]()
+    spans = _spans(buffer, touching, context, own, dims)
     if spans is None or all(each is None for each in spans):
         return st.Alloc(buffer, body)
     shape = [
@@ -178,13 +181,14 @@ def _places(
     return found
 
 
+@lru_cache(maxsize=1024)  # kernels that differ in an epilogue have the same stages before it
 def _spans(
     buffer: Buffer,
     body: st.Stmt,
     context: Context,
     lanes: frozenset[ScalarVar],
     dims: frozenset[ScalarVar],
-) -> list[AxisSpan | None] | None:
+) -> tuple[AxisSpan | None, ...] | None:
     if not (places := _places(body, buffer, context)):
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
@@ -203,7 +207,7 @@ def _spans(
                 alike = _places(body, buffer, plain, guards=False) or places
             span = _span_along(at, alike, inner, size, context, dims)
         spans.append(span)
-    return spans
+    return tuple(spans)
 
 
 def _span_along(  # noqa: PLR0917  # an axis, and what is known of it
@@ -214,10 +218,24 @@ def _span_along(  # noqa: PLR0917  # an axis, and what is known of it
     context: Context,
     dims: frozenset[ScalarVar],
 ) -> AxisSpan | None:
-    along = dict.fromkeys([(each.first[at], each.last[at], each.context) for each in places])
-    span = _span(list(along), inner, size, context)
+    span = _span(_outermost(at, places), inner, size, context)
     # What is longer in one iteration than in another has the length that it had.
     return span if span is not None and free_vars(span.extent) <= dims else None
+
+
+def _outermost(at: int, places: Sequence[_Place]) -> list[tuple[Scalar, Scalar, Context]]:
+    """The first and the last of places along an axis, of those that differ in a number alone."""
+    ends: dict[object, tuple[tuple[int, Scalar], tuple[int, Scalar], Context]] = {}
+    for each in dict.fromkeys([(each.first[at], each.last[at], each.context) for each in places]):
+        first, last, context = each
+        low, high = polynomial(first), polynomial(last)
+        below, above = (low.constant, first), (high.constant, last)
+        key = low.form, high.form, context
+        if key in ends:
+            below = min(below, ends[key][0], key=lambda end: end[0])
+            above = max(above, ends[key][1], key=lambda end: end[0])
+        ends[key] = below, above, context
+    return [(first, last, context) for (_, first), (_, last), context in ends.values()]
 
 
 def _span(
@@ -302,4 +320,4 @@ def _moved(body: st.Stmt, old: Buffer, new: Buffer, starts: Sequence[Scalar | No
             case _:
                 return node
 
-    return map_bottom_up(change, body)
+    return map_within(change, body, lambda node: old in free_vars(node))

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
 
 from attrs import frozen
 
@@ -35,13 +34,26 @@ from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.inversion import are_apart, image_shape, inverse
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label, fresh_names, map_of, with_body, with_parts
+from plica.analysis.statement import holding
 from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
+from plica.core.fold import map_within
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Buffer, Load, Scalar, index, lit
-from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Stmt, Store, seq
+from plica.ir.loop.statement import (
+    TRUE,
+    Alloc,
+    Block,
+    For,
+    Invoke,
+    Kernel,
+    Region,
+    Stmt,
+    Store,
+    seq,
+    statements,
+)
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
@@ -50,7 +62,6 @@ from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import copy_block, fresh_vars, front_of, nest_of, reworked
 from plica.schedule.touched_box import is_written
 
-GONE: Final = -1
 """The index of a name that nothing in a kernel has."""
 
 
@@ -157,8 +168,12 @@ def relaid(buffer: Buffer, of: IndexMap) -> Buffer:
 
 def has_single_elements(body: Stmt, buffer: Buffer) -> bool:
     """Whether a buffer is loaded and stored by single elements alone."""
-    other = Buffer(Name("", GONE), buffer.shape, buffer.dtype, buffer.scope)
-    return buffer not in free_vars(_relaid(body, buffer, other, lambda indices: indices))
+    return not any(
+        isinstance(each, Region) and each.buffer is buffer
+        for stmt in statements(body)
+        if isinstance(stmt, Invoke)
+        for each in stmt.operands
+    )
 
 
 @lru_cache(maxsize=256)
@@ -190,7 +205,12 @@ def _relaid(
             case _:
                 return node
 
-    return map_bottom_up(each, body)
+    holds = holding(lambda stmt: isinstance(stmt, Alloc) and stmt.buffer is buffer)
+    return map_within(
+        each,
+        body,
+        lambda node: buffer in free_vars(node) or (isinstance(node, Stmt) and holds(node)),
+    )
 
 
 def within(term: Scalar, ranges: Context) -> Context:

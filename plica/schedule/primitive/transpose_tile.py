@@ -165,7 +165,8 @@ def _copied(site: Site[Block], row: ScalarVar) -> CopiedElement | None:
             kept = [
                 each
                 for each in conjuncts(condition)
-                if not shown(each, there) and not shown(substitute(each, values), there)
+                if not shown(each, there, quick=True)
+                and not shown(substitute(each, values), there, quick=True)
             ]
             if any(row in free_vars(substitute(each, values)) for each in kept):
                 return None
