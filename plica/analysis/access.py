@@ -26,6 +26,7 @@ from plica.core.name import Name, fresh
 from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
+from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dtype import i64
 from plica.runtime.late import late
 
@@ -180,7 +181,7 @@ def _element(
                 start = value
             case _:
                 pass
-        starts.append(None if start is None or _has_lanes(start) else _value(start, here.known))
+        starts.append(None if start is None or has_vectors(start) else _value(start, here.known))
     return _box(buffer, starts, [ONE] * len(starts), inner, here, written=written)
 
 
@@ -249,19 +250,6 @@ def _looped(here: _Place, axes: tuple[sc.ScalarVar, ...], extents: tuple[sc.Scal
             known.pop(var, None)
             inner.append((var, size))
     return evolve(here, known=known, inner=tuple(inner))
-
-
-@lru_cache(maxsize=4096)
-def _has_lanes(root: sc.Scalar) -> bool:
-    stack, seen = [root], {root}
-    while stack:
-        if isinstance(node := stack.pop(), sc.Ramp | sc.Broadcast | sc.Shuffle):
-            return True
-        for kid in node._children:
-            if isinstance(kid, sc.Scalar) and kid not in seen:
-                seen.add(kid)
-                stack.append(kid)
-    return False
 
 
 def _unused(indices: tuple[sc.Scalar, ...], inner: Inner) -> Name:

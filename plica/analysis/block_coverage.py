@@ -23,14 +23,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from plica.analysis.access import Access, Inner, inside
-from plica.analysis.coverage import reached
+from plica.analysis.coverage import reached, substituted
 from plica.analysis.enclosing import context_of
 from plica.analysis.index import Context
 from plica.analysis.index.count import ONE, ZERO
 from plica.analysis.region import Box, boxes_under
 from plica.analysis.site import Site, map_of
 from plica.analysis.write import Write
-from plica.core.binding import free_vars, substitute
+from plica.core.binding import free_vars
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar
@@ -84,14 +84,14 @@ def reaches(block: Block, inner: Inner, box: Box, context: Context) -> bool:
 
 def _write(store: Access, values: dict[Term, Scalar], inner: Inner, predicate: Scalar) -> Write:
     """A store of a block in terms of loops."""
-    loops = [*inner, *[(var, _with(size, values)) for var, size in store.inner]]
+    loops = [*inner, *[(var, substituted(size, values)) for var, size in store.inner]]
     places: list[Scalar] = []
     for number, (start, extent) in enumerate(zip(store.starts, store.extents, strict=True)):
         assert start is not None
-        place = _with(start, values)
+        place = substituted(start, values)
         if known(extent) != 1:
             offset = ScalarVar(Name("an offset", number), i64)
-            loops.append((offset, _with(extent, values)))
+            loops.append((offset, substituted(extent, values)))
             place = place + offset
         places.append(place)
     return Write(tuple(places), tuple(loops), () if predicate is TRUE else (predicate,))
@@ -108,7 +108,3 @@ def _positive_dims(extents: Iterable[Scalar], context: Context) -> list[Scalar]:
     free = frozenset[Term]().union(*[free_vars(each) for each in extents])
     dims = [each for each in free if isinstance(each, ScalarVar) and each not in ranged]
     return [Le(ONE, var) for var in sorted(dims, key=lambda var: var.name)]
-
-
-def _with(term: Scalar, values: dict[Term, Scalar]) -> Scalar:
-    return term if free_vars(term).isdisjoint(values) else substitute(term, values)

@@ -32,8 +32,7 @@ from plica.ir.type.dtype import DType, i64
 
 Interval: TypeAlias = tuple[int, int]
 
-FACTS: Final = 64
-"""How many facts are kept for a term; knowing fewer is safe."""
+FACTS: Final = 64  # how many facts are kept for a term; knowing fewer is safe
 
 
 def interval(
@@ -86,8 +85,7 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Inte
 LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
 """A sum: the number in it, how often each of its other parts is, and these."""
 
-PARTS: Final = 64
-"""So many parts of a sum are looked at; a longer one is a sum of two."""
+PARTS: Final = 64  # so many parts of a sum are looked at; a longer one is a sum of two
 
 
 @lru_cache(maxsize=8192)
@@ -229,11 +227,8 @@ def _is_index(node: sc.Scalar) -> bool:
     return of.kind == "int" and of.bits == 64
 
 
-TRIED: Final = 16
-"""How many conditions around a place are made use of."""
-
-OPEN: Final = (0, 2**40)
-"""What is known of a dim: no array is larger in any direction."""
+TRIED: Final = 16  # how many conditions around a place are made use of
+OPEN: Final = (0, 2**40)  # what is known of a dim: no array is larger in any direction
 
 
 def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:

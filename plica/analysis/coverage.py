@@ -39,8 +39,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.type import dim
 from plica.ir.type.dtype import i64
 
-MAX_CASES: Final = 16
-"""Proofs are made for so many cases, at most."""
+MAX_CASES: Final = 16  # proofs are made for so many cases, at most
 
 
 def reached(writes: Sequence[Write], element: Places, context: Context) -> bool:
@@ -121,7 +120,7 @@ def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Conte
             tuple([each for each in context.ranges if each.var not in point]),
             tuple([substitute(each, point) for each in context.facts]),
         )
-        if not _reached_by_one(writes, tuple([_put(each, point) for each in element]), here):
+        if not _reached_by_one(writes, tuple([substituted(each, point) for each in element]), here):
             return False
     return True
 
@@ -145,12 +144,12 @@ def _conditions(
     """What must hold for a guess to be an iteration that writes the element."""
     found: dict[Term, sc.Scalar] = {var: guess.get(var, sc.Lit(0, i64)) for var, _ in write.loops}
     for place, wanted in zip(write.indices, element, strict=True):
-        yield sc.Eq(_put(place, found), wanted)
+        yield sc.Eq(substituted(place, found), wanted)
     for var, extent in write.loops:
         yield sc.Le(sc.index(0), found[var])
-        yield sc.Lt(found[var], _put(extent, found))
+        yield sc.Lt(found[var], substituted(extent, found))
     for each in write.guards:
-        yield _put(each, found)
+        yield substituted(each, found)
 
 
 def _solve(
@@ -186,7 +185,7 @@ def _solve(
 def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.Scalar]:
     """Guess all variables at once, from places such as `a * i + j // b` and `c * (j % b) + k`."""
     zero: dict[Term, sc.Scalar] = {var: sc.index(0) for var, _ in write.loops}
-    begins = [_put(place, zero) for place in write.indices]
+    begins = [substituted(place, zero) for place in write.indices]
     offsets = [
         simple(place - begin, context) for place, begin in zip(write.indices, begins, strict=True)
     ]
@@ -198,7 +197,8 @@ def _told(write: Write, element: Places, context: Context) -> Mapping[Term, sc.S
     return dict(places.recovered(tuple(values)).items())
 
 
-def _put(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
+def substituted(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
+    """A term with values for its variables; itself where it has none of them."""
     return term if free_vars(term).isdisjoint(values) else substitute(term, values)
 
 

@@ -138,8 +138,7 @@ def conflicts(loop: For) -> tuple[Buffer, ...]:
     return tuple([each for each in found if not _lie_apart(loop, each, touched)])
 
 
-MAX_ACCESSES: Final = 6
-"""Of so many accesses of one buffer all pairs are looked into."""
+MAX_ACCESSES: Final = 6  # of so many accesses of one buffer all pairs are looked into
 
 
 def _lie_apart(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:

@@ -48,8 +48,7 @@ from plica.ir.type.dtype import i64
 __all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "never_meet"]
 
 
-FEW: Final = 4
-"""Questions about so many variables are looked into."""
+FEW: Final = 4  # questions about so many variables are looked into
 
 
 @frozen(eq=False)

@@ -42,14 +42,9 @@ Numbers = NDArray[np.int64]
 AT_ONCE: Final = ("parallel", "blockIdx.x", "blockIdx.y", "blockIdx.z")
 """Kinds of loops between whose iterations nothing waits."""
 
-ITERATIONS: Final = 64
-"""Iterations that are gone through, at most."""
-
-POINTS: Final = 1 << 14
-"""Places that an access is followed to, at most."""
-
-OPEN: Final = 5
-"""What a size that is not known is taken to be."""
+ITERATIONS: Final = 64  # iterations that are gone through, at most
+POINTS: Final = 1 << 14  # places that an access is followed to, at most
+OPEN: Final = 5  # what a size that is not known is taken to be
 
 
 @frozen

@@ -51,8 +51,7 @@ class CoveredAccess:
     indices: tuple[sc.Scalar, ...]
     written: bool
     way: tuple[AccessStep, ...]
-    choices: int = 0
-    """How many steps at the end of the way are choices between values."""
+    choices: int = 0  # how many steps at the end of the way are choices between values
 
     @property
     def statement_way(self) -> tuple[AccessStep, ...]:

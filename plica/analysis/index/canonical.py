@@ -43,8 +43,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
 
-DEEPEST: Final = 40
-"""How many remainders inside one another a quotient is pushed through."""
+DEEPEST: Final = 40  # how many remainders inside one another a quotient is pushed through
 
 
 def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:

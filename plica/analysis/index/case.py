@@ -18,8 +18,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from plica.analysis.index.context import FALSE, TRUE, Context, negated
-from plica.analysis.index.point import is_structure, replaced
+from plica.analysis.index.point import (
+    innermost,
+    replaced,
+    structure_nodes,
+    structure_parts,
+)
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
+from plica.core.fold import parts_first
 from plica.core.name import Name
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import i64
@@ -89,7 +95,7 @@ def _branches(
         case sc.Select(c, a, b):  # of bools
             return [((c, a, *rest), done), ((negated(c), b, *rest), done)]
         case sc.Lt(a, b) | sc.Le(a, b) | sc.Eq(a, b) if sc.dtype_of(a) is i64:
-            if (choice := _innermost_choice(first)) is None:
+            if (choice := innermost(_is_choice, (first,))) is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
                 ((*said, *(replaced(each, {choice: by}) for each in (first, *rest))), done)
@@ -123,23 +129,11 @@ def _sides(choice: sc.Scalar) -> list[tuple[tuple[sc.Scalar, ...], sc.Scalar]]:
     raise AssertionError(choice)
 
 
-def _innermost_choice(term: sc.Scalar) -> sc.Scalar | None:
-    """A minimum, maximum or select inside `term` that has no other inside it."""
-    seen: set[sc.Scalar] = set()
-    stack: list[tuple[sc.Scalar, bool]] = [(term, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            return node  # the first to be left: everything inside was seen and is none
-        if node in seen or not is_structure(node):
-            continue
-        seen.add(node)
-        if isinstance(node, sc.Min | sc.Max) or (
-            isinstance(node, sc.Select) and sc.dtype_of(node) is i64
-        ):
-            stack.append((node, True))
-        stack += [(kid, False) for kid in node._children if isinstance(kid, sc.Scalar)]
-    return None
+def _is_choice(node: sc.Scalar) -> bool:
+    """Whether a node is a minimum, a maximum or a select of indices."""
+    return isinstance(node, sc.Min | sc.Max) or (
+        isinstance(node, sc.Select) and sc.dtype_of(node) is i64
+    )
 
 
 # --- quasi-affine terms --------------------------------------------------------------------------
@@ -147,19 +141,12 @@ def _innermost_choice(term: sc.Scalar) -> sc.Scalar | None:
 
 def linear(condition: sc.Scalar, context: Context) -> bool:
     """Whether nothing is a product of unknowns or a quotient by one."""
-    seen: set[sc.Scalar] = set()
-    stack = [condition, *context.conditions()]
-    while stack:
-        node = stack.pop()
-        if node in seen or not is_structure(node):
-            continue
-        seen.add(node)
+    for node in structure_nodes(condition, *context.conditions()):
         if isinstance(node, sc.Mul) and not isinstance(node.left, sc.Lit):
             if not isinstance(node.right, sc.Lit):
                 return False
         elif isinstance(node, sc.FloorDiv | sc.FloorMod) and not isinstance(node.right, sc.Lit):
             return False
-        stack += [kid for kid in node._children if isinstance(kid, sc.Scalar)]
     return True
 
 
@@ -190,19 +177,14 @@ def linearised(system: System) -> Linearised | None:
 
 
 def _arithmetic_order(term: sc.Scalar, known: dict[sc.Scalar, Polynomial]) -> list[sc.Scalar]:
-    order: list[sc.Scalar] = []
-    seen: set[sc.Scalar] = set()
-    stack: list[tuple[sc.Scalar, bool]] = [(term, False)]
-    while stack:
-        node, leaving = stack.pop()
-        if leaving:
-            order.append(node)
-        elif node not in seen and node not in known:
-            seen.add(node)
-            stack.append((node, True))
-            if is_structure(node):
-                stack += [(k, False) for k in node._children if isinstance(k, sc.Scalar)]
-    return order
+    """The nodes of a term whose polynomials are not known, parts before what is made of them."""
+    if term in known:
+        return []
+
+    def parts(node: sc.Scalar) -> list[sc.Scalar]:
+        return [part for part in structure_parts(node)[::-1] if part not in known]
+
+    return parts_first(parts, term)
 
 
 def _linear(

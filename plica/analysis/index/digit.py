@@ -42,8 +42,7 @@ DividedSum: TypeAlias = Literal["below", "apart", "whole"]
 """What becomes a source of a sum that is divided: what the divisor leaves of it, each part of it
 that can, or all of it, where it counts from 0 without a gap."""
 
-MOST_PARTS: Final = 64
-"""A sum of more digits than this is not looked into: no schedule makes one."""
+MOST_PARTS: Final = 64  # a sum of more digits than this is not looked into: no schedule makes one
 
 
 class Digit(NamedTuple):
@@ -219,13 +218,7 @@ class Digits:
             and compact(of) is not None
         ):
             return self._part(of, by, whole=whole)
-        high: dict[Digit, sc.Scalar] = {}
-        low: dict[Digit, sc.Scalar] = {}
-        for scale, digit in of.parts:
-            if (divided := quotient(scale, by)) is None:
-                low[digit] = scale
-            else:
-                high[digit] = divided
+        high, low = _split_parts(of, by)
         base, rest = quotient(of.base, by), ZERO
         if base is None:
             base, rest = ZERO, of.base
@@ -269,13 +262,7 @@ class Digits:
             times_ = quotient(by, step)
             if step is ONE or times_ is None or of.base is not ZERO:
                 continue
-            high: dict[Digit, sc.Scalar] = {}
-            low: dict[Digit, sc.Scalar] = {}
-            for scale, digit in of.parts:
-                if (divided := quotient(scale, step)) is None:
-                    low[digit] = scale
-                else:
-                    high[digit] = divided
+            high, low = _split_parts(of, step)
             under = self._sum(low, ZERO)
             last = reach(under)
             if last is None or not at_least(step, plus(last, ONE)):
@@ -399,3 +386,15 @@ def _size(scale: sc.Scalar) -> tuple[int, int]:
     degree = max((len(atoms) for atoms, _ in terms), default=0)
     number = known(scale)
     return degree, number if number is not None else sum(c for _, c in terms)
+
+
+def _split_parts(of: DigitSum, by: sc.Scalar) -> tuple[dict[Digit, sc.Scalar], ...]:
+    """The parts of a sum that a number divides, divided by it, and the others."""
+    high: dict[Digit, sc.Scalar] = {}
+    low: dict[Digit, sc.Scalar] = {}
+    for scale, digit in of.parts:
+        if (divided := quotient(scale, by)) is None:
+            low[digit] = scale
+        else:
+            high[digit] = divided
+    return high, low

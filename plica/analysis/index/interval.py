@@ -116,8 +116,7 @@ class Interval(NamedTuple):
 
 EVERYTHING: Final = Interval(None, None)
 ZERO: Final = Interval(0, 0)
-WORD: Final = Interval(-(1 << 63), (1 << 63) - 1)
-"""What a 64-bit index can hold."""
+WORD: Final = Interval(-(1 << 63), (1 << 63) - 1)  # what a 64-bit index can hold
 
 # An end as (sign of infinity, number), so that ends of both kinds compare.
 _End = tuple[int, int]

@@ -38,7 +38,7 @@ from plica.analysis.index.deduction import (
     sign_of,
     solvable,
 )
-from plica.analysis.index.point import is_structure, replaced
+from plica.analysis.index.point import innermost, replaced
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core.name import Name
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
@@ -134,20 +134,8 @@ INFINITE: Final = 1 << 200  # above any constant of a row
 
 
 def _innermost_division(system: System) -> Scalar | None:
-    seen: set[Scalar] = set()
-    for constraint in system:
-        stack: list[tuple[Scalar, bool]] = [(constraint.term, False)]
-        while stack:
-            node, leaving = stack.pop()
-            if leaving:
-                return node
-            if node in seen or not is_structure(node):
-                continue
-            seen.add(node)
-            if isinstance(node, FloorDiv | FloorMod):
-                stack.append((node, True))
-            stack += [(kid, False) for kid in node._children if isinstance(kid, Scalar)]
-    return None
+    terms = [constraint.term for constraint in system]
+    return innermost(lambda node: isinstance(node, FloorDiv | FloorMod), terms)
 
 
 def _without(division: Scalar, system: System) -> list[System]:

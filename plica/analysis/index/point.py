@@ -11,7 +11,7 @@ wraps.  What is neither arithmetic nor logic is an atom, and needs a value like 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +44,36 @@ def is_structure(node: object) -> bool:
 def structure_parts(node: sc.Scalar) -> list[sc.Scalar]:
     """What arithmetic or logic is made of; an atom has no parts."""
     return [k for k in node._children if isinstance(k, sc.Scalar)] if is_structure(node) else []
+
+
+def structure_nodes(*roots: sc.Scalar) -> Iterator[sc.Scalar]:
+    """Each node of arithmetic or logic in some terms, once, the last parts first."""
+    seen: set[sc.Scalar] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen and is_structure(node):
+            seen.add(node)
+            yield node
+            stack += structure_parts(node)
+
+
+def innermost(wanted: Callable[[sc.Scalar], bool], roots: Iterable[sc.Scalar]) -> sc.Scalar | None:
+    """A node of the structure of terms that is wanted and has no other inside it."""
+    seen: set[sc.Scalar] = set()
+    for root in roots:
+        stack: list[tuple[sc.Scalar, bool]] = [(root, False)]
+        while stack:
+            node, leaving = stack.pop()
+            if leaving:
+                return node  # the first to be left: everything inside was seen and is none
+            if node in seen or not is_structure(node):
+                continue
+            seen.add(node)
+            if wanted(node):
+                stack.append((node, True))
+            stack += [(part, False) for part in structure_parts(node)]
+    return None
 
 
 def replaced(

@@ -95,8 +95,7 @@ class Undecided:
 Answer: TypeAlias = Holds | Fails | Undecided
 
 FEW_POINTS: Final = 20_000
-MOST_NUMBERS: Final = 8_000_000
-"""Rows times residues that elimination may hold."""
+MOST_NUMBERS: Final = 8_000_000  # rows times residues that elimination may hold
 
 
 def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = False) -> bool:

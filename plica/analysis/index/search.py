@@ -20,7 +20,7 @@ import numpy as np
 
 from plica.analysis.index.bounds import knowledge, of_term
 from plica.analysis.index.context import Context
-from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
+from plica.analysis.index.point import Values, all_values, atoms, structure_nodes, value
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type.dtype import bool_
 
@@ -134,15 +134,5 @@ def _packed(of: list[int], kind: type) -> Values:
 
 
 def _numbers(terms: tuple[Scalar, ...]) -> list[int]:
-    found: dict[int, None] = {}
-    seen: set[Scalar] = set()
-    stack = list(terms)
-    while stack:
-        node = stack.pop()
-        if node in seen or not is_structure(node):
-            continue
-        seen.add(node)
-        if isinstance(node, Lit):
-            found[abs(int(node.value))] = None
-        stack += [kid for kid in node._children if isinstance(kid, Scalar)]
-    return sorted(found)[:24]
+    literals = [node for node in structure_nodes(*terms) if isinstance(node, Lit)]
+    return sorted({abs(int(literal.value)) for literal in literals})[:24]

@@ -100,8 +100,7 @@ RuleVerdict: TypeAlias = ForAll | InWindow | ByInstance | WrongRule | OpenQuesti
 
 WINDOW: Final = (-6, 12)
 MOST_IN_WINDOW: Final = 20_000
-FAR: Final = 4096
-"""How far numbers are looked for that a predicate allows."""
+FAR: Final = 4096  # how far numbers are looked for that a predicate allows
 MOST_INSTANCES: Final = 200
 EVERYWHERE: Final = "for all integers, whatever the constants"
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-ALIGNMENT = 64
-"""Bytes; a cache line, and the widest vector."""
+ALIGNMENT = 64  # bytes; a cache line, and the widest vector
 
 
 @frozen

@@ -22,8 +22,7 @@ from attrs import evolve, frozen
 from plica.analysis.memory.allocation import Allocation, MemoryPlan
 from plica.core.diagnostic import CompilerBug
 
-BEFORE = -1
-"""The step at which values are born that are given."""
+BEFORE = -1  # the step at which values are born that are given
 
 
 @frozen
@@ -32,8 +31,7 @@ class MemoryStep:
 
     outputs: tuple[int, ...]
     inputs: tuple[int, ...]
-    views: tuple[tuple[int, int], ...] = ()
-    """Pairs: an output, and the input it shows."""
+    views: tuple[tuple[int, int], ...] = ()  # pairs: an output, and the input it shows
     over: tuple[tuple[int, int], ...] = ()
     """Pairs: an output, and an input of the same size that it may be written over."""
 

@@ -22,8 +22,7 @@ from attrs import frozen
 from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan, aligned
 from plica.core.diagnostic import CompilerBug
 
-MANY: Final = 10_000
-"""How many storages are arranged by size."""
+MANY: Final = 10_000  # how many storages are arranged by size
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
