@@ -1,25 +1,32 @@
-# ruff: noqa: E501  # rows of a table
-"""Layers of networks over what is known; their types come from the operators' own relations."""
+"""Operators applied to what is known; types come from the operators' own relations."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.ir.generate.choice import between, pick
+from plica.ir.generate.draw import Array
 from plica.ir.generate.scope import GenerationScope, KnownExpression
-from plica.ir.generate.value import constants
-from plica.ir.graph.expression import Apply, Expr, Project
+from plica.ir.generate.table import INTEGER_ROWS, ROWS, drawn_call
+from plica.ir.graph.expression import Apply, Expr, Project, const
 from plica.ir.graph.operator import Mismatch, find, names
-from plica.ir.type.dim import dim
+from plica.ir.type.dtype import DType, f32
+from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 
 Typed: TypeAlias = tuple[Expr, Type]
-Layer: TypeAlias = Callable[[DrawFn, Expr, TensorType, tuple[int, ...]], "Typed | None"]
+
+MAX_ELEMENTS: Final = 64
+"""Of a tensor that is there and whose shape a call may have."""
+NOT_COMPARED: Final = ("after", "device_copy", "nn.conv_winograd", "on_device")
+"""Operators with a row that need devices, or weights that were transformed."""
 
 
 def typed_apply(op: str, args: tuple[Typed, ...], **attributes: Any) -> Typed | None:
@@ -35,99 +42,41 @@ def typed_apply(op: str, args: tuple[Typed, ...], **attributes: Any) -> Typed | 
 
 
 def layer(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
-    """One more layer on a tensor that is known."""
-    found = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
-    if not found:
+    """An operator of the table, with attributes, on tensors that are known and on constants."""
+    op = pick(draw, _operators())
+    tensors = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]
+    floats = [each for each in tensors if each[1].dtype.is_float]
+    any_dtype = draw(between(0, 4)) == 4
+    known = tensors if any_dtype else floats
+    found = dict.fromkeys([static_shape(type) for _, type in known])
+    shapes = tuple([each for each in found if each and 0 < prod(each) <= MAX_ELEMENTS])
+    call = drawn_call(op, draw(st.randoms(use_true_random=False)), shapes=shapes)
+    dtype = pick(draw, [type.dtype for _, type in known[::-1]] or [f32])
+    args = tuple([_argument(draw, each, dtype, known) for each in call.args])
+    if (made := typed_apply(op, args, **call.attrs)) is None:
         return None
-    x, t = pick(draw, found[::-1])
-    if (shape := static_shape(t)) is None:
-        return None
-    made = pick(draw, LAYERS)(draw, x, t, shape)
-    return None if made is None else scope.add(*made)
+    expr, type = made
+    if not isinstance(type, TupleType):
+        return scope.add(expr, type)
+    at = draw(between(0, len(type.items) - 1))
+    return scope.add(Project(expr, at), type.items[at])
 
 
-def _weights(draw: DrawFn, t: TensorType, shape: tuple[int, ...]) -> Typed:
-    constant = draw(constants(t.dtype, shape))
-    return constant, TensorType(tuple(map(dim, shape)), t.dtype)
+def _argument(
+    draw: DrawFn, value: Array, dtype: DType, known: Sequence[tuple[Expr, TensorType]]
+) -> Typed:
+    """A tensor that is known for a drawn one of reals, mostly, or the drawn one as a constant."""
+    constant = const(value.astype(dtype.numpy) if value.dtype == np.float64 else value)
+    type = type_of(constant)
+    same = [each for each in known if each[1] is type and value.dtype == np.float64]
+    if not same or draw(between(0, 3)) == 0:
+        return constant, type
+    return pick(draw, same[::-1])
 
 
-def softmax(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """Softmax along the last axis."""
-    if not t.dtype.is_float or not shape:
-        return None
-    return typed_apply(pick(draw, ("nn.softmax", "nn.log_softmax")), ((x, t),), axis=-1)
-
-
-def activation(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """An activation."""
-    words = ("nn.relu", "nn.sigmoid", "nn.silu", "nn.gelu", "nn.softplus", "tanh", "erf")
-    return typed_apply(pick(draw, words), ((x, t),)) if t.dtype.is_float else None
-
-
-def dense(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """A dense layer with constant weights."""
-    if not t.dtype.is_float or len(shape) != 2:
-        return None
-    weights = _weights(draw, t, (draw(between(1, 3)), shape[1]))
-    return typed_apply("nn.dense", ((x, t), weights))
-
-
-def reduction(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """A reduction along one axis."""
-    if not shape or not t.dtype.is_float:
-        return None
-    axis = draw(between(0, len(shape) - 1))
-    op = pick(draw, ("sum", "mean", "max", "min", "prod"))
-    if shape[axis] == 0 and op != "sum":
-        return None
-    return typed_apply(op, ((x, t),), axis=axis, keepdims=bool(draw(between(0, 1))))
-
-
-def convolution(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """A convolution of an image made from the tensor."""
-    if not t.dtype.is_float or not shape or 0 in shape:
-        return None
-    image = (1, 1, shape[0], math.prod(shape[1:]))
-    if (reshaped := typed_apply("reshape", ((x, t),), shape=image)) is None:
-        return None
-    weights = _weights(draw, t, (draw(between(1, 2)), 1, 1, min(2, image[3])))
-    return typed_apply("nn.conv", (reshaped, weights))
-
-
-def _windowed(draw: DrawFn, shape: tuple[int, ...]) -> dict[str, Any]:
-    at = draw(between(0, len(shape) - 1))
-    return {"axis": at, "window": draw(between(1, max(1, shape[at])))}
-
-
-# What the attributes without a default may be, for a tensor of some shape of rank 1 or more.
-# fmt: off
-SETTINGS: Final[dict[str, Callable[[DrawFn, tuple[int, ...]], dict[str, Any]]]] = {
-    "cumsum":         lambda draw, shape: {"axis": draw(between(0, len(shape) - 1))},
-    "first_places":   lambda draw, shape: {"k": draw(between(1, max(1, shape[-1]))), "descending": bool(draw(between(0, 1)))},
-    "merge_runs":     lambda draw, shape: {"width": draw(between(1, 4))},
-    "merge_planes":   lambda draw, shape: {"width": draw(between(1, 4))},
-    "nn.dilate":      lambda draw, shape: {"strides": draw(between(1, 2))},
-    "nn.space_to_batch": lambda draw, shape: {"block": 1 + (shape[1] % 2 == 0) if len(shape) > 1 else ()},
-    "repeat":         lambda draw, shape: {"repeats": draw(between(0, 2)), "axis": draw(between(0, len(shape) - 1))},
-    "reshape_codes":  lambda draw, shape: {"codes": pick(draw, ((0, -2), (-4, 1, -1, -2), (-1,)))},
-    "roll":           lambda draw, shape: {"shift": draw(between(-2, 2)), "axis": 0},
-    "sliding_window": _windowed,
-    "tile":           lambda draw, shape: {"reps": draw(between(0, 2))},
-    "topk":           lambda draw, shape: {"k": draw(between(0, shape[-1])), "largest": bool(draw(between(0, 1)))},
-}
-# fmt: on
-
-
-def set_operator(draw: DrawFn, x: Expr, t: TensorType, shape: tuple[int, ...]) -> Typed | None:
-    """An operator with attributes that have no default; of several results one."""
-    if not shape:
-        return None
-    op = pick(draw, tuple(SETTINGS))
-    made = typed_apply(op, ((x, t),), **SETTINGS[op](draw, shape))
-    if made is None or not isinstance(made[1], TupleType):
-        return made
-    at = draw(between(0, len(made[1].items) - 1))
-    return Project(made[0], at), made[1].items[at]
+@cache
+def _operators() -> tuple[str, ...]:
+    return tuple([op for op in (*ROWS, *INTEGER_ROWS) if op not in NOT_COMPARED])
 
 
 @cache
@@ -155,8 +104,3 @@ def any_operator(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None
     args = (first, *(pick(draw, alike[::-1]) for _ in range(count - 1)))
     made = typed_apply(op, args)
     return None if made is None else scope.add(*made)
-
-
-LAYERS: Final[tuple[Layer, ...]] = (
-    activation, softmax, reduction, dense, convolution, set_operator,
-)  # fmt: skip

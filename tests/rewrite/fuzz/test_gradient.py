@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from plica.cli import main
 from plica.cli.fuzz.campaign import CampaignLine
 from plica.cli.fuzz.table import kind_named
+from plica.ir.generate.table import ROWS
 from plica.ir.graph import operator
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import find
 from plica.rewrite.fuzz.gradient import fuzz
 from plica.rewrite.fuzz.gradient.case import gradient_case
-from plica.rewrite.fuzz.gradient.table import ROWS, differentiable
+from plica.rewrite.fuzz.gradient.table import differentiable
 
 EXAMPLES: Final = min(3000, settings().max_examples)
 

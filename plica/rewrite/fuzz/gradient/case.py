@@ -18,6 +18,7 @@ import attrs
 import numpy as np
 
 from plica.core.name import Name
+from plica.ir.generate.draw import Array, DrawnCall
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, find
@@ -27,7 +28,6 @@ from plica.ir.type.dtype import dtype, f64
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, static_shape, tensor
 from plica.rewrite.check.slope import Slope
-from plica.rewrite.fuzz.gradient.draw import Array, DrawnCall
 from plica.rewrite.fuzz.gradient.table import drawn
 
 FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softplus", "half sum",

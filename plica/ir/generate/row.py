@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.rewrite.fuzz.gradient.draw import Array, Drawn, RealDraw, Row, Shape
+from plica.ir.generate.draw import Array, Drawn, RealDraw, Row, Shape
 
 
 def call(*args: Array, **settings: Any) -> Drawn:

@@ -30,13 +30,18 @@ class RealDraw:
     low: float
     high: float
     most: int = 3
+    shapes: tuple[Shape, ...] = ()
+    """Of tensors that are there: a call may be one of theirs."""
 
     def size(self, least: int = 1, more: int | None = None) -> int:
         """A size."""
         return self.random.randint(least, max(least, self.most if more is None else more))
 
     def shape(self, least: int = 0, most: int = 3) -> Shape:
-        """A shape of few axes."""
+        """A shape of few axes, or of something that is there."""
+        fit = [each for each in self.shapes if least <= len(each) <= most]
+        if fit and self.maybe():
+            return self.random.choice(fit)
         return tuple([self.size() for _ in range(self.random.randint(least, most))])
 
     def real(self, *shape: int) -> Array:
