@@ -185,3 +185,24 @@ def test_calls_that_double_are_refused_before_they_are_made(
 def test_calls_that_are_the_same_again_are_made_once() -> None:
     run = plica.compile(plica.from_text(doubling(40, "{f}(x) + {f}(x)")), cache=False)
     assert run(0.0) == 2.0**40
+
+
+def test_a_function_in_a_tuple_is_an_argument_of_a_function_with_dims() -> None:
+    """Sizes are read off tensors; a tuple may hold functions beside them."""
+    source = f"""{HEAD}
+@plica.function(forall="A")
+def first(x: Tensor[("n", 2), f32], y: A) -> Tensor[("n", 2), f32]:
+    return op.exp(x)
+
+@plica.function
+def same(z: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    return z
+
+@plica.function
+def main(x: Tensor[(3, 2), f32]) -> Tensor[(3, 2), f32]:
+    return first(x, (x, same))
+"""
+    resolved = flatten_graph(infer(from_text(source)))
+    body, (x,) = resolved.main_function().body, resolved.main_function().params
+    assert isinstance(body, Apply)
+    assert (body.op, body.args) == ("exp", (x,))

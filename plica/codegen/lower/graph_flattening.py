@@ -13,7 +13,7 @@ the result.  Purity makes this cheap: the same function of the same arguments is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
@@ -116,6 +116,18 @@ def packed(value: Value) -> ex.Expr:
     if isinstance(value, ResolvedClosure):
         raise CompilerBug("A function is left where a tensor was expected.")
     return value
+
+
+def tensors_of(of: Type | None, value: Value) -> Iterator[tuple[Type, ex.Expr]]:
+    """The tensors in an argument with the types that the parameter says of them."""
+    stack = [(of, value)]
+    while stack:
+        declared, part = stack.pop()
+        if isinstance(part, tuple):
+            if isinstance(declared, TupleType):
+                stack += reversed(list(zip(declared.items, part, strict=True)))
+        elif declared is not None and not isinstance(part, ResolvedClosure):
+            yield declared, part
 
 
 @attrs.frozen(eq=False)
@@ -238,10 +250,11 @@ class _Machine:
         sizes: Mapping[Term, int | Scalar] = {} if outer is None else outer.sizes
         if function.dims:
             rest = {each: n for each, n in sizes.items() if each not in function.dims}
+            pairs = zip(function.params, args, strict=True)
             types = [
-                (param.type, type_of(packed(arg)))
-                for param, arg in zip(function.params, args, strict=True)
-                if param.type is not None and not isinstance(arg, ResolvedClosure)
+                (of, type_of(tensor))
+                for param, arg in pairs
+                for of, tensor in tensors_of(param.type, arg)
             ]
             numbers = {each: n for each, n in rest.items() if isinstance(n, int)}
             told = solve([e for pair in types for e in type_equations(*pair, {})], numbers)
