@@ -23,7 +23,8 @@ from plica.ir.type.dim import normal_dim, product
 from plica.ir.type.dtype import COMPUTED, DType, bool_
 from plica.ir.type.term import TensorType, Type, static_shape
 
-Growth: TypeAlias = Callable[[DrawFn, GenerationScope], "tuple[Expr, Type] | None"]
+Typed: TypeAlias = "tuple[Expr, Type] | None"
+Growth: TypeAlias = Callable[[DrawFn, GenerationScope, Expr, TensorType], Typed]
 
 ARITHMETIC: Final = ("add", "subtract", "multiply", "maximum", "minimum")
 LOGICAL: Final = ("logical_and", "logical_or")
@@ -47,122 +48,74 @@ def tensors(scope: GenerationScope) -> list[tuple[Expr, TensorType]]:
     ]
 
 
-def _pick(draw: DrawFn, scope: GenerationScope, rank: int = 0) -> tuple[Expr, TensorType] | None:
-    found = [(expr, type) for expr, type in tensors(scope) if len(type.shape) >= rank]
-    return pick(draw, found) if found else None
-
-
-def _done(expr: Expr | None, shape: tuple[Scalar, ...], dtype: DType) -> tuple[Expr, Type] | None:
+def _done(expr: Expr | None, shape: tuple[Scalar, ...], dtype: DType) -> Typed:
     return None if expr is None else (expr, TensorType(shape, dtype))
 
 
-def unary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def unary(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """An elementwise operator of one tensor."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
-    words: dict[str, tuple[str, ...]] = {
-        "float": FLOAT_UNARY,
-        "int": SIGNED_UNARY,
-        "bool": ("logical_not",),
-    }
+    words = {"float": FLOAT_UNARY, "int": SIGNED_UNARY, "bool": ("logical_not",)}
     if t.dtype.kind not in words:
         return None
     return _done(apply(pick(draw, words[t.dtype.kind]), x), t.shape, t.dtype)
 
 
-def binary(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def binary(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """Arithmetic of two tensors of one type, or of a tensor and something that broadcasts."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
     words = LOGICAL if t.dtype is bool_ else ARITHMETIC
     y = _partner(draw, scope, t)
     pair = (x, y) if draw(between(0, 1)) else (y, x)
     return _done(apply(pick(draw, words), *pair), t.shape, t.dtype)
 
 
-def comparison(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def comparison(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """A comparison."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
-    words = ("equal", "not_equal") if t.dtype is bool_ else COMPARISONS
-    op = pick(draw, words)
+    op = pick(draw, ("equal", "not_equal") if t.dtype is bool_ else COMPARISONS)
     return _done(apply(op, x, _partner(draw, scope, t)), t.shape, bool_)
 
 
-def where(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def where(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """A choice between two tensors, element by element."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
     masks = scope.of(TensorType(t.shape, bool_)) or scope.of(TensorType((), bool_))
     mask = pick(draw, masks).expr if masks else draw(constants(bool_, ()))
     return _done(apply("where", mask, x, _partner(draw, scope, t)), t.shape, t.dtype)
 
 
-def cast(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def cast(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """A change of dtype."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
     to = draw(dtypes())
     return _done(apply("cast", x, to), t.shape, to)
 
 
-def transpose(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def transpose(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """Axes in another order."""
-    if (picked := _pick(draw, scope, 2)) is None:
-        return None
-    x, t = picked
     order = tuple(draw(st.permutations(range(len(t.shape)))))
     return _done(apply("transpose", x, order), tuple(t.shape[i] for i in order), t.dtype)
 
 
-def reshape(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def reshape(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """All elements in one axis, or one more axis of size 1."""
-    if (picked := _pick(draw, scope)) is None:
-        return None
-    x, t = picked
     shape = (product(t.shape),) if draw(between(0, 1)) else (Lit(1, _INDEX), *t.shape)
     return _done(apply("reshape", x, shape), shape, t.dtype)
 
 
-def concat(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def concat(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """Tensors one after another; symbolic sizes are added."""
-    if (picked := _pick(draw, scope, 1)) is None:
-        return None
-    x, t = picked
-    fits = [
-        (expr, type)
-        for expr, type in tensors(scope)
-        if type.dtype is t.dtype and len(type.shape) and type.shape[1:] == t.shape[1:]
-    ]
-    y, u = pick(draw, fits)
+    known = [each for each in tensors(scope) if each[1].dtype is t.dtype and each[1].shape]
+    y, u = pick(draw, [each for each in known if each[1].shape[1:] == t.shape[1:]])
     first = normal_dim(t.shape[0] + u.shape[0])
     return _done(apply("concat", (x, y), 0), (first, *t.shape[1:]), t.dtype)
 
 
-def total(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
-    """A sum or a maximum along the first axis."""
-    picked = _pick(draw, scope, 1)
-    if picked is None or picked[1].dtype is bool_:
-        return None
-    x, t = picked
-    return _done(apply("sum", x, 0), t.shape[1:], t.dtype)
+def total(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
+    """A sum along the first axis."""
+    return None if t.dtype is bool_ else _done(apply("sum", x, 0), t.shape[1:], t.dtype)
 
 
-def matmul(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
+def matmul(draw: DrawFn, scope: GenerationScope, x: Expr, t: TensorType) -> Typed:
     """A product of matrices: with a constant where the inner size is known, else with itself."""
-    found = [
-        (expr, type)
-        for expr, type in tensors(scope)
-        if len(type.shape) == 2 and type.dtype.is_float
-    ]
-    if not found:
+    if len(t.shape) != 2 or not t.dtype.is_float:
         return None
-    x, t = pick(draw, found)
     if isinstance(inner := t.shape[1], Lit):
         weights = draw(constants(t.dtype, (int(inner.value), 2)))
         return _done(apply("matmul", x, weights), (t.shape[0], Lit(2, _INDEX)), t.dtype)
@@ -172,14 +125,18 @@ def matmul(draw: DrawFn, scope: GenerationScope) -> tuple[Expr, Type] | None:
 
 
 _INDEX: Final = DType("i64")
-GROWTHS: Final[tuple[Growth, ...]] = (
-    binary, unary, comparison, where, cast, transpose, reshape, concat, total, matmul,
+GROWTHS: Final[tuple[tuple[int, Growth], ...]] = (
+    (0, binary), (0, unary), (0, comparison), (0, where), (0, cast), (2, transpose), (0, reshape),
+    (1, concat), (1, total), (2, matmul),
 )  # fmt: skip
+"""Each with the fewest axes of its tensor."""
 
 
 def operation(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
     """One more operator applied to what is known."""
-    grown = pick(draw, GROWTHS)(draw, scope)
+    rank, growth = pick(draw, GROWTHS)
+    known = [each for each in tensors(scope) if len(each[1].shape) >= rank]
+    grown = growth(draw, scope, *pick(draw, known)) if known else None
     return None if grown is None else scope.add(*grown)
 
 
