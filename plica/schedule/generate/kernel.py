@@ -15,16 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Final, TypeAlias
 
 from plica.analysis.site import with_parts
-from plica.core.name import Name
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.generate.material import KernelCase, Material
+
+Vars: TypeAlias = tuple[sc.ScalarVar, ...]
+Extents: TypeAlias = tuple[sc.Scalar, ...]
+Value: TypeAlias = Callable[[Vars], sc.Scalar]
+Element: TypeAlias = Callable[[sc.Buffer, Vars, sc.Scalar], sc.Scalar]
+Operation: TypeAlias = type[sc.Add] | type[sc.Max] | type[sc.Min]
+Body: TypeAlias = Callable[[Vars], tuple[Stmt | None, Stmt]]
+BlockInLoops: TypeAlias = tuple[Block, Vars]
 
 STAGES: Final = (
     "map", "map", "reduce", "reduce", "product", "pad", "stencil", "scan", "wave", "twice",
@@ -52,48 +59,54 @@ class _Maker(Material):
         }  # fmt: skip
         self.stmts.append(stages[kind]())
 
-    def block(
-        self,
-        label: sc.Buffer,
-        kinds: str,
-        extents: tuple[sc.Scalar, ...],
-        body: Callable[[tuple[sc.ScalarVar, ...]], tuple[Stmt | None, Stmt]],
-    ) -> tuple[Block, tuple[sc.ScalarVar, ...]]:
+    def block(self, kinds: str, extents: Extents, body: Body, label: str = "") -> BlockInLoops:
         """A block bound to loops of its own, which are given back."""
+        label = label or str(self.buffer("y", (), self.dtype).name)
         loops = tuple(self.axis() for _ in extents)
         own = tuple(axis(f"v{loop.name.hint}", loop.name.index) for loop in loops)
         init, inside = body(own)
-        return block(str(label.name), own, extents, kinds, loops, inside, init), loops
+        return block(label, own, extents, kinds, loops, inside, init), loops
 
-    def nest(
-        self,
-        label: sc.Buffer,
-        kinds: str,
-        extents: tuple[sc.Scalar, ...],
-        body: Callable[[tuple[sc.ScalarVar, ...]], tuple[Stmt | None, Stmt]],
-    ) -> Stmt:
+    def nest(self, kinds: str, extents: Extents, body: Body, label: str = "") -> Stmt:
         """A block in the loops it needs, reductions outside now and then."""
-        inside, loops = self.block(label, kinds, extents, body)
+        inside, loops = self.block(kinds, extents, body, label)
         around = list(zip(loops, extents, strict=True))
         if "o" not in kinds and self.random.random() < 0.2:
             self.random.shuffle(around)
         return _looped(around, inside)
 
+    def stored(
+        self, shape: Extents, value: Value, element: Element = lambda made, own, value: value
+    ) -> Body:
+        """What a new buffer holds: an element of a value, and of the buffer itself."""
+
+        def body(own: Vars) -> tuple[Stmt | None, Stmt]:
+            found = value(own)
+            made = self.result(shape)
+            return None, Store(made, own, element(made, own, found))
+
+        return body
+
+    def folded(
+        self, shape: Extents, value: Value, operation: Operation = sc.Add, start: float = 0
+    ) -> Body:
+        """What a new buffer of the first axes comes to, element by element of the others."""
+
+        def body(own: Vars) -> tuple[Stmt | None, Stmt]:
+            found, at = value(own), own[: len(shape)]
+            made = self.result(shape)
+            update = Store(made, at, operation(made[at], found))
+            return Store(made, at, sc.lit(start, self.dtype)), update
+
+        return body
+
     def map(self) -> Stmt:
         shape = self.source().shape if self.random.random() < 0.6 else self.shape(2)
         shape = shape or self.shape(1)
-        made = None
+        body = self.stored(shape, lambda own: self.value(dict(zip(own, shape, strict=True))))
+        return self.nest("s" * len(shape), shape, body)
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            nonlocal made
-            value = self.value(dict(zip(own, shape, strict=True)))
-            made = self.result(shape)
-            return None, Store(made, own, value)
-
-        label = self.buffer("y", shape, self.dtype)
-        return self.nest(label, "s" * len(shape), shape, body)
-
-    def combiner(self) -> tuple[type[sc.Add] | type[sc.Max] | type[sc.Min], float]:
+    def combiner(self) -> tuple[Operation, float]:
         """An operation to reduce with, and what it begins with."""
         least, greatest = (
             (float("-inf"), float("inf")) if self.dtype.is_float else self.dtype.bounds
@@ -106,22 +119,17 @@ class _Maker(Material):
         spatial = self.shape(self.random.randint(0, 2))
         reduced = self.shape(self.random.randint(1, 2 if len(spatial) < 2 else 1))
         operation, start = self.combiner()
+        whole = (*spatial, *reduced)
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            vars = dict(zip(own, (*spatial, *reduced), strict=True))
-            if self.random.random() < 0.35:
-                value = self.input((*spatial, *reduced))[own]
-            else:
-                value = self.value(vars)
+        def value(own: Vars) -> sc.Scalar:
+            vars = dict(zip(own, whole, strict=True))
+            found = self.input(whole)[own] if self.random.random() < 0.35 else self.value(vars)
             if self.random.random() < 0.2:
-                value = value + self.load(self.input(reduced), vars)
-            made = self.result(spatial)
-            at = own[: len(spatial)]
-            update = Store(made, at, operation(made[at], value))
-            return Store(made, at, sc.lit(start, self.dtype)), update
+                found = found + self.load(self.input(reduced), vars)
+            return found
 
-        label = self.buffer("y", spatial, self.dtype)
-        return self.nest(label, "s" * len(spatial) + "r" * len(reduced), (*spatial, *reduced), body)
+        body = self.folded(spatial, value, operation, start)
+        return self.nest("s" * len(spatial) + "r" * len(reduced), whole, body)
 
     def widened(self) -> Stmt:
         """Sums of f32 in a wider accumulator, rounded once by a block behind them."""
@@ -131,17 +139,14 @@ class _Maker(Material):
         given = self.input((*spatial, terms))
         wide = self.buffer("w", spatial, f64)
 
-        def summed(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def summed(own: Vars) -> tuple[Stmt | None, Stmt]:
             at = own[:1]
             update = Store(wide, at, wide[at] + sc.Cast(given[own], f64))
             return Store(wide, at, sc.lit(0, f64)), update
 
-        def rounded(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            return None, Store(self.result(spatial), own, sc.Cast(wide[own], f32))
-
-        first = self.nest(wide, "sr", (*spatial, terms), summed)
-        label = self.buffer("y", spatial, self.dtype)
-        return Alloc(wide, seq(first, self.nest(label, "s", spatial, rounded)))
+        first = self.nest("sr", (*spatial, terms), summed, str(wide.name))
+        rounded = self.stored(spatial, lambda own: sc.Cast(wide[own], f32))
+        return Alloc(wide, seq(first, self.nest("s", spatial, rounded)))
 
     def product(self) -> Stmt:
         """A matrix product of what there is and an input."""
@@ -151,15 +156,8 @@ class _Maker(Material):
         rows, inner = left.shape
         (columns,) = self.shape(1)
         right = self.input((inner, columns))
-
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            i, j, k = own
-            made = self.result((rows, columns))
-            update = Store(made, (i, j), made[i, j] + left[i, k] * right[k, j])
-            return Store(made, (i, j), sc.lit(0, self.dtype)), update
-
-        label = self.buffer("y", (), self.dtype)
-        return self.nest(label, "ssr", (rows, columns, inner), body)
+        body = self.folded((rows, columns), lambda v: left[v[0], v[2]] * right[v[2], v[1]])
+        return self.nest("ssr", (rows, columns, inner), body)
 
     def pad(self) -> Stmt:
         """A border of zeros along the first dimension."""
@@ -172,15 +170,12 @@ class _Maker(Material):
         if (size := known(first)) is not None:
             shape = (sc.index(size + below + above), *given.shape[1:])
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def value(own: Vars) -> sc.Scalar:
             v = own[0]
-            made = self.result(shape)
             within = sc.And(sc.Le(sc.index(below), v), sc.Lt(v, first + below))
-            value = sc.Select(within, given[(v - below, *own[1:])], sc.lit(0, self.dtype))
-            return None, Store(made, own, value)
+            return sc.Select(within, given[(v - below, *own[1:])], sc.lit(0, self.dtype))
 
-        label = self.buffer("y", shape, self.dtype)
-        return self.nest(label, "s" * len(shape), shape, body)
+        return self.nest("s" * len(shape), shape, self.stored(shape, value))
 
     def stencil(self) -> Stmt:
         """A window slides over an input, or over what was made if it is wide enough."""
@@ -195,76 +190,53 @@ class _Maker(Material):
         else:
             given = self.input((wide,))
         weights = self.input((sc.index(width),))
-
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            v, r = own
-            made = self.result((size,))
-            update = Store(made, (v,), made[v] + sc.Mul(given[v + r], weights[r]))
-            return Store(made, (v,), sc.lit(0, self.dtype)), update
-
-        label = self.buffer("y", (size,), self.dtype)
-        return self.nest(label, "sr", (size, sc.index(width)), body)
+        body = self.folded((size,), lambda own: sc.Mul(given[own[0] + own[1]], weights[own[1]]))
+        return self.nest("sr", (size, sc.index(width)), body)
 
     def scan(self) -> Stmt:
         """Running sums, whose order matters."""
         (size,) = self.shape(1)
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            (v,) = own
-            value = self.value({v: size})
-            made = self.result((size,))
-            return None, Store(
-                made, (v,), sc.Select(sc.Lt(v, sc.index(1)), value, made[v - 1] + value)
-            )
+        def element(made: sc.Buffer, own: Vars, value: sc.Scalar) -> sc.Scalar:
+            return sc.Select(sc.Lt(own[0], sc.index(1)), value, made[own[0] - 1] + value)
 
-        label = self.buffer("y", (size,), self.dtype)
-        return self.nest(label, "o", (size,), body)
+        body = self.stored((size,), lambda own: self.value({own[0]: size}), element)
+        return self.nest("o", (size,), body)
 
     def wave(self) -> Stmt:
         """Sums along a diagonal, for which the order of both loops matters."""
         rows, columns = self.shape(2)
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def element(made: sc.Buffer, own: Vars, value: sc.Scalar) -> sc.Scalar:
             v, w = own
-            value = self.value({v: rows, w: columns})
-            made = self.result((rows, columns))
             edge = sc.Or(sc.Lt(v, sc.index(1)), sc.Le(columns - 1, w))
-            return None, Store(made, own, sc.Select(edge, value, made[v - 1, w + 1] + value))
+            return sc.Select(edge, value, made[v - 1, w + 1] + value)
 
-        label = self.buffer("y", (rows, columns), self.dtype)
-        return self.nest(label, "oo", (rows, columns), body)
+        shape = (rows, columns)
+        value = self.stored(
+            shape, lambda own: self.value(dict(zip(own, shape, strict=True))), element
+        )
+        return self.nest("oo", shape, value)
 
     def twice(self) -> Stmt:
         """Two blocks that write one buffer."""
         first = self.map()
         made = self.made[-1]
 
-        def body(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
+        def body(own: Vars) -> tuple[Stmt | None, Stmt]:
             return None, Store(made, own, made[own] + sc.Lit(1, self.dtype))
 
-        label = sc.Buffer(Name(f"{made.name}b"), (), self.dtype)
-        return seq(first, self.nest(label, "s" * len(made.shape), made.shape, body))
+        return seq(first, self.nest("s" * len(made.shape), made.shape, body, f"{made.name}b"))
 
     def shared(self) -> Stmt:
         """A producer and a consumer in one loop."""
-        rows, columns = self.shape(2)
-
-        def produced(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            value = self.value(dict(zip(own, (rows, columns), strict=True)))
-            return None, Store(self.result((rows, columns)), own, value)
-
-        label = self.buffer("y", (), self.dtype)
-        first, (i, j) = self.block(label, "ss", (rows, columns), produced)
+        rows, columns = shape = self.shape(2)
+        body = self.stored(shape, lambda own: self.value(dict(zip(own, shape, strict=True))))
+        first, (i, j) = self.block("ss", shape, body)
         between = self.made[-1]
-        operation, start = self.combiner()
-
-        def consumed(own: tuple[sc.ScalarVar, ...]) -> tuple[Stmt | None, Stmt]:
-            v, w = own
-            made = self.result((rows,))
-            update = Store(made, (v,), operation(made[v], between[v, w]))
-            return Store(made, (v,), sc.lit(start, self.dtype)), update
-
-        then, (_, r) = self.block(self.buffer("y", (), self.dtype), "sr", (rows, columns), consumed)
+        then, (_, r) = self.block(
+            "sr", shape, self.folded((rows,), lambda own: between[own], *self.combiner())
+        )
         moved = with_parts(then, bindings=(i, r))
         nests = seq(For(j, columns, "serial", first), For(r, columns, "serial", moved))
         return For(i, rows, "serial", nests)

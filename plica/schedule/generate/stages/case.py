@@ -161,6 +161,22 @@ def followed(
     return [fold, axes.stage("y", order, value)], read
 
 
+def combiner(draw: DrawFn, *words: sc.Combiner) -> sc.Combiner:
+    """One of several."""
+    return draw(st.sampled_from(words))
+
+
+def product_with(
+    draw: DrawFn, axes: Axes, x: sc.Load, body: sc.Scalar, orders: Sequence[Sequence[sc.ScalarVar]]
+) -> tuple[sc.Scalar, list[sc.Buffer]]:
+    """What is read, at times times another operand of the same dtype; and all that is read."""
+    if not draw(st.booleans()):
+        return body, [x.buffer]
+    order = draw(st.sampled_from(orders)) if len(orders) > 1 else orders[0]
+    other = axes.read("u", order, sc.dtype_of(x))
+    return body * other, [x.buffer, other.buffer]
+
+
 def axis_sizes(
     draw: DrawFn, count: int, most: int = MOST, sizes: tuple[int, ...] = SIZES
 ) -> list[int]:

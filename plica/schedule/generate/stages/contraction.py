@@ -11,7 +11,6 @@ winograd     convolutions by tiles
 from __future__ import annotations
 
 from math import prod
-from typing import cast
 
 import numpy as np
 from attrs import evolve
@@ -21,7 +20,7 @@ from hypothesis.strategies import DrawFn
 from plica.core.binding import substitute
 from plica.core.name import Name
 from plica.ir.contract import approx
-from plica.ir.loop.scalar import Buffer, Cast, Combiner, Lit, Load, Scalar, Select
+from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Scalar, Select
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.bitserial import packed_dense
@@ -35,6 +34,7 @@ from plica.schedule.generate.stages.case import (
     StagesCase,
     axis_sizes,
     case,
+    combiner,
     followed,
     guarded,
     numbers,
@@ -126,7 +126,7 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
 @st.composite
 def pools(draw: DrawFn) -> StagesCase:
     """Windows without a weight."""
-    combiner: Combiner = draw(st.sampled_from(cast("tuple[Combiner, ...]", ("max", "min", "sum"))))
+    join = combiner(draw, "max", "min", "sum")
     padded, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f32, f64)))
     axes = Axes()
     first = [axes(draw(st.sampled_from((1, 2)))), axes(draw(st.sampled_from((1, 3, 8))))]
@@ -136,8 +136,8 @@ def pools(draw: DrawFn) -> StagesCase:
     ]
     shape = (*axes.shape(first), *[part[3] for part in parts])
     load = Load(placeholder("x", shape, dtype), (*first, *[part[2] for part in parts]))
-    start = {"max": -np.inf, "min": np.inf, "sum": 0}[combiner]
-    total = axes.reduced(combiner, [p[1] for p in parts], guarded(load, padded, Lit(start, dtype)))
+    start = {"max": -np.inf, "min": np.inf, "sum": 0}[join]
+    total = axes.reduced(join, [p[1] for p in parts], guarded(load, padded, Lit(start, dtype)))
     fold = axes.stage("y0", (*first, *[part[0] for part in parts]), total)
     after, more = followed(draw, axes, fold, first[1:])
     return case(draw, [load.buffer, *more], after)

@@ -3,8 +3,6 @@ runs, first places, chains, concatenations, steps, transposes."""
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from attrs import evolve
 from hypothesis import strategies as st
@@ -18,15 +16,22 @@ from plica.ir.op.order import merged_place
 from plica.ir.op.pad import guarded
 from plica.ir.op.top_k import place_of_rank
 from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
-from plica.schedule.generate.stages.case import FLOATS, Axes, StagesCase, axis_sizes, case, followed
+from plica.schedule.generate.stages.case import (
+    FLOATS,
+    Axes,
+    StagesCase,
+    axis_sizes,
+    case,
+    combiner,
+    followed,
+    product_with,
+)
 
 
 @st.composite
 def reductions(draw: DrawFn) -> StagesCase:
     """Reductions along any axes, of what is read and maybe changed."""
-    combiner: sc.Combiner = draw(
-        st.sampled_from(cast("tuple[sc.Combiner, ...]", ("max", "min", "sum")))
-    )
+    join = combiner(draw, "max", "min", "sum")
     axes = Axes()
     sizes = [
         *axis_sizes(draw, draw(st.integers(1, 2)), 24),
@@ -37,17 +42,13 @@ def reductions(draw: DrawFn) -> StagesCase:
     if draw(st.sampled_from((False, False, True))):
         terms = draw(st.lists(st.sampled_from(every), min_size=1, unique=True))
     terms = [each for each in every if each in terms]
-    dtype = draw(st.sampled_from(FLOATS if combiner == "sum" else (*FLOATS, i32, i64)))
+    dtype = draw(st.sampled_from(FLOATS if join == "sum" else (*FLOATS, i32, i64)))
     x = axes.read("x", every, dtype)
-    body: sc.Scalar = x
-    inputs = [x.buffer]
-    if draw(st.booleans()):
-        other = axes.read("u", every, dtype)
-        body, inputs = body * other, [*inputs, other.buffer]
+    body, inputs = product_with(draw, axes, x, x, [every])
     rest = [each for each in every if each not in terms]
     if draw(st.booleans()):  # an axis of length 1 where terms were
         rest = [each if each not in terms else axes(1) for each in every]
-    fold = axes.stage("y0", rest, axes.reduced(combiner, terms, body))
+    fold = axes.stage("y0", rest, axes.reduced(join, terms, body))
     after, more = followed(draw, axes, fold, rest[-1:])
     return case(draw, [*inputs, *more], after)
 
@@ -55,9 +56,7 @@ def reductions(draw: DrawFn) -> StagesCase:
 @st.composite
 def columns(draw: DrawFn) -> StagesCase:
     """Reductions across rows, which keep the last axis; over one more axis or none."""
-    combiner: sc.Combiner = draw(
-        st.sampled_from(cast("tuple[sc.Combiner, ...]", ("sum", "sum", "max", "min")))
-    )
+    join = combiner(draw, "sum", "sum", "max", "min")
     axes = Axes()
     outer = [axes(size) for size in axis_sizes(draw, draw(st.integers(0, 2)), 4)]
     deep, kept = (
@@ -66,13 +65,10 @@ def columns(draw: DrawFn) -> StagesCase:
     terms = [*draw(st.lists(st.sampled_from(outer), max_size=1) if outer else st.just([])), deep]
     dtype = draw(st.sampled_from((f32, f32, f64, i32)))
     x = axes.read("x", [*outer, deep, kept], dtype)
-    body: sc.Scalar = x * x if draw(st.booleans()) else x
-    inputs = [x.buffer]
-    if draw(st.booleans()):
-        other = axes.read("u", draw(st.sampled_from(([kept], [deep], [deep, kept]))), dtype)
-        body, inputs = body * other, [*inputs, other.buffer]
+    body = x * x if draw(st.booleans()) else x
+    body, inputs = product_with(draw, axes, x, body, ([kept], [deep], [deep, kept]))
     rest = [each for each in (*outer, kept) if each not in terms]
-    fold = axes.stage("y0", rest, axes.reduced(combiner, terms, body))
+    fold = axes.stage("y0", rest, axes.reduced(join, terms, body))
     after, more = followed(draw, axes, fold, rest[-1:])
     return case(draw, [*inputs, *more], after)
 
@@ -211,26 +207,22 @@ def scattereds(draw: DrawFn) -> StagesCase:
     own = before if draw(st.booleans()) else []
     where = axes.read("u", [*own, term], i32)
     x = axes.read("x", [*before, term, *behind], dtype)
-    named = (
-        sc.Eq(sc.Cast(where, i64), place)
-        if draw(st.booleans())
-        else sc.Eq(place, sc.Cast(where, i64))
-    )
+    sides = sc.Cast(where, i64), place
+    named = sc.Eq(*(sides if draw(st.booleans()) else sides[::-1]))
     every = [*before, place, *behind]
-    combiner: sc.Combiner = draw(st.sampled_from(("sum", "prod", "max", "min")))
+    join = combiner(draw, "sum", "prod", "max", "min")
     if draw(st.booleans()):
         start, _ = MEANING["max"]
-        last = axes.stage(
-            "y0", every, axes.reduced("max", (term,), sc.Select(named, term, start(i64)))
-        )
+        last_term = sc.Select(named, term, start(i64))
+        last = axes.stage("y0", every, axes.reduced("max", (term,), last_term))
         number = sc.Load(last.out, tuple(every))
         base = axes.read("b", every, dtype)
         taken = sc.Load(x.buffer, (*before, sc.Max(number, sc.index(0)), *behind))
         put = axes.stage("y", every, sc.Select(sc.Le(sc.index(0), number), taken, base))
         return case(draw, [where.buffer, x.buffer, base.buffer], [last, put])
-    start, _ = MEANING[combiner]
+    start, _ = MEANING[join]
     value = sc.Select(named, x, start(dtype))
-    fold = axes.stage("y0", every, axes.reduced(combiner, (term,), value))
+    fold = axes.stage("y0", every, axes.reduced(join, (term,), value))
     after, more = followed(draw, axes, fold, every[-1:])
     return case(draw, [where.buffer, x.buffer, *more], after)
 
@@ -239,18 +231,14 @@ def scattereds(draw: DrawFn) -> StagesCase:
 def elements(draw: DrawFn) -> StagesCase:
     """Functions of each element; enough of them to be shared, or not."""
     axes = Axes()
-    shape = draw(
-        st.sampled_from(((8, 2100), (16400,), (1, 3, 5600), (40, 17), (2, 9000), (130, 129)))
-    )
+    shapes = ((8, 2100), (16400,), (1, 3, 5600), (40, 17), (2, 9000), (130, 129))
+    shape = draw(st.sampled_from(shapes))
     every = [axes(size) for size in shape]
     dtype = draw(st.sampled_from((f32, f64)))
     x, row = axes.read("x", every, dtype), axes.read("r", every[-1:], dtype)
-    return case(
-        draw,
-        [x.buffer, row.buffer],
-        [axes.stage("y", every, sc.Intrinsic("sqrt", (x * x + sc.Lit(0.5, dtype),)) + row)],
-        near=1e-6,
-    )
+    root = sc.Intrinsic("sqrt", (x * x + sc.Lit(0.5, dtype),))
+    made = axes.stage("y", every, root + row)
+    return case(draw, [x.buffer, row.buffer], [made], near=1e-6)
 
 
 @st.composite
