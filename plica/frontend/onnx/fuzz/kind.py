@@ -58,9 +58,23 @@ class RowChoice:
 
     def other(self, x: KnownTensor) -> KnownTensor:
         """A tensor of the same element type."""
-        return self.random.choice(
-            [each for each in self.known if each.array.dtype == x.array.dtype]
-        )
+        return self.random.choice([e for e in self.known if e.array.dtype == x.array.dtype])
+
+    def divisor(self, number: int) -> int:
+        """A number that divides another."""
+        return self.random.choice([each for each in range(1, number + 1) if number % each == 0])
+
+    def pick(self, *options: Any) -> Any:
+        """One of several."""
+        return self.random.choice(options)
+
+    def number(self, low: int, end: int) -> int:
+        """A number below the end."""
+        return self.random.randrange(low, end)
+
+    def maybe(self, chance: float = 0.5) -> bool:
+        """Whether something happens that has a chance."""
+        return self.random.random() < chance
 
 
 Row = Callable[[RowChoice, KnownTensor], Drawn]
@@ -71,14 +85,19 @@ def i64(*values: int) -> Array:
     return np.asarray(values, np.int64)
 
 
+def node(kind: str, *inputs: KnownTensor | Array, outputs: int = 1, **settings: Any) -> Drawn:
+    """A node as onnx's helper writes it."""
+    return Drawn(kind, inputs, settings, outputs)
+
+
 def _plain(*kinds: str) -> Row:
-    return lambda c, x: Drawn(c.random.choice(kinds), (x,))
+    return lambda c, x: node(c.pick(*kinds), x)
 
 
 def _pair(*kinds: str) -> Row:
     def row(c: RowChoice, x: KnownTensor) -> Drawn:
-        other = c.other(x) if c.random.random() < 0.5 else _like(c, x)
-        pair = (x, other) if c.random.random() < 0.7 else (other, x)
+        other = c.other(x) if c.maybe() else _like(c, x)
+        pair = (x, other) if c.maybe(0.7) else (other, x)
         return Drawn(c.random.choice(kinds), pair)
 
     return row
@@ -86,7 +105,7 @@ def _pair(*kinds: str) -> Row:
 
 def _like(c: RowChoice, x: KnownTensor) -> Array:
     """A constant that broadcasts with x."""
-    shape = [size if c.random.random() < 0.6 else 1 for size in x.array.shape]
+    shape = [size if c.maybe(0.6) else 1 for size in x.array.shape]
     found = c.array(*shape[c.random.randrange(len(shape) + 1) :])
     if x.array.dtype.kind in "iu":
         return (np.abs(found) * 4 + 1).astype(x.array.dtype)
@@ -96,18 +115,18 @@ def _like(c: RowChoice, x: KnownTensor) -> Array:
 def _reduce(c: RowChoice, x: KnownTensor) -> Drawn:
     kinds = ("Sum", "Mean", "Max", "Min", "L1", "L2", "SumSquare", "LogSumExp", "Prod")
     kind = "Reduce" + c.random.choice(kinds)
-    count = c.random.randrange(1, x.array.ndim + 1)
+    count = c.number(1, x.array.ndim + 1)
     axes = c.random.sample(range(x.array.ndim), count)
-    said: dict[str, Any] = {"keepdims": c.random.randrange(2)}
+    said: dict[str, Any] = {"keepdims": c.number(0, 2)}
     if c.opset >= 18 or kind == "ReduceSum":
         return Drawn(kind, (x, i64(*axes)), said)
     return Drawn(kind, (x,), {"axes": axes, **said})
 
 
 def _window(c: RowChoice, rank: int, kernel: list[int]) -> dict[str, Any]:
-    said: dict[str, Any] = {"strides": [c.random.randrange(1, 3) for _ in range(rank)]}
-    if c.random.random() < 0.2:
-        said["auto_pad"] = c.random.choice(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    said: dict[str, Any] = {"strides": [c.number(1, 3) for _ in range(rank)]}
+    if c.maybe(0.2):
+        said["auto_pad"] = c.pick("SAME_UPPER", "SAME_LOWER", "VALID")
     else:
         said["pads"] = [c.random.randrange((kernel[at % rank] + 1) // 2) for at in range(2 * rank)]
     return said
@@ -115,83 +134,77 @@ def _window(c: RowChoice, rank: int, kernel: list[int]) -> dict[str, Any]:
 
 def _conv(c: RowChoice, x: KnownTensor) -> Drawn:
     rank, channels = x.array.ndim - 2, x.array.shape[1]
-    groups = c.random.choice([g for g in range(1, channels + 1) if channels % g == 0])
-    kernel = [c.random.randrange(1, min(3, size) + 1) for size in x.array.shape[2:]]
-    transposed = c.random.random() < 0.25
-    out = groups * c.random.randrange(1, 4)
-    weight = c.array(channels, out // groups, *kernel) if transposed else c.array(
-        out, channels // groups, *kernel)  # fmt: skip
+    groups = c.divisor(channels)
+    kernel = [c.number(1, min(3, size) + 1) for size in x.array.shape[2:]]
+    transposed = c.maybe(0.25)
+    out = groups * c.number(1, 4)
+    sides = (channels, out // groups) if transposed else (out, channels // groups)
+    weight = c.array(*sides, *kernel)
     said = {"group": groups, "kernel_shape": kernel, **_window(c, rank, kernel)}
-    if c.random.random() < 0.3 and "auto_pad" not in said:
-        said["dilations"] = [c.random.randrange(1, 3) for _ in range(rank)]
-    bias = (c.array(out),) if c.random.random() < 0.5 else ()
-    return Drawn("ConvTranspose" if transposed else "Conv", (x, weight, *bias), said)
+    if c.maybe(0.3) and "auto_pad" not in said:
+        said["dilations"] = [c.number(1, 3) for _ in range(rank)]
+    bias = [c.array(out)] if c.maybe() else []
+    return node("ConvTranspose" if transposed else "Conv", x, weight, *bias, **said)
 
 
 def _pool(c: RowChoice, x: KnownTensor) -> Drawn:
     rank = x.array.ndim - 2
-    kind = c.random.choice(("MaxPool", "AveragePool", "LpPool"))
+    kind = c.pick("MaxPool", "AveragePool", "LpPool")
     kernel = [c.random.randrange(1, min(3, size) + 1) for size in x.array.shape[2:]]
     said = {"kernel_shape": kernel, **_window(c, rank, kernel)}
-    if kind == "AveragePool" and c.random.random() < 0.5:
+    if kind == "AveragePool" and c.maybe():
         said["count_include_pad"] = 1
-    if kind == "MaxPool" and c.random.random() < 0.3:
+    if kind == "MaxPool" and c.maybe(0.3):
         said["ceil_mode"] = 1
     return Drawn(kind, (x,), said)
 
 
 def _matmul(c: RowChoice, x: KnownTensor) -> Drawn:
     inner = x.array.shape[-1]
-    if c.random.random() < 0.3 and x.array.ndim == 2:
-        turned = c.random.randrange(2)
-        out = c.random.randrange(1, 6)
+    if c.maybe(0.3) and x.array.ndim == 2:
+        turned = c.number(0, 2)
+        out = c.number(1, 6)
         weight = c.array(out, inner) if turned else c.array(inner, out)
         return Drawn("Gemm", (x, weight, c.array(out)), {"transB": turned, "alpha": 0.5})
-    lead = x.array.shape[:-2] if c.random.random() < 0.3 else ()
-    return Drawn("MatMul", (x, c.array(*lead, inner, c.random.randrange(1, 6))))
+    lead = x.array.shape[:-2] if c.maybe(0.3) else ()
+    return Drawn("MatMul", (x, c.array(*lead, inner, c.number(1, 6))))
 
 
 def _norm(c: RowChoice, x: KnownTensor) -> Drawn:
     channels = x.array.shape[1]
     kinds = ["BatchNormalization", "InstanceNormalization", "LRN"]
     kinds += ["LayerNormalization"] * (c.opset >= 17) + ["GroupNormalization"] * (c.opset >= 21)
-    kind = c.random.choice(kinds)
+    kind = c.pick(*kinds)
     one, two = c.array(channels), c.array(channels)
     match kind:
         case "BatchNormalization":
-            return Drawn(kind, (x, one, two, c.array(channels), np.abs(c.array(channels)) + 0.5))
+            return node(kind, x, one, two, c.array(channels), np.abs(c.array(channels)) + 0.5)
         case "LRN":
-            return Drawn(kind, (x,), {"size": 3})
+            return node(kind, x, size=3)
         case "LayerNormalization":
-            return Drawn(kind, (x, c.array(x.array.shape[-1])), {"axis": -1, "epsilon": 0.1})
+            return node(kind, x, c.array(x.array.shape[-1]), axis=-1, epsilon=0.1)
         case "GroupNormalization":
-            groups = c.random.choice([g for g in range(1, channels + 1) if channels % g == 0])
-            return Drawn(kind, (x, one, two), {"num_groups": groups, "epsilon": 0.1})
+            return node(kind, x, one, two, num_groups=c.divisor(channels), epsilon=0.1)
         case _:
-            return Drawn(kind, (x, one, two), {"epsilon": 0.1})
+            return node(kind, x, one, two, epsilon=0.1)
 
 
 def _slice(c: RowChoice, x: KnownTensor) -> Drawn:
-    start, stop = c.random.randrange(-5, 6), c.random.randrange(-6, 7)
-    step = c.random.choice((-2, -1, 1, 1, 2))
+    start, stop = c.number(-5, 6), c.number(-6, 7)
+    step = c.pick(-2, -1, 1, 1, 2)
     return Drawn("Slice", (x, i64(start), i64(stop), i64(c.axis(x)), i64(step)))
 
 
 def _pad(c: RowChoice, x: KnownTensor) -> Drawn:
-    mode = c.random.choice(("constant", "constant", "reflect", "edge"))
-    widths = [c.random.randrange(2) for _ in range(2 * x.array.ndim)]
+    mode = c.pick("constant", "constant", "reflect", "edge")
+    widths = [c.number(0, 2) for _ in range(2 * x.array.ndim)]
     value = (np.asarray(0.5, x.array.dtype),) if mode == "constant" else ()
     return Drawn("Pad", (x, i64(*widths), *value), {"mode": mode})
 
 
-def _concat(c: RowChoice, x: KnownTensor) -> Drawn:
-    parts = [c.other(x) for _ in range(c.random.randrange(1, 3))]
-    return Drawn("Concat", (x, *parts), {"axis": c.axis(x)})
-
-
 def _split(c: RowChoice, x: KnownTensor) -> Drawn:
     axis = c.axis(x)
-    count = min(c.random.randrange(1, 4), x.array.shape[axis])
+    count = min(c.number(1, 4), x.array.shape[axis])
     said = {"axis": axis, "num_outputs": count} if c.opset >= 18 else {"axis": axis}
     return Drawn("Split", (x,), said, max(1, count))
 
@@ -199,56 +212,48 @@ def _split(c: RowChoice, x: KnownTensor) -> Drawn:
 def _gather(c: RowChoice, x: KnownTensor) -> Drawn:
     axis = c.axis(x)
     if not (size := x.array.shape[axis]):
-        return Drawn("Identity", (x,))
-    if c.random.random() < 0.5:
-        picked = i64(*(c.random.randrange(-size, size) for _ in range(3)))
-        return Drawn("Gather", (x, picked), {"axis": axis})
+        return node("Identity", x)
+    if c.maybe():
+        return node("Gather", x, i64(*(c.number(-size, size) for _ in range(3))), axis=axis)
     picked = np.mod(np.abs(c.array(*x.array.shape)) * 8, size).astype(np.int64)
-    if c.random.random() < 0.5:
-        return Drawn("GatherElements", (x, picked), {"axis": axis})
-    unique = np.broadcast_to(
-        np.arange(size).reshape(
-            [-1 if at == axis % x.array.ndim else 1 for at in range(x.array.ndim)]
-        ),
-        x.array.shape,
+    if c.maybe():
+        return node("GatherElements", x, picked, axis=axis)
+    unique = np.indices(x.array.shape)[axis].astype(np.int64)
+    return node(
+        "ScatterElements", x, unique, c.array(*x.array.shape).astype(x.array.dtype), axis=axis
     )
-    update = c.array(*x.array.shape).astype(x.array.dtype)
-    return Drawn("ScatterElements", (x, unique.astype(np.int64), update), {"axis": axis})
 
 
 def _reshape(c: RowChoice, x: KnownTensor) -> Drawn:
     rank = x.array.ndim
-    match c.random.randrange(5):
+    match c.number(0, 5):
         case 0:
-            return Drawn("Reshape", (x, i64(0, -1)))
+            return node("Reshape", x, i64(0, -1))
         case 1:
-            return Drawn("Unsqueeze", (x, i64(c.random.randrange(-rank - 1, rank + 1))))
+            return node("Unsqueeze", x, i64(c.number(-rank - 1, rank + 1)))
         case 2:
-            return Drawn("Squeeze", (x, i64(c.axis(x))))
+            return node("Squeeze", x, i64(c.axis(x)))
         case 3:
-            return Drawn("Flatten", (x,), {"axis": c.random.randrange(rank + 1)})
+            return node("Flatten", x, axis=c.number(0, rank + 1))
         case _:
-            return Drawn("Transpose", (x,), {"perm": c.random.sample(range(rank), rank)})
+            return node("Transpose", x, perm=c.random.sample(range(rank), rank))
 
 
 def _repeat(c: RowChoice, x: KnownTensor) -> Drawn:
-    if c.random.random() < 0.5:
-        return Drawn("Tile", (x, i64(*(c.random.randrange(1, 3) for _ in x.array.shape))))
-    lead = c.random.randrange(1, 3)
+    if c.maybe():
+        return Drawn("Tile", (x, i64(*(c.number(1, 3) for _ in x.array.shape))))
+    lead = c.number(1, 3)
     return Drawn("Expand", (x, i64(lead, *([1] * x.array.ndim))))
 
 
 def _resize(c: RowChoice, x: KnownTensor) -> Drawn:
-    mode = c.random.choice(("nearest", "linear"))
-    scales = [1.0, 1.0, *(c.random.choice((1.0, 2.0, 0.5)) for _ in range(x.array.ndim - 2))]
-    empty, factors = np.zeros(0, np.float32), np.asarray(scales, np.float32)
+    mode = c.pick("nearest", "linear")
+    scales = np.asarray(
+        [1, 1, *(c.pick(1.0, 2.0, 0.5) for _ in range(x.array.ndim - 2))], np.float32
+    )
     place = "asymmetric" if mode == "nearest" else "half_pixel"
     said = {"mode": mode, "coordinate_transformation_mode": place, "nearest_mode": "floor"}
-    return Drawn("Resize", (x, empty, factors), said)
-
-
-def _pixel(c: RowChoice, x: KnownTensor) -> Drawn:
-    return Drawn(c.random.choice(("DepthToSpace", "SpaceToDepth")), (x,), {"blocksize": 2})
+    return node("Resize", x, np.zeros(0, np.float32), scales, **said)
 
 
 def _einsum(c: RowChoice, x: KnownTensor) -> Drawn:
@@ -257,101 +262,70 @@ def _einsum(c: RowChoice, x: KnownTensor) -> Drawn:
     return Drawn("Einsum", (x, c.array(x.array.shape[-1])), {"equation": f"{letters},{letters[-1]}->{out}"})  # fmt: skip
 
 
-def _cast(c: RowChoice, x: KnownTensor) -> Drawn:
-    return Drawn("Cast", (x,), {"to": c.random.choice((1, 6, 7, 9, 10, 11))})
-
-
-def _quantise(c: RowChoice, x: KnownTensor) -> Drawn:
-    scale = np.asarray(c.random.choice((0.25, 0.5)), np.float32)
-    return Drawn("QuantizeLinear", (x, scale, np.asarray(c.random.randrange(9), np.uint8)))
-
-
-def _choose(c: RowChoice, x: KnownTensor) -> Drawn:
-    if not (flags := [each for each in c.known if each.array.dtype == bool]):
-        return Drawn(c.random.choice(("Greater", "LessOrEqual")), (x, c.array()))
-    return Drawn("Where", (c.random.choice(flags), x, c.array()))
-
-
 def _leading(c: RowChoice, x: KnownTensor) -> Drawn:
-    kind = c.random.choice(("ArgMax", "ArgMin", "TopK", "Hardmax"))
+    kind = c.pick("ArgMax", "ArgMin", "TopK", "Hardmax")
     if kind == "TopK":
-        axis, largest = c.axis(x), c.random.randrange(2)
-        k = c.random.randrange(1, x.array.shape[axis] + 1)
+        axis, largest = c.axis(x), c.number(0, 2)
+        k = c.number(1, x.array.shape[axis] + 1)
         return Drawn(kind, (x, i64(k)), {"axis": axis, "largest": largest}, 2)
     return Drawn(kind, (x,), {"axis": c.axis(x)})
 
 
 def _scan(c: RowChoice, x: KnownTensor) -> Drawn:
-    if c.opset < 14 or c.random.random() < 0.5:
-        return Drawn("CumSum", (x, i64(c.axis(x))), {"reverse": c.random.randrange(2)})
-    return Drawn(
-        "Trilu", (x, np.asarray(c.random.randrange(-1, 2))), {"upper": c.random.randrange(2)}
-    )
+    if c.opset < 14 or c.maybe():
+        return node("CumSum", x, i64(c.axis(x)), reverse=c.number(0, 2))
+    return node("Trilu", x, np.asarray(c.number(-1, 2)), upper=c.number(0, 2))
 
 
 def _scatter(c: RowChoice, x: KnownTensor) -> Drawn:
     """Each place once: which of several values replaces is the standard's own choice."""
-    axis = c.axis(x)
+    axis, (first, *rest) = c.axis(x), x.array.shape
     size = x.array.shape[axis]
-    if c.random.random() < 0.5:
-        rows = c.random.sample(
-            range(-x.array.shape[0], 0), c.random.randrange(1, x.array.shape[0] + 1)
+    if c.maybe():
+        rows = c.random.sample(range(-first, 0), c.number(1, first + 1))
+        return node(
+            "ScatterND", x, i64(*rows)[:, None], c.array(len(rows), *rest).astype(x.array.dtype)
         )
-        return Drawn(
-            "ScatterND",
-            (x, i64(*rows)[:, None], c.array(len(rows), *x.array.shape[1:]).astype(x.array.dtype)),
-        )
-    count = c.random.randrange(1, size + 1)
-    seed = np.random.default_rng(c.random.randrange(1 << 32))
+    count = c.number(1, size + 1)
+    seed = np.random.default_rng(c.number(0, 1 << 32))
     places = np.argsort(seed.random(x.array.shape), axis=axis).take(range(count), axis=axis)
-    return Drawn(
-        "ScatterElements", (x, places, c.array(*places.shape).astype(x.array.dtype)), {"axis": axis}
+    return node(
+        "ScatterElements", x, places, c.array(*places.shape).astype(x.array.dtype), axis=axis
     )
 
 
 def _accumulate(c: RowChoice, x: KnownTensor) -> Drawn:
     axis, shape = c.axis(x), list(x.array.shape)
-    shape[axis] = c.random.randrange(1, 5)
-    places = np.asarray(
-        [c.random.randrange(x.array.shape[axis]) for _ in range(int(np.prod(shape)))], np.int64
-    )
+    shape[axis] = c.number(1, 5)
+    places = i64(*[c.number(0, x.array.shape[axis]) for _ in range(int(np.prod(shape)))])
     kinds = ("add", "mul", "max", "min") if c.opset >= 18 else ("add", "mul")
-    said = {"axis": axis, "reduction": c.random.choice(kinds)} if c.opset >= 16 else {"axis": axis}
+    said = {"axis": axis, "reduction": c.pick(*kinds)} if c.opset >= 16 else {"axis": axis}
     if c.opset < 16:
         return _scatter(c, x)
-    return Drawn(
-        "ScatterElements", (x, places.reshape(shape), c.array(*shape).astype(x.array.dtype)), said
-    )
+    update = c.array(*shape).astype(x.array.dtype)
+    return node("ScatterElements", x, places.reshape(shape), update, **said)
 
 
 def _sequence(c: RowChoice, x: KnownTensor) -> Drawn:
-    time = c.random.randrange(2)
-    lengths = i64(
-        *(c.random.randrange(1, x.array.shape[time] + 1) for _ in range(x.array.shape[1 - time]))
-    )
-    return Drawn("ReverseSequence", (x, lengths), {"time_axis": time, "batch_axis": 1 - time})
+    time = c.number(0, 2)
+    steps, batch = x.array.shape[time], x.array.shape[1 - time]
+    lengths = i64(*(c.number(1, steps + 1) for _ in range(batch)))
+    return node("ReverseSequence", x, lengths, time_axis=time, batch_axis=1 - time)
 
 
 def _region(c: RowChoice, x: KnownTensor) -> Drawn:
-    boxes = c.random.randrange(1, 3)
-    batch = i64(*(c.random.randrange(x.array.shape[0]) for _ in range(boxes)))
-    said = {
-        "sampling_ratio": c.random.randrange(1, 3),
-        "output_height": c.random.randrange(1, 3),
-        "output_width": 2,
-    }
-    return Drawn(
-        "RoiAlign", (x, (np.abs(c.array(boxes, 4)) * 2).astype(x.array.dtype), batch), said
-    )
+    boxes = c.number(1, 3)
+    batch = i64(*(c.number(0, x.array.shape[0]) for _ in range(boxes)))
+    said = {"sampling_ratio": c.number(1, 3), "output_height": c.number(1, 3), "output_width": 2}
+    return node("RoiAlign", x, (np.abs(c.array(boxes, 4)) * 2).astype(x.array.dtype), batch, **said)
 
 
 def _loss(c: RowChoice, x: KnownTensor) -> Drawn:
     n, classes, *rest = x.array.shape
-    count = int(np.prod([n, *rest]))
-    target = np.asarray([c.random.randrange(classes) for _ in range(count)], np.int64)
-    kind = c.random.choice(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"))
-    said = {"reduction": c.random.choice(("mean", "sum", "none"))}
-    return Drawn(kind, (x, target.reshape(n, *rest)), said)
+    target = i64(*[c.number(0, classes) for _ in range(int(np.prod([n, *rest])))])
+    kind = c.pick("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+    reduction = c.pick("mean", "sum", "none")
+    return node(kind, x, target.reshape(n, *rest), reduction=reduction)
 
 
 @attrs.frozen
@@ -381,22 +355,22 @@ KINDS: Final[dict[str, NodeKind]] = {
     "logic":    NodeKind(2, "b",   _ANY,   _pair("And", "Or", "Xor", "Equal"), keeps=True),
     "compare":  NodeKind(2, "fi",  _ANY,   _pair("Greater", "Less", "Equal", "GreaterOrEqual"), keeps=True, jumps=True),
     "clip":     NodeKind(2, "f",   _ANY,   lambda c, x: Drawn("Clip", (x, np.asarray(-0.75, x.array.dtype), np.asarray(1.25, x.array.dtype))), keeps=True),
-    "choose":   NodeKind(3, "f",   _ANY,   _choose, keeps=True, jumps=True),
-    "cast":     NodeKind(3, "fib", _ANY,   _cast, keeps=True, jumps=True),
-    "quantise": NodeKind(1, "f",   _ANY,   _quantise, keeps=True, jumps=True),
+    "choose":   NodeKind(3, "f",   _ANY,   lambda c, x: node("Where", c.pick(*flags), x, c.array()) if (flags := [e for e in c.known if e.array.dtype == bool]) else node(c.pick("Greater", "LessOrEqual"), x, c.array()), keeps=True, jumps=True),
+    "cast":     NodeKind(3, "fib", _ANY,   lambda c, x: node("Cast", x, to=c.pick(1, 6, 7, 9, 10, 11)), keeps=True, jumps=True),
+    "quantise": NodeKind(1, "f",   _ANY,   lambda c, x: node("QuantizeLinear", x, np.asarray(c.pick(0.25, 0.5), np.float32), np.asarray(c.number(0, 9), np.uint8)), keeps=True, jumps=True),
     "matmul":   NodeKind(4, "f",   _SOME,  _matmul),
     "conv":     NodeKind(6, "f",   _IMAGE, _conv),
     "pool":     NodeKind(4, "f",   _IMAGE, _pool),
     "global":   NodeKind(1, "f",   _IMAGE, _plain("GlobalAveragePool", "GlobalMaxPool")),
     "norm":     NodeKind(4, "f",   _IMAGE, _norm),
-    "softmax":  NodeKind(2, "f",   _SOME,  lambda c, x: Drawn(c.random.choice(("Softmax", "LogSoftmax")), (x,), {"axis": c.axis(x)})),
+    "softmax":  NodeKind(2, "f",   _SOME,  lambda c, x: Drawn(c.pick("Softmax", "LogSoftmax"), (x,), {"axis": c.axis(x)})),
     "reduce":   NodeKind(4, "f",   _SOME,  _reduce),
     "leading":  NodeKind(2, "f",   _SOME,  _leading, keeps=True, jumps=True),
     "scan":     NodeKind(1, "f",   range(2, 5), _scan),
     "reshape":  NodeKind(5, "fib", _SOME,  _reshape, keeps=True),
     "slice":    NodeKind(3, "fib", _SOME,  _slice, keeps=True),
     "pad":      NodeKind(3, "fi",  _SOME,  _pad, keeps=True),
-    "concat":   NodeKind(3, "fib", _SOME,  _concat, keeps=True),
+    "concat":   NodeKind(3, "fib", _SOME,  lambda c, x: node("Concat", x, *[c.other(x) for _ in range(c.number(1, 3))], axis=c.axis(x)), keeps=True),
     "split":    NodeKind(2, "fib", _SOME,  _split, keeps=True),
     "gather":   NodeKind(3, "f",   _SOME,  _gather, keeps=True),
     "scatter":  NodeKind(2, "f",   _SOME,  _scatter, keeps=True),
@@ -406,7 +380,7 @@ KINDS: Final[dict[str, NodeKind]] = {
     "loss":     NodeKind(1, "f",   range(2, 5), _loss),
     "repeat":   NodeKind(2, "fib", _SOME,  _repeat, keeps=True),
     "resize":   NodeKind(2, "f",   _IMAGE, _resize),
-    "pixel":    NodeKind(1, "f",   range(4, 5), _pixel, keeps=True),
+    "pixel":    NodeKind(1, "f",   range(4, 5), lambda c, x: node(c.pick("DepthToSpace", "SpaceToDepth"), x, blocksize=2), keeps=True),
     "einsum":   NodeKind(1, "f",   range(2, 5), _einsum),
     "prelu":    NodeKind(1, "f",   _SOME,  lambda c, x: Drawn("PRelu", (x, c.array(1)))),
 }
