@@ -176,26 +176,22 @@ def _inner(x: Array) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
+def _function(of: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, *xs: of(*xs)
+
+
+_PLAIN: Final = (
+    np.tanh, np.negative, np.absolute, np.add, np.subtract, np.multiply, np.maximum,
+    np.floor_divide, np.less, np.where,
+)  # fmt: skip
+
 MEANING: Final[Mapping[str, Callable[..., Any]]] = {
-    "tanh": lambda a, x: np.tanh(x),
+    **{each.__name__: _function(each) for each in _PLAIN},
+    **{name: _reduction(getattr(np, name)) for name in ("mean", "sum", "max", "min", "var")},
     "nn.relu": lambda a, x: np.maximum(x, 0.0),
     "nn.sigmoid": lambda a, x: 1.0 / (1.0 + np.exp(-x)),
     "nn.silu": lambda a, x: x / (1.0 + np.exp(-x)),
-    "negative": lambda a, x: -x,
-    "absolute": lambda a, x: np.abs(x),
-    "add": lambda a, x, y: x + y,
-    "subtract": lambda a, x, y: x - y,
-    "multiply": lambda a, x, y: x * y,
-    "maximum": lambda a, x, y: np.maximum(x, y),
-    "floor_divide": lambda a, x, y: x // y,
-    "less": lambda a, x, y: x < y,
-    "where": lambda a, c, x, y: np.where(c, x, y),
     "cast": lambda a, x: x.astype(np.float64),
-    "mean": _reduction(np.mean),
-    "sum": _reduction(np.sum),
-    "max": _reduction(np.max),
-    "min": _reduction(np.min),
-    "var": _reduction(np.var),
     "logsumexp": _logsumexp,
     "nn.softmax": _softmax,
     "nn.log_softmax": lambda a, x: np.log(_softmax(a, x)),

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  # rows of a table
 """Mutants that are no mistakes: by a proof, or because a million cases did not tell them apart.
 
 A mutant is left out of what a checker is measured by in no other way.  Index rules are proved by
@@ -42,48 +43,22 @@ GUARDS: Final[dict[str, str]] = {
     "the guard keeps a constant from growing",
 }
 """Guards that say what is worth doing, and why a rule is right without them."""
+# fmt: off
 KNOWN: Final[dict[tuple[str, str], str]] = {
-    ("tile-once", "any when of ones"): "x has the type of the tile only where nothing is repeated, "
-    "or where nothing is there",
-    **dict.fromkeys(
-        [("fast-softmax", "any dtypes of x"), ("fast-log-softmax", "any dtypes of x")],
-        "its error is one of f32 in every float dtype, and 1e-4 is claimed; others have no softmax",
-    ),
-    (
-        "take-at-known-place",
-        "any dtypes of n",
-    ): "an index is its number in every integer dtype, and take takes no others",
-    **dict.fromkeys(
-        [
-            (f"{name}-is-broadcast", f"argument of broadcast_to through {each}")
-            for name in ("ones", "ones-like", "zeros", "zeros-like")
-            for each in DTYPES
-        ],
-        "zero and one are numbers of every dtype",
-    ),
+    ("tile-once", "any when of ones"): "x has the type of the tile only where nothing is repeated, or where nothing is there",
+    **dict.fromkeys((("fast-softmax", "any dtypes of x"), ("fast-log-softmax", "any dtypes of x")), "its error is one of f32 in every float dtype, and 1e-4 is claimed; others have no softmax"),
+    ("take-at-known-place", "any dtypes of n"): "an index is its number in every integer dtype, and take takes no others",
+    **dict.fromkeys([(f"{name}-is-broadcast", f"argument of broadcast_to through {each}") for name in ("ones", "ones-like", "zeros", "zeros-like") for each in DTYPES], "zero and one are numbers of every dtype"),
     ("sign-negative", "product of the flip"): "signs are 1, 0, -1 and nan: no product is rounded",
     ("sign-negative", "product of the transpose"): "no product of signs is rounded",
     ("sign-negative", "sum of the flip"): "no sum of so few signs is rounded",
     ("sign-negative", "sum of the transpose"): "no sum of so few signs is rounded",
     ("reshape-of-widened", "any dtypes of n"): "a reshape moves elements, whatever they are",
-    (
-        "max-pool-pad-relu",
-        "exact for signless_zero",
-    ): "relu gives no -0.0, every window has a number "
-    "that it gave, and of zeros of both signs a maximum is 0.0",
-    (
-        "prod-of-all-reshaped",
-        "fused for reassociates",
-    ): "a product is made in row-major order, which a reshape keeps",
-    **dict.fromkeys(
-        [
-            (f"conv-winograd-{size}", f"reassociates for {contract}")
-            for size in ("2x2", "4x4", "2x3", "4x3")
-            for contract in ("approx(0.0001)", "approx(1e-05)", "approx(1e-04)")
-        ],
-        "an identity of real numbers, whose roundings are those of its parts",
-    ),
+    ("max-pool-pad-relu", "exact for signless_zero"): "relu gives no -0.0, every window has a number that it gave, and of zeros of both signs a maximum is 0.0",
+    ("prod-of-all-reshaped", "fused for reassociates"): "a product is made in row-major order, which a reshape keeps",
+    **dict.fromkeys([(f"conv-winograd-{size}", f"reassociates for {contract}") for size in ("2x2", "4x4", "2x3", "4x3") for contract in ("approx(0.0001)", "approx(1e-05)", "approx(1e-04)")], "an identity of real numbers, whose roundings are those of its parts"),
 }
+# fmt: on
 """Mutants of single rules that are right, and why."""
 SHAPES: Final = ("full_like", "zeros_like", "ones_like")
 """Operators that ask an argument for its shape alone."""

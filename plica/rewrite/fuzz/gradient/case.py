@@ -21,7 +21,7 @@ from plica.core.name import Name
 from plica.ir.generate.draw import Array, DrawnCall
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.graph.operator import Mismatch, find
+from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.op.elementwise import sin
 from plica.ir.op.reduction import sum_
 from plica.ir.type.dtype import dtype, f64
@@ -58,9 +58,7 @@ class GradientCase:
         """The calls of the operators; None where one of them was not found."""
         found = []
         for op in self.ops:
-            record = find(op)
-            assert record is not None
-            call = drawn(record, Random(f"{self.seed} {op}"), self.most)
+            call = drawn(_operator(op), Random(f"{self.seed} {op}"), self.most)
             if call is None or _applied(call, _parameters(call)) is None:
                 return None
             found.append(call)
@@ -153,8 +151,7 @@ def _parameters(call: DrawnCall, first: int = 0) -> tuple[Var, ...]:
 
 
 def _applied(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
-    record = find(call.op)
-    assert record is not None
+    record = _operator(call.op)
     made: Any = record(args, **call.attrs) if record.variadic else record(*args, **call.attrs)
     if not isinstance(made, Apply):
         return None
@@ -187,13 +184,9 @@ def _followed(value: Expr, follower: str) -> Expr:
     assert isinstance(of, TensorType)
     shape = static_shape(of)
     assert shape is not None
-    named = {name: find(name) for name in ("reshape", "transpose", "matmul", "concat", follower)}
-    reshape, transpose = named["reshape"], named["transpose"]
-    matmul, concat = named["matmul"], named["concat"]
-    assert reshape is not None
-    assert transpose is not None
-    assert matmul is not None
-    assert concat is not None
+    reshape, transpose, matmul, concat = map(
+        _operator, ("reshape", "transpose", "matmul", "concat")
+    )
     match follower:
         case "reshape":
             return reshape(value, shape=(-1,))
@@ -209,6 +202,10 @@ def _followed(value: Expr, follower: str) -> Expr:
         case "concat":
             return concat((value, value * const(np.float64(0.5))), axis=0) if shape else value
         case _:
-            plain = named[follower]
-            assert plain is not None
-            return plain(value)
+            return _operator(follower)(value)
+
+
+def _operator(name: str) -> Operator:
+    found = find(name)
+    assert found is not None
+    return found
