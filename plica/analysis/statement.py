@@ -21,10 +21,11 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
-from plica.core.binding import free_vars
+from plica.core.binding import free_vars, substitute
 from plica.core.fold import fold_into
+from plica.core.name import Name
 from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Le, Scalar, index
+from plica.ir.loop.scalar import Buffer, Le, Reduce, Scalar, ScalarVar, index
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 H = TypeVar("H", bound=Hashable)
@@ -180,6 +181,14 @@ def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
 def reads_memory(term: Scalar) -> bool:
     """Whether a scalar loads from some buffer."""
     return any(isinstance(each, Buffer) for each in free_vars(term))
+
+
+def opened_sum(of: Reduce, depth: int) -> tuple[Scalar, list[tuple[ScalarVar, Scalar]]]:
+    """What a reduction in a term joins, and its axes as loops whose names nothing else has; `depth`
+    counts those of reductions around it."""
+    axes = [ScalarVar(Name("a term", depth + at), each.dtype) for at, each in enumerate(of.axes)]
+    body = substitute(of.body, dict(zip(of.axes, axes, strict=True)))
+    return body, list(zip(axes, of.extents, strict=True))
 
 
 def direct_scalars(stmt: st.Stmt) -> Iterator[Scalar]:

@@ -20,7 +20,7 @@ from attrs import evolve, frozen
 from plica.analysis.coverage import proved, reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import negated
-from plica.analysis.statement import direct_scalars
+from plica.analysis.statement import direct_scalars, opened_sum
 from plica.analysis.write import Write, joined
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_top_down, post_order
@@ -308,28 +308,35 @@ def _loads(
     values: Mapping[Term, sc.Scalar],
 ) -> Iterator[CoveredAccess | None]:
     """The loads of a term of a statement; what a choice does not take counts as not read."""
-    bound = {kid for node in post_order(root) if type(node).binds for kid in node._children}
-    stack: list[tuple[Term, tuple[AccessStep, ...]]] = [(root, ())]
-    seen: set[tuple[Term, tuple[sc.Scalar | None, ...]]] = set()
+    binders = [each for each in post_order(root) if type(each).binds]
+    bound = {kid for node in binders if not isinstance(node, sc.Reduce) for kid in node._children}
+    stack: list[tuple[Term, tuple[AccessStep, ...], tuple[AccessStep, ...]]] = [(root, (), ())]
+    seen: set[tuple[Term, tuple[object, ...]]] = set()
     while stack:
-        node, guards = stack.pop()
-        key = node, tuple([each.guard for each in guards])
+        node, terms, guards = stack.pop()
+        key = node, tuple([each.loop or each.guard for each in (*terms, *guards)])
         if key in seen or buffer not in free_vars(node):
             continue
         seen.add(key)
         if isinstance(node, sc.Load) and node.buffer is buffer:
-            if not bound.isdisjoint(free_vars(node)):  # an axis of a reduction in the term
+            if not bound.isdisjoint(free_vars(node)):
                 yield None
             else:
                 places, known_of = _gathered(node)
-                touch = _touch(places, False, (*way, *known_of, *guards), values)
+                touch = _touch(places, False, (*way, *terms, *known_of, *guards), values)
                 yield None if touch is None else evolve(touch, choices=len(guards))
         if isinstance(node, sc.Select) and not _opaque(node.condition):
             holds = _in_loops(node.condition, values)
-            stack.append((node.then, (*guards, AccessStep(stmt, 0, guard=holds))))
-            stack.append((node.orelse, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+            stack.append((node.then, terms, (*guards, AccessStep(stmt, 0, guard=holds))))
+            stack.append((node.orelse, terms, (*guards, AccessStep(stmt, 1, guard=negated(holds)))))
+        elif isinstance(node, sc.Reduce):
+            body, loops = opened_sum(node, len(terms))
+            own = [AccessStep(stmt, 0, (var, _in_loops(size, values))) for var, size in loops]
+            stack.append((body, (*terms, *own), guards))
+            stack.extend((each, terms, guards) for each in node.extents)
         else:
-            stack.extend((kid, guards) for kid in node._children if isinstance(kid, sc.Scalar))
+            kids = [each for each in node._children if isinstance(each, sc.Scalar)]
+            stack.extend((each, terms, guards) for each in kids)
 
 
 def _steps(

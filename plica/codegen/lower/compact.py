@@ -16,7 +16,7 @@ holds all that is touched and maybe more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
@@ -28,6 +28,7 @@ from plica.analysis.index.polynomial import polynomial
 from plica.analysis.statement import (
     contexts,
     holding,
+    opened_sum,
     outermost,
     walked,
     with_body,
@@ -36,7 +37,7 @@ from plica.analysis.statement import (
 from plica.analysis.statement_coverage import part_touching
 from plica.analysis.symbolic_bound import reach
 from plica.core.binding import free_vars
-from plica.core.fold import map_within, post_order
+from plica.core.fold import map_within
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
@@ -142,6 +143,8 @@ class _Place:
     first: tuple[Scalar, ...]
     last: tuple[Scalar, ...]
     context: Context
+    terms: tuple[ScalarVar, ...] = ()
+    """The axes of sums around it."""
 
 
 def _places(
@@ -161,15 +164,13 @@ def _places(
         seen.add((stmt, context))
         inside = st.substatements(stmt)
         own = [each for each in stmt._children if each not in inside and buffer in free_vars(each)]
-        for node in post_order(*own) if own else ():
+        for node, here, terms in _parts(own, buffer, context):
             match node:
                 case Load(target, indices) if target is buffer:
-                    found.append(_Place(indices, indices, context))
+                    found.append(_Place(indices, indices, here, terms))
                 case st.Region(target, starts, extents) if target is buffer:
                     ends = [s + e - 1 for s, e in zip(starts, extents, strict=True)]
-                    found.append(_Place(starts, tuple(ends), context))
-                case Reduce() if buffer in free_vars(node):
-                    return None
+                    found.append(_Place(starts, tuple(ends), here, terms))
                 case _:
                     pass
         if isinstance(stmt, st.Store) and stmt.buffer is buffer:
@@ -179,6 +180,29 @@ def _places(
             known_inside = (context,) * len(inside)
         stack.extend(zip(inside, known_inside, strict=True))
     return found
+
+
+def _parts(
+    own: Iterable[Term], buffer: Buffer, context: Context
+) -> Iterator[tuple[Term, Context, tuple[ScalarVar, ...]]]:
+    """The parts of terms that touch a buffer, and what is known there of the axes of sums around
+    them."""
+    seen: set[tuple[Term, Context]] = set()
+    stack: list[tuple[Term, Context, tuple[ScalarVar, ...]]] = [(e, context, ()) for e in own]
+    while stack:
+        node, here, terms = stack.pop()
+        if (node, here) in seen or buffer not in free_vars(node):
+            continue
+        seen.add((node, here))
+        yield node, here, terms
+        if isinstance(node, Reduce):
+            stack += [(each, here, terms) for each in node.extents]
+            node, loops = opened_sum(node, len(terms))
+            for var, size in loops:
+                here, terms = here.loop(var, size), (*terms, var)
+            stack.append((node, here, terms))
+        else:
+            stack += [(each, here, terms) for each in node._children]
 
 
 @lru_cache(maxsize=1024)  # kernels that differ in an epilogue have the same stages before it
@@ -192,7 +216,7 @@ def _spans(
     if not (places := _places(body, buffer, context)):
         return None
     loops = [each.var for each in _all_statements(body) if isinstance(each, st.For | st.Bind)]
-    inner, plain = lanes.union(loops), context
+    inner, plain = lanes.union(loops, *[each.terms for each in places]), context
     context = context.without(lanes)
     spans: list[AxisSpan | None] = []
     own = scope(buffer.scope).reach == "thread" and any(
