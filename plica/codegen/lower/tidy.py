@@ -156,8 +156,12 @@ def decided(condition: sc.Scalar, context: Context) -> sc.Scalar:
             if not any(reads_memory(one) for one in kept):
                 return FALSE
             return reduce(sc.And, (*kept, FALSE))
-        kept.append(said)
+        kept.append(min(said, each, key=_nodes))  # 0 <= p is shorter than 0 < p + 1
     return reduce(sc.And, kept) if kept else TRUE
+
+
+def _nodes(of: sc.Scalar) -> int:
+    return len(post_order(of))
 
 
 def _index(term: sc.Scalar, context: Context) -> sc.Scalar:
