@@ -84,8 +84,9 @@ def _traced(group: Group, made: Scheduled, code: str) -> TracedKernel:
     form = made.hoisted.rest if isinstance(made.hoisted, Hoisted) else asked
     folds = max(0, folds_of(form) - folds_of(asked))
     if origin is None:
-        return TracedKernel(made.source, "", "", 0, "lowering", folds, code)
-    loops: Loops = "trace"
+        loops: Loops = "author" if has_loops(asked) else "lowering"
+        return TracedKernel(made.source, "", "", 0, loops, folds, code)
+    loops = "trace"
     if has_loops(form):
         loops = "author" if has_loops(asked) else "form"
     steps, start, trace = len(origin.trace.steps), to_json(origin.kernel), origin.trace.to_json()

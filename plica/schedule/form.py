@@ -32,8 +32,8 @@ from plica.ir.loop.stages import Stages
 from plica.runtime.error import Diagnostic
 
 __all__ = [
-    "AS_WRITTEN", "BY_COST", "FORM_RULES", "GENERAL", "Facts", "Form", "Formed", "exact",
-    "installed", "itself", "reach",
+    "AS_WRITTEN", "BY_COST", "FORM_RULES", "GENERAL", "UNCHANGED", "Facts", "Form", "Formed",
+    "exact", "installed", "itself", "reach",
 ]  # fmt: skip
 
 BY_COST: Final = 8
@@ -41,6 +41,9 @@ BY_COST: Final = 8
 
 GENERAL: Final = "general"
 """The template that fits every kernel."""
+
+UNCHANGED: Final = "unchanged"
+"""The form of stages that are scheduled as they are."""
 
 AS_WRITTEN: Final = "as-written"
 """What stands for a template where a form wrote the loops."""

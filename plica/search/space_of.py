@@ -33,7 +33,7 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch.general import EACH, LOOPS, NEST, ROWS, SUMS, TILING, UNTUNED
+from plica.search.sketch.general import EACH, GENERAL, LOOPS, ROWS, SUMS, TILING, UNTUNED
 from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS, PLANNED
 from plica.search.sketch.location import LOCATION, SCALARS
 from plica.search.sketch.near import NEARBY
@@ -49,7 +49,7 @@ from plica.search.sketch_rule import (
 from plica.search.space import Sketch, Space, sketch
 
 RULES: Final = (
-    UNTUNED, HEURISTIC, PLANNED, NEST, NEARBY, NARROW, OTHERS, ROWS, EACH, SUMS, TILING, LOOPS,
+    UNTUNED, GENERAL, HEURISTIC, PLANNED, NEARBY, NARROW, OTHERS, ROWS, EACH, SUMS, TILING, LOOPS,
     LOCATION, SCALARS,
 )  # fmt: skip
 """Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
@@ -115,8 +115,8 @@ def _sketches(query: Query, machine: Machine) -> Iterator[Sketch]:
 
 
 def _drafts(query: Query, machine: Machine) -> Iterator[Draft]:
-    """All drafts, the default first; an untuned build's plain nest is of the first rule."""
-    rules = [rule for rule in (*RULES, *installed(machine)) if rule is not NEST]
+    """All drafts, the default first."""
+    rules = (*RULES, *installed(machine))
     return chain.from_iterable(drafts_of(rule, query, machine) for rule in rules)
 
 

@@ -158,13 +158,15 @@ def test_the_default_point_is_the_default_schedule(name: str, machine: Machine) 
 
 
 @pytest.mark.parametrize("name", ["product", "sum", "each"])
-def test_small_defaults_are_the_default_or_the_plain_nest(name: str) -> None:
+def test_small_defaults_are_those_of_a_build(name: str) -> None:
     task = WORK[name]
     space = first_space_of(task, SMALL)
     expected = on_processor(task.function, task.facts, SMALL)
     kernel = replayed(space.trace(space.default), space.sketches[0].kernel)
     assert digest(kernel) == digest(expected.kernel)
-    assert (expected.origin is None) == (space.sketches[0].name == "untuned/plain/default")
+    assert expected.origin is not None
+    is_general = space.sketches[0].name == "general/unchanged/default"
+    assert (expected.origin.form == "unchanged") == is_general
 
 
 @settings(max_examples=12)

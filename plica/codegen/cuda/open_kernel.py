@@ -29,7 +29,7 @@ from typing import Final
 from plica.codegen.cuda.open_product import product_launch, product_of
 from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.index_narrowing import narrow_indices
-from plica.codegen.lower.loop_order import NEAR, is_row, replaced, stored
+from plica.codegen.lower.loop_order import NEAR, replaced, stored
 from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
@@ -54,6 +54,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import DType, bool_, f32, f64
+from plica.schedule.default.lane import is_row
 
 THREADS: Final = 256
 """Threads of a block."""

@@ -17,7 +17,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.loop_order import StoredElement, is_row, stored
+from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
@@ -38,6 +38,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f32
+from plica.schedule.default.lane import is_row
 
 SIDE: Final = 64
 """Rows and columns of a tile."""

@@ -15,12 +15,12 @@ from plica.codegen.emit.contraction import bounded, nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.codegen.llvm.writer import LlvmPlace
-from plica.codegen.lower.loop_order import DIVIDED
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar, dtype_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type.dtype import DType, bf16, bool_, f32, f64, i8, i32
+from plica.schedule.default.lane import EXACT_QUOTIENT_BITS
 
 BESIDE: Final = 3 << 22
 """Floats near to it are whole, and as many as there are integers of 22 bits."""
@@ -182,7 +182,7 @@ def _floor(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
 
 def _is_in_lanes(of: DType, p: LlvmPlace) -> bool:
     """Whether integers are narrow enough for floats to divide them, several at once."""
-    return of.bits <= DIVIDED and p.register(of).startswith("<")
+    return of.bits <= EXACT_QUOTIENT_BITS and p.register(of).startswith("<")
 
 
 def _quotient(of: DType, a: str, b: str, p: LlvmPlace) -> str:

@@ -136,9 +136,10 @@ def formed(of: StagedGroup) -> FormedGroup:
 
 def traced(of: FormedGroup) -> TracedGroup:
     """A group with the trace of its first candidate."""
-    if of.first is None:
+    if of.staged.done is not None:
         return TracedGroup(of.staged)
-    others = of.staged.steps.candidates(of.staged, _with(of.first, of.others))
+    forms = of.others if of.first is None else _with(of.first, of.others)
+    others = of.staged.steps.candidates(of.staged, forms)
     first, passed_over = _next(others)
     return TracedGroup(of.staged, first, others, passed_over)
 

@@ -19,7 +19,6 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.analysis.constant_bound import interval
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
@@ -29,8 +28,8 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store
-from plica.ir.type.dim import dim, known, polynomial
-from plica.ir.type.dtype import i32
+from plica.ir.type.dim import dim, known
+from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import RegisterTile, fits
 
@@ -46,16 +45,6 @@ WIDEST: Final = 64
 
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
-
-DIVIDED: Final = 32
-"""Bits of integers that floats divide exactly, and so in lanes."""
-
-
-def _is_alone(of: sc.Scalar) -> bool:
-    """Whether machines do it for one lane at a time."""
-    if isinstance(of, sc.FloorDiv | sc.FloorMod):
-        return sc.dtype_of(of).is_float or sc.dtype_of(of).bits > DIVIDED
-    return isinstance(of, sc.Pow)
 
 
 @frozen
@@ -350,69 +339,6 @@ def _shared(
         if each not in columns and (known(count) or 0) >= together:
             return at
     return len(around) - 1
-
-
-def nested(of: sc.Scalar) -> frozenset[sc.Reduce]:
-    """The reductions that are evaluated whenever a term is, and those whenever such a one is."""
-    found = list(exposed(of))
-    for each in found:
-        found += [one for one in exposed(each.body) if one not in found]
-    return frozenset(found)
-
-
-def is_row(
-    body: sc.Scalar,
-    axis: sc.ScalarVar,
-    inside: Collection[sc.Reduce] = (),
-    apart: int = 1,
-    *,
-    named: bool = False,
-) -> bool:
-    """Whether everything a term reads is contiguous along an axis, or the same all along it.
-
-    Only those reductions may be part of it that are `inside`, and neighbours may be so many
-    elements `apart`; or anywhere, if a row of narrow numbers names their places, and may (`named`).
-    """
-    seen: set[Term] = set()
-    stack: list[Term] = [body]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, sc.Scalar):
-            continue
-        seen.add(node)
-        if isinstance(node, sc.Reduce) and node not in inside:
-            return False
-        if _is_alone(node) and axis in free_vars(node):
-            return False
-        if isinstance(node, sc.Load) and axis in free_vars(node):
-            if named and _is_named(node, axis):
-                stack.extend(node._children)
-                continue
-            if any(axis in free_vars(each) for each in node.indices[:-1]):
-                return False
-            if (step := polynomial(node.indices[-1]).get(frozenset({(axis, 1)}))) is None:
-                return False
-            rest = polynomial(node.indices[-1] - axis * step[1])
-            if not 1 <= step[1] <= apart or any(
-                axis in free_vars(atom) for atoms, _ in rest.values() for atom in atoms
-            ):
-                return False
-        stack.extend(node._children)
-    return True
-
-
-def _is_named(of: sc.Load, axis: sc.ScalarVar) -> bool:
-    """Whether memory says where neighbours along an axis are read, and all of it is inside.
-
-    Where each lane were asked for, or places are numbers of 64 bits, lanes one by one are as fast.
-    """
-    for each, size in zip(of.indices, of.buffer.shape, strict=True):
-        if axis in free_vars(each):
-            low, high = interval(each, {}, {})
-            narrow = isinstance(each, sc.Cast) and sc.dtype_of(each.value) is i32
-            if not narrow or not 0 <= low <= high < (known(size) or 0):
-                return False
-    return True
 
 
 def replaced(of: sc.Scalar, by: Mapping[Term, sc.Scalar]) -> sc.Scalar:

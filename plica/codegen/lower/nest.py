@@ -29,10 +29,8 @@ from plica.codegen.lower.loop_order import (
     LoopOrder,
     StoredElement,
     is_near,
-    is_row,
     last_store,
     loops_around,
-    nested,
     panels,
     replaced,
     stored,
@@ -52,6 +50,7 @@ from plica.ir.loop.statement import Kernel, LoopKind, Seq, Stmt, Store, allocate
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
 from plica.runtime.late import late
+from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of

@@ -25,7 +25,6 @@ from attrs import frozen
 from plica.codegen.lower.loop_order import (
     LoopOrder,
     StoredElement,
-    is_row,
     last_store,
     loops_around,
     replaced,
@@ -65,6 +64,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type.dim import known
 from plica.schedule.default.grouped import by_group
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.summed import in_equal_runs

@@ -23,7 +23,6 @@ from plica.codegen.lower.loop_order import (
     BESIDE,
     NEAR,
     StripTile,
-    is_row,
     loops_around,
     replaced,
     strip_tile,
@@ -38,6 +37,7 @@ from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Seq, Stmt, Store, allocated
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 
 BLOCK: Final = 1024

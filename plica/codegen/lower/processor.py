@@ -36,13 +36,14 @@ from plica.codegen.target import Target
 from plica.core.fold import post_order
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Function
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import late
 from plica.schedule.default.machine import Machine
-from plica.schedule.form import GENERAL, Facts, Formed, ScheduleTables
+from plica.schedule.form import GENERAL, UNCHANGED, Facts, Formed, ScheduleTables, itself
 from plica.schedule.hoist import hoist
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def on_processor(
     """The kernel of a function; what was `chosen` takes the place of what the default would be.
 
     Of what could be done the first is taken whose template is legal and that can be lowered; after
-    all others the general template, and plain loops.
+    all others the stages as they are, by the general template.
     """
     return processor_steps(machine, tables).schedule(function, facts, chosen)
 
@@ -144,7 +145,7 @@ def processor_steps(machine: Machine, tables: ScheduleTables | None = None) -> S
     return ScheduleSteps(
         stages=partial(_staged, machine),
         forms=lambda of: candidates(of.stages, of.facts, machine, own),
-        candidates=lambda of, forms: in_turn(forms, of.facts, machine, tables),
+        candidates=lambda of, forms: in_turn(forms, of.stages, of.facts, machine, tables),
         lower=lambda _, kernel: lowered_for_processor(kernel),
         plain=partial(_plain, machine),
     )
@@ -178,13 +179,11 @@ def _staged(
 
 
 def _plain(machine: Machine, of: StagedGroup) -> Scheduled:
-    """The loops of a group that no template schedules."""
+    """The loops of a group of open sizes, those that their author wrote, and those that stay where
+    no trace can be lowered."""
     function, whole = of.function, of.stages
     if not whole.dims:
-        bare = plain(function, machine if machine.masks else None)
-        if machine.cores == 1 or (kernel := shared(bare.kernel)) is bare.kernel:
-            return bare
-        return evolve(bare, kernel=kernel, digest=digest_of(kernel))
+        return plain(function, machine)
     scattered = open_scatter(whole, machine, free=of.facts.reassociates)
     windows = scattered or open_windows(whole, machine, free=of.facts.reassociates)
     return of_kernel(function, windows or nest(whole, of.facts.reassociates, machine))
@@ -211,20 +210,25 @@ def by_default(
     whole: Stages, facts: Facts, machine: Machine, lowers: Callable[[Kernel], object] | None = None
 ) -> Candidate | None:
     """The first of the forms of some stages whose template is legal and that can be lowered, by the
-    general template where no other does; None where plain loops are left.  Whether one can be
-    lowered is asked of `lowers`, which gives a text where not; else by lowering it."""
+    general template where no other does; None for open sizes and loops that somebody wrote.
+    Whether one can be lowered is asked of `lowers`, which gives a text where not; else by lowering
+    it."""
     lowers = lowers or lowered_for_processor
-    for each in in_turn(candidates(whole, facts, machine), facts, machine):
+    for each in in_turn(candidates(whole, facts, machine), whole, facts, machine):
         if isinstance(each, Candidate) and not isinstance(lowers(each.kernel), str):
             return each
     return None
 
 
 def in_turn(
-    forms: Iterator[Formed], facts: Facts, machine: Machine, tables: ScheduleTables | None = None
+    forms: Iterator[Formed],
+    of: Stages,
+    facts: Facts,
+    machine: Machine,
+    tables: ScheduleTables | None = None,
 ) -> Iterator[Candidate | PassedOver]:
-    """Forms with their traces; after all of them those whose template was refused, by the general
-    template, which fits what no other does."""
+    """Forms with their traces; after all of them those whose template was refused, then the stages
+    as they are, by the general template, which fits what no other does."""
     without: list[tuple[Formed, Kernel]] = []
     for form in forms:
         begun = kernel_of(hoist(form.stages, facts.constant).rest)
@@ -234,6 +238,10 @@ def in_turn(
         else:
             yield PassedOver(form, str(made))
             without.append((form, begun))
+    if not of.dims and all(isinstance(each, Each) for each in of.stages):
+        without.append(
+            (Formed(UNCHANGED, partial(itself, of)), kernel_of(hoist(of, facts.constant).rest))
+        )
     for form, begun in without:
         yield Candidate(form, GENERAL, *fallback_schedule(begun, machine), last=True)
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.fold_schedule import fold_schedule
-    from plica.schedule.default.general import general_schedule
+    from plica.schedule.default.general_schedule import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
     from plica.schedule.default.scan import scan_schedule
@@ -86,7 +86,7 @@ else:
     )
     dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
     fold_schedule = late("plica.schedule.default.fold_schedule:fold_schedule")
-    general_schedule = late("plica.schedule.default.general:general_schedule")
+    general_schedule = late("plica.schedule.default.general_schedule:general_schedule")
     copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
     panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
     scan_schedule = late("plica.schedule.default.scan:scan_schedule")

@@ -1,11 +1,4 @@
-"""The general template: plain loops, vectors along contiguous rows, rows for all cores.
-
-    for i: for j: for k: y[i, j] += …   -->   for i in parallel:
-                                                  for j in vectorized: y[i, j] = 0
-                                                  for k: for j in vectorized: y[i, j] += …
-
-It fits whatever stages a form makes, so that a form needs no template of its own; each nest is
-scheduled for itself.  What it takes is counted as for all others, in cycles of one core.
+"""What stages take that the general template schedules, in cycles of one core as for all others.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -22,89 +15,24 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from math import prod
+from collections.abc import Callable
 from typing import Final
 
-from plica.analysis.site import map_of
 from plica.core.fold import fold, post_order
-from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Load, Pow, Reduce, Scalar, ScalarVar, row_of
 from plica.ir.loop.scalar_row import Cost
 from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Block, For, Kernel, Store
+from plica.ir.loop.statement import Block, For, Store
 from plica.ir.type.dim import known
 from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine, f32
-from plica.schedule.default.share import pays, touched
-from plica.schedule.default.step import (
-    block,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    vectorize,
-)
 from plica.schedule.default.tile import reads_of
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.handle import Handle
-from plica.schedule.problem import ScheduleRefused
 
-__all__ = ["counted", "counts", "f32", "general_cycles", "general_schedule"]
+__all__ = ["counted", "counts", "f32", "general_cycles"]
 
 SLOW: Final[dict[Cost, int]] = {"divide": 4, "function": COSTLY}
 """How many additions an operation is worth, where it is more than one."""
-
-
-def general_schedule(kernel: Kernel, machine: Machine) -> Do:
-    """The schedule of any kernel: what a nest does not allow is left as it is."""
-    blocks = map_of(kernel).blocks
-
-    @do
-    def schedule() -> Body:
-        for name, site in blocks.items():
-            yield from block_schedule(name, site.node, machine)
-
-    return schedule()
-
-
-def block_schedule(name: Name, of: Block, machine: Machine) -> Body:
-    """Vectors and rows for all cores, of one block."""
-    one = yield block(str(name))
-    every: tuple[Handle, ...] = yield loops(one)
-    if len(every) != len(of.kinds):
-        return  # its loops are not its own
-    spatial = [loop for loop, kind in zip(every, of.kinds, strict=True) if kind == "spatial"]
-    terms = [loop for loop, kind in zip(every, of.kinds, strict=True) if kind == "reduce"]
-    extents = dict(zip(every, [known(each) or 0 for each in of.extents], strict=True))
-    rows = spatial
-    if lane_of(of, machine) is not None:
-        rows = spatial[:-1]
-        with suppress(ScheduleRefused):
-            yield from _vectors(one, spatial, terms)
-    long = [each for each in rows if extents[each] > 1]
-    if long and _shares(of, prod(extents.values()), machine):
-        with suppress(ScheduleRefused):
-            yield parallel(long[0])
-
-
-def _shares(of: Block, steps: int, machine: Machine) -> bool:
-    buffers = touched(of.body) if isinstance(of.body, Store) else ()
-    return pays(machine, COSTLY * steps, buffers)
-
-
-def _vectors(one: Handle, spatial: Sequence[Handle], terms: Sequence[Handle]) -> Body:
-    """The last spatial loop innermost, as vectors; sums begin with vectors too."""
-    *_, lane = spatial
-    if terms:
-        yield reorder(*terms, lane)
-        begun = yield decompose_reduction(one, terms[0])
-        around: tuple[Handle, ...] = yield loops(begun)
-        yield vectorize(around[-1])
-    yield vectorize(lane)
 
 
 def lane_of(of: Block, machine: Machine) -> ScalarVar | None:
@@ -120,9 +48,6 @@ def lane_of(of: Block, machine: Machine) -> ScalarVar | None:
     if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
         return None
     return var if is_row(store.value, var) else None
-
-
-# --- what it takes --------------------------------------------------------------------------------
 
 
 def general_cycles(of: Stages, machine: Machine) -> float:

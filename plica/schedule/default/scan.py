@@ -44,7 +44,7 @@ from plica.ir.loop.statement import Block, Kernel, Store, statements
 from plica.ir.type.dim import known, polynomial
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched
-from plica.schedule.default.general import block_schedule
+from plica.schedule.default.general_schedule import block_schedule
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -101,7 +101,7 @@ def scan_schedule(kernel: Kernel, machine: Machine) -> Do:
             if "scan" in site.node.kinds:
                 yield from _scanned(name, ScanBlock(site.node), machine)
             else:
-                yield from block_schedule(name, site.node, machine)
+                yield from block_schedule(site.node, machine)
 
     return schedule()
 

@@ -5,8 +5,8 @@ rows       a reduction along rows with more or fewer sums side by side
 sums       terms of a reduction side by side, whatever axis they are on
 tiling     tiles at several levels, for anything with a reduction
 each       vectors, for anything that computes each element for itself
-nest       the plain nest of loops, as it is
-loops      the forms of installed libraries, each as the plain loops of its stages
+general    the work as it is by the general template, where a build without tuning does that
+loops      the forms of installed libraries by the general template
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.lower.nest import nest
 from plica.codegen.lower.processor import by_default
-from plica.codegen.lower.shared import shared
 from plica.ir.contract import exact
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, from_kernel, reductions
+from plica.ir.loop.stages import Stages, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dim import known
-from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.choose import fallback_schedule
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.summed import in_free_order
-from plica.schedule.form import installed
+from plica.schedule.form import UNCHANGED, installed
 from plica.schedule.trace import Trace
 from plica.search.sketch.elementwise import every_way
 from plica.search.sketch.heuristic import collapsed_query
@@ -46,8 +43,7 @@ def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The form of an untuned build, unless it is that of the first rule of thumb."""
     whole = collapsed_query(of)
     found = by_default(whole.stages, of.facts, machine)
-    if found is None:
-        yield from nest_forms(of, machine)
+    if found is None or found.form.form == UNCHANGED:
         return
     form, first = found.form, formed(whole.stages, of.facts, machine)
     known = default_trace(hoisted_kernel(form.stages, of.facts.constant).kernel, machine)
@@ -139,15 +135,17 @@ def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     yield from every_way(of, machine)
 
 
-def nest_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The plain nest, its rows for all cores."""
-    kernel = nest(collapsed(of.stages))
-    yield "plain", from_kernel(shared(kernel) if machine.cores > 1 else kernel)
+def unchanged_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
+    """The work as it is, where a build without tuning has no form for it."""
+    whole = collapsed_query(of).stages
+    found = by_default(whole, of.facts, machine)
+    if found is not None and found.form.form == UNCHANGED:
+        yield UNCHANGED, whole
 
 
-def nest_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Nothing is changed."""
-    yield "as_is", Trace(())
+def general_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedule by the general template."""
+    yield "default", opened(fallback_schedule(of, machine)[0], of, machine.registers)
 
 
 UNTUNED: Final = SketchRule("untuned", untuned_forms, untuned_traces)
@@ -155,5 +153,5 @@ ROWS: Final = SketchRule("rows", row_forms, row_traces)
 TILING: Final = SketchRule("tiling", tiling_forms, tiling_traces)
 SUMS: Final = SketchRule("sums", sum_forms, split_sums)
 EACH: Final = SketchRule("each", each_forms, each_traces)
-NEST: Final = SketchRule("nest", nest_forms, nest_traces)
-LOOPS: Final = SketchRule("loops", _installed_forms, nest_traces)
+GENERAL: Final = SketchRule("general", unchanged_forms, general_traces)
+LOOPS: Final = SketchRule("loops", _installed_forms, general_traces)

@@ -1,0 +1,445 @@
+"""The general template: the loops of any stages, nest by nest, without knowing what they are for.
+
+    for i: for j: for k: y[i, j] += …   -->   for i in parallel:
+                                                  for j in vectorized: y[i, j] = 0
+                                                  for k: for j in vectorized: y[i, j] += …
+
+The last axis goes inside a reduction where neighbours along it are neighbours in memory: lanes.
+Elsewhere a few neighbours go inside a long reduction, so that several sums are under way at once.
+What is done with a reduced element (the epilogue) is done as soon as it is complete, and stages
+that share rows go row by row.  A step that is not legal for a nest is left out.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.schedule.do import trace_of
+>>> x, w = buffer("x", (4, 8), f32), buffer("w", (8, 32), f32)
+>>> dense = stage("y", (4, 32), lambda m, n: reduce("sum", (8,), lambda k: x[m, k] * w[k, n]))
+>>> kernel = kernel_of(stages((x, w), (dense,)))
+>>> steps = trace_of(general_schedule(kernel, Machine(512, 32)), kernel).steps
+>>> print(*[each.instruction.kind for each in steps if each.instruction.kind != "loops"][:6])
+block cache_write block compute_at set_scope reorder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import prod
+from typing import Final
+
+from attrs import frozen
+
+from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up
+from plica.core.term import Term
+from plica.ir.loop.scalar import Buffer, Load, Pair, Scalar, ScalarVar
+from plica.ir.loop.stages import loads
+from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.type.dim import known
+from plica.schedule.default.lane import is_row, nested
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
+from plica.schedule.default.step import (
+    block,
+    cache_write,
+    compute_at,
+    compute_inline,
+    decompose_reduction,
+    loops,
+    parallel,
+    reorder,
+    set_scope,
+    split,
+    vectorize,
+)
+from plica.schedule.do import Body, do
+from plica.schedule.do import DoBlock as Do
+from plica.schedule.handle import Handle
+from plica.schedule.problem import ScheduleRefused
+
+MIN_LANES: Final = 4
+"""A row of fewer elements is not worth a vector, which may be a part of a register."""
+
+MAX_ROW_BYTES: Final = 16 * 1024
+"""Bytes the totals of a whole row may take; a longer row is reduced in panels."""
+
+PANEL_BYTES: Final = 4 * 1024
+"""Bytes the totals of a panel take."""
+
+MAX_NEIGHBOURS: Final = 8
+"""How many neighbours are reduced together: an addition takes a few cycles to come through."""
+
+MIN_TERMS: Final = 16
+"""A reduction of fewer terms is done at once."""
+
+MAX_TOTALS_IN_REGISTERS: Final = 64
+"""Totals of a row that registers are kept for, where lanes may be masked off: a processor waits for
+what is stored under a mask before it reads it again, and LLVM does not see that it need not."""
+
+MIN_STORES_TO_SHARE: Final = 1 << 17
+"""A nest that stores less often is not worth waking other cores."""
+
+
+def general_schedule(kernel: Kernel, machine: Machine) -> Do:
+    """The schedule of any kernel; nothing is done to one whose blocks are not stores of elements
+    to buffers of their own."""
+    flow = block_flow(kernel)
+
+    @do
+    def schedule() -> Body:
+        if flow is not None:
+            yield from _Nests.of(kernel, flow).steps(machine)
+
+    return schedule()
+
+
+def block_schedule(of: Block, machine: Machine) -> Body:
+    """The schedule of one block for itself; nothing is done to one that is no store of an
+    element."""
+    if isinstance(of.body, Store):
+        one = _Element(of, of.body.value)
+        nest = _Nest(one, (one,) if is_reduction(of) else (), tuple(one.axes()))
+        yield from _Nests((nest,), (), ()).steps(machine)
+
+
+@frozen(eq=False)
+class _Element:
+    """A block and what it stores for each element."""
+
+    block: Block
+    value: Scalar
+
+    @property
+    def label(self) -> str:
+        return str(self.block.label)
+
+    @property
+    def out(self) -> Buffer:
+        """The buffer that the block fills."""
+        return made_by(self.block)
+
+    @property
+    def sizes(self) -> dict[Term, int]:
+        """How long each axis is, 0 where that is open."""
+        both = zip(self.block.vars, self.block.extents, strict=True)
+        return {var: known(size) or 0 for var, size in both}
+
+    @property
+    def stores(self) -> int:
+        """How often an element is stored."""
+        return prod(self.sizes.values())
+
+    def axes(self, kind: str = "spatial") -> list[ScalarVar]:
+        """The axes of a kind."""
+        both = zip(self.block.vars, self.block.kinds, strict=True)
+        return [var for var, each in both if each == kind]
+
+    @property
+    def term(self) -> Scalar:
+        """What is joined with the total, or the element where nothing is reduced."""
+        if is_reduction(self.block):
+            assert isinstance(self.value, Pair)
+            return self.value.right
+        return self.value
+
+    def reads_along(self, axis: Term, *, named: bool = False) -> bool:
+        """Whether neighbours along an axis are neighbours in all that is read."""
+        within = nested(self.term)
+        reads = named and not within
+        return isinstance(axis, ScalarVar) and is_row(self.term, axis, within, named=reads)
+
+    def goes_along(self, axis: Term, *, named: bool = True) -> bool:
+        """Whether neighbours along an axis are neighbours where they are written, too."""
+        ends = isinstance(self.block.body, Store) and self.block.body.indices[-1:] == (axis,)
+        return ends and self.reads_along(axis, named=named)
+
+
+@frozen(eq=False)
+class _Inside:
+    """What goes inside the terms of reductions: so many neighbours of one of their axes at a time,
+    which may be lanes of vectors."""
+
+    at: int
+    together: int
+    vectors: bool
+
+    @property
+    def is_few(self) -> bool:
+        """Whether registers are kept for vectors of totals."""
+        return self.vectors and self.together <= MAX_TOTALS_IN_REGISTERS
+
+
+@frozen(eq=False)
+class _Nest:
+    """A block, and the reductions that it alone reads, each element at its own place: then `axes`
+    are its own in the order of theirs.  One that is a reduction itself has no other."""
+
+    last: _Element
+    folds: tuple[_Element, ...]
+    axes: tuple[Term, ...]
+
+    @property
+    def stores(self) -> int:
+        """How often something is stored."""
+        return sum([each.stores for each in {self.last, *self.folds}])
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one reduction, whose totals are what others read."""
+        return self.folds == (self.last,)
+
+    def inside(self, inner: Collection[Term]) -> _Inside | None:
+        """What goes inside the terms of its reductions, of some of its axes; None if nothing."""
+        sizes = self.last.sizes
+        long = [at for at, axis in enumerate(self.axes) if axis in inner and sizes[axis] > 1]
+        if not self.folds or not long:
+            return None
+        at, size = long[-1], sizes[self.axes[long[-1]]]
+        if all(_goes_along(fold, fold.axes()[at]) for fold in self.folds):
+            bytes_ = max([fold.out.dtype.bytes for fold in self.folds])
+            panel = not self.is_alone and size * bytes_ > MAX_ROW_BYTES
+            vectors = size >= MIN_LANES and self.last.goes_along(self.axes[at], named=False)
+            return _Inside(at, PANEL_BYTES // bytes_ if panel else size, vectors)
+        terms = [prod([fold.sizes[each] for each in fold.axes("reduce")]) for fold in self.folds]
+        parts = [part for part in range(2, MAX_NEIGHBOURS + 1) if size % part == 0]
+        return _Inside(at, max(parts), False) if parts and max(terms) >= MIN_TERMS else None
+
+
+def _goes_along(fold: _Element, axis: ScalarVar) -> bool:
+    """Whether neighbours along an axis are neighbours in all that is reduced."""
+    return axis in free_vars(fold.term) and fold.reads_along(axis)
+
+
+@frozen(eq=False)
+class _Nests:
+    """The nests of a kernel in order, the blocks that are computed where they are read, and what
+    others than the kernel read."""
+
+    nests: tuple[_Nest, ...]
+    inlined: tuple[Block, ...]
+    outputs: tuple[Buffer, ...]
+
+    @staticmethod
+    def of(kernel: Kernel, flow: BlockFlow) -> _Nests:
+        """The nests of a kernel: an element that is read once is made there, and reductions are
+        followed by what alone reads them."""
+        outputs = kernel.params[kernel.inputs :]
+        inlined: dict[Buffer, _Element] = {}
+        every: dict[Buffer, _Element] = {}
+
+        def written_out(node: Term) -> Term:
+            if not isinstance(node, Load) or (of := inlined.get(node.buffer)) is None:
+                return node
+            return substitute(of.value, dict(zip(of.block.vars, node.indices, strict=True)))
+
+        for each in flow.blocks.values():
+            assert isinstance(each.body, Store)
+            value = map_bottom_up(written_out, each.body.value)
+            assert isinstance(value, Scalar)
+            one, readers = _Element(each, value), flow.readers.get(each.body.buffer, ())
+            goes = one.out not in outputs and len(readers) == 1 and _is_read_once(each, readers[0])
+            (inlined if goes else every)[one.out] = one
+        nests: dict[_Element, _Nest] = {}
+        for last in every.values():
+            folds = [each for each in nests if _is_epilogue(last, each, every.values())]
+            places = {_places(last, fold) for fold in folds}
+            if len(places) == 1:
+                nests[last] = _Nest(last, tuple(folds), *places)
+                for fold in folds:
+                    del nests[fold]
+            else:
+                own = (last,) if is_reduction(last.block) else ()
+                nests[last] = _Nest(last, own, tuple(last.axes()))
+        return _Nests(
+            tuple(nests.values()), tuple([each.block for each in inlined.values()]), outputs
+        )
+
+    @property
+    def rows(self) -> int:
+        """How many of their first axes nests share, each reading others at its own row."""
+        folds = [each.folds[0] for each in self.nests if each.folds]
+        if len(self.nests) == 1 or not folds:
+            return 0
+        sizes = [folds[0].sizes[axis] for axis in folds[0].axes()]
+        count = max([at + 1 for at, size in enumerate(sizes) if size != 1], default=1)
+        every = {each for nest in self.nests for each in (nest.last, *nest.folds)}
+        made = {each.out for each in every}
+        return count if all(_is_at_row(each, sizes[:count], made) for each in every) else 0
+
+    def steps(self, machine: Machine) -> Body:
+        """The steps of all nests, the last first: producers go into loops that are there."""
+        for each in self.inlined:
+            inlined = yield block(str(each.label))
+            yield compute_inline(inlined)
+        rows, stores = self.rows, 0
+        row: Handle | None = None
+        for nest in reversed(self.nests):
+            last, moved = (yield block(nest.last.label)), False
+            if row is not None and nest.last.out not in self.outputs:
+                with suppress(ScheduleRefused):
+                    yield compute_at(last, row)
+                    moved = True
+            every: tuple[Handle, ...] = yield loops(last)
+            sizes = nest.last.sizes
+            axes = [each for each in nest.last.block.vars[rows:] if not moved or sizes[each] != 1]
+            own = _by_axis(axes, every)
+            around = every[: len(every) - len(axes)]
+            if row is None and rows:
+                row = around[-1]
+            stores += nest.stores
+            outer = yield from self.nest(nest, last, own, around, machine)
+            if not moved:
+                shares = machine.cores > 1 and stores >= MIN_STORES_TO_SHARE
+                whole = [*zip(around, sizes.values(), strict=False), *outer]
+                shared = next((loop for loop, size in whole if size > 1), None)
+                if shares and shared is not None:
+                    with suppress(ScheduleRefused):
+                        yield parallel(shared)
+                stores = 0
+
+    def nest(  # a nest and where it stands
+        self,
+        of: _Nest,
+        last: Handle,
+        own: dict[Term, Handle],
+        around: Sequence[Handle],
+        machine: Machine,
+    ) -> Body:
+        """The steps of a nest with loops of its own and such around it; gives those around lanes or
+        what is reduced, and how long they are."""
+        sizes = of.last.sizes
+        if not of.folds:
+            lane = of.last.block.vars[-1] if of.last.block.vars else None
+            if lane in own and sizes[lane] >= MIN_LANES and of.last.goes_along(lane):
+                yield vectorize(own.pop(lane))
+            return [(loop, sizes[axis]) for axis, loop in own.items()]
+        inside, alone = of.inside(own), of.is_alone
+        near = machine.masks and inside is not None and inside.is_few
+        if alone and near and of.last.out in self.outputs:
+            alone, last = False, (yield cache_write(last, 0, "local"))
+            own = _by_axis([each for each in of.axes if sizes[each] != 1], (yield loops(last)))
+        spread = {axis: own.pop(axis) for axis in of.axes if axis in own}
+        outer, lane, stays = yield from _parted(of, spread, inside)
+        if alone:
+            terms = [*own.values()]
+            yield from _begun(last, [loop for loop, _ in outer], terms, lane, inside)
+            return outer
+        outer = [*[(loop, 1) for loop in own.values()], *outer]
+        if own or not stays:
+            yield reorder(*[loop for loop, _ in outer], *([] if lane is None else [lane]))
+        home = [*around, *[loop for loop, _ in outer]][-1:]
+        for fold in reversed(of.folds):
+            yield from _placed(fold, home, inside, local=near)
+        if lane is not None and inside is not None and inside.vectors:
+            yield vectorize(lane)
+        return outer
+
+
+def _by_axis(axes: Sequence[Term], every: Sequence[Handle]) -> dict[Term, Handle]:
+    """The innermost of some loops, by their axes."""
+    return dict(zip(axes, every[len(every) - len(axes) :], strict=True))
+
+
+def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) -> Body:
+    """The loops of some axes, and how long they are, that stay around what goes inside a reduction,
+    the loop over that, and whether it is the last."""
+    outer: list[tuple[Handle, int]] = []
+    lane: Handle | None = None
+    for axis, loop in spread.items():
+        size = of.last.sizes[axis]
+        if inside is None or axis is not of.axes[inside.at]:
+            outer.append((loop, size))
+        elif inside.together < size:
+            panels, lane = yield split(loop, (None, inside.together))
+            outer.append((panels, -(-size // inside.together)))
+        else:
+            lane = loop
+    order = [each for each in of.last.block.vars if each in spread]
+    last = inside is None or order[-1:] == [of.axes[inside.at]]
+    return outer, lane, last and [*spread] == order
+
+
+def _placed(fold: _Element, home: Sequence[Handle], inside: _Inside | None, *, local: bool) -> Body:
+    """A reduction in the loop that its elements are needed in, if there is one."""
+    one = yield block(fold.label)
+    for each in home:
+        yield compute_at(one, each)
+    if local:
+        yield set_scope(one, 0, "local")
+    every: tuple[Handle, ...] = yield loops(one)
+    lanes = [] if inside is None else [fold.axes()[inside.at]]
+    left = [
+        axis for axis in fold.block.vars
+        if not home or (fold.sizes[axis] != 1 and axis in (*lanes, *fold.axes("reduce")))
+    ]  # fmt: skip
+    own = _by_axis(left, every)
+    terms = [own.pop(axis) for axis in fold.axes("reduce") if axis in own]
+    lane = own.pop(lanes[0]) if lanes else None
+    yield from _begun(one, [*own.values()], terms, lane, inside)
+
+
+def _begun(
+    fold: Handle,
+    others: Sequence[Handle],
+    terms: Sequence[Handle],
+    lane: Handle | None,
+    inside: _Inside | None,
+) -> Body:
+    """The loops of a reduction, its neighbours innermost, and those of its beginning."""
+    if lane is None or inside is None:
+        return
+    if terms:
+        yield reorder(*others, *terms, lane)
+        begun = yield decompose_reduction(fold, terms[0])
+        first: tuple[Handle, ...] = yield loops(begun)
+        if inside.vectors:
+            yield vectorize(first[-1])
+    if inside.vectors:
+        yield vectorize(lane)
+
+
+def _is_read_once(of: Block, reader: Block) -> bool:
+    """Whether each element of a block, which is no reduction, is read for one other element."""
+    if is_reduction(of) or is_reduction(reader) or not isinstance(of.body, Store):
+        return False
+    read = {each.indices for each in loads(reader.body) if each.buffer is made_by(of)}
+    counts = [prod([known(size) or 0 for size in each.extents]) for each in (of, reader)]
+    return len(read) == 1 and counts[0] == counts[1] and of.body.indices == of.vars
+
+
+def _places(last: _Element, fold: _Element) -> tuple[Term, ...]:
+    """Where a block reads an element of a reduction."""
+    return next(each.indices for each in loads(last.value) if each.buffer is fold.out)
+
+
+def _is_epilogue(last: _Element, fold: _Element, every: Iterable[_Element]) -> bool:
+    """Whether a block alone reads the totals of a reduction, each element at its own place."""
+    readers = {each for each in every if _reads(each, fold.out)} - {fold}
+    if not is_reduction(fold.block) or is_reduction(last.block) or readers != {last}:
+        return False
+    if len({each.indices for each in loads(last.value) if each.buffer is fold.out}) != 1:
+        return False
+    wanted = {axis for axis, size in last.sizes.items() if size != 1}
+    for place, axis in zip(_places(last, fold), fold.axes(), strict=True):
+        if place in wanted and last.sizes[place] == fold.sizes[axis]:
+            wanted.remove(place)
+        elif fold.sizes[axis] != 1:
+            return False
+    return not wanted
+
+
+def _reads(of: _Element, buffer: Buffer) -> bool:
+    return any(each.buffer is buffer for each in loads(of.value))
+
+
+def _is_at_row(of: _Element, sizes: Sequence[int], made: Collection[Buffer]) -> bool:
+    """Whether a block goes through so many rows, and reads others at its own."""
+    rows = of.block.vars[: len(sizes)]
+    return [of.sizes[each] for each in rows] == [*sizes] and all(
+        place is row or known(size) == 1
+        for load in loads(of.value)
+        if load.buffer in made and load.buffer is not of.out
+        for place, row, size in zip(load.indices, rows, load.buffer.shape, strict=False)
+    )
