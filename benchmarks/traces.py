@@ -2,6 +2,7 @@
 
     python benchmarks/traces.py [--networks resnet18,vit] [--operators 300 --seed 1]
                                 [--groups memory,products] [--drawn 20] [--targets cpu,cuda]
+                                [--versus short-rows,few-columns]
                                 [--jobs 2] [--list] [--json FILE]
 
 Each kernel is listed with its form, its template, the number of steps, who made its loops (a trace,
@@ -11,7 +12,7 @@ lowered kernel.  Totals come last; the exit status is 1 if a kernel has no trace
 other code.  No GPU is needed: nothing is emitted and nothing runs.
 
 Networks are those of `models.py` (`none` for none of them), operators those of `cliffs.py`, groups
-those of `gpu_cases.py`, which are for cuda alone.
+those of `gpu_cases.py`, which are for cuda alone; `--versus` takes kinds of `versus.py`.
 """
 
 from __future__ import annotations
@@ -77,6 +78,13 @@ def module_of(case: Case) -> Any:  # a module
         from benchmarks.cliffs import drawn
 
         return plica.from_onnx(drawn(case.seed, int(case.name))[1])
+    if case.kind == "versus":
+        from benchmarks.versus_cases import cases as compared
+
+        kind, name = case.name.split(": ")
+        return plica.from_onnx(
+            next(each.model for each in compared(kind, case.seed, 0) if each.name == name)
+        )
     if case.kind == "case":
         import torch
 
@@ -130,6 +138,7 @@ def cases(asked: argparse.Namespace) -> Iterator[Case]:
     """What is asked for, one target after another."""
     from benchmarks.gpu_cases import cases as named
     from benchmarks.models import names
+    from benchmarks.versus_cases import cases as compared
 
     networks = names(1) if asked.networks is None else asked.networks
     for target in asked.targets:
@@ -137,6 +146,9 @@ def cases(asked: argparse.Namespace) -> Iterator[Case]:
             yield Case("network", name, target)
         for number in range(asked.operators):
             yield Case("operator", str(number), target, asked.seed)
+        for kind in asked.versus:
+            for each in compared(kind, asked.seed, 0):
+                yield Case("versus", f"{kind}: {each.name}", target, asked.seed)
         for group in asked.groups if target == "cuda" else ():
             for name in named(group, asked.seed, asked.drawn):
                 yield Case("case", name, target, asked.seed)
@@ -200,6 +212,7 @@ def main() -> int:
     parser.add_argument("--operators", type=int, default=0, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--groups", type=words, default=[], help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--versus", type=words, default=[], help="kinds of versus.py")
     parser.add_argument("--drawn", type=int, default=20, help="drawn products")
     parser.add_argument("--targets", type=words, default=["cpu", "cuda"])
     parser.add_argument("--jobs", type=int, default=1)

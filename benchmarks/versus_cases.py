@@ -136,8 +136,10 @@ def short_rows(seed: int, count: int) -> Iterator[Case]:
         yield built(f"softmax {text}", _along_rows, "Softmax", shape, -1)
         yield built(f"log softmax {text}", _along_rows, "LogSoftmax", shape, -1)
         yield built(f"layer norm {text}", _layer_norm, shape)
-        yield built(f"tanh of a product {text}", _function_of_rows, shape, (*shape[:-1], 1))
-        yield built(f"tanh of scaled columns {text}", _function_of_rows, shape, shape[-1:])
+        for kind in ("Tanh", "Sigmoid", "Exp", "Softplus"):
+            name = f"{kind.lower()} of scaled"
+            yield built(f"{name} rows {text}", _function_of_rows, kind, shape, (*shape[:-1], 1))
+            yield built(f"{name} columns {text}", _function_of_rows, kind, shape, shape[-1:])
 
 
 def few_columns(seed: int, count: int) -> Iterator[Case]:
@@ -154,8 +156,8 @@ def few_columns(seed: int, count: int) -> Iterator[Case]:
             yield built(f"norm {text} axis 1", _normed, shape, dtype)
 
 
-def _function_of_rows(m: Model, shape: tuple[int, ...], other: tuple[int, ...]) -> str:
-    return m.node("Tanh", m.node("Mul", m.input(*shape), m.input(*other)))
+def _function_of_rows(m: Model, kind: str, shape: tuple[int, ...], other: tuple[int, ...]) -> str:
+    return m.node(kind, m.node("Mul", m.input(*shape), m.input(*other)))
 
 
 def _normed(m: Model, shape: tuple[int, ...], dtype: Any) -> str:
