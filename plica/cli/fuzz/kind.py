@@ -12,10 +12,9 @@ import argparse
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from attrs import frozen
 
 from plica.cli.option import natural, positive, seconds
 from plica.cli.progress import progress
@@ -43,7 +42,7 @@ def _nothing(arguments: argparse.Namespace) -> Sequence[Any]:
     return ()
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False)
 class FuzzKind:
     """A kind of fuzzing: what it is called, how cases run, and what is said of them."""
 
