@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from plica.ir.graph import operator
 from plica.pipeline import compiled
 from plica.runtime.error import Diagnostic
 from tests.lean import lean
-from tests.verified import saved_artefacts_are_verified
+from tests.verified import compiled_artefacts_are_verified, saved_artefacts_are_verified
 
 TESTS: Final = Path(__file__).parent
 
@@ -73,6 +74,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--update-golden", action="store_true", help="write golden files instead of comparing"
     )
     group.addoption("--slow", action="store_true", help="run tests marked slow")
+    group.addoption(
+        "--verify-compiled", action="store_true", help="verify every artefact that tests compile"
+    )
     group.addoption("--device", action="store_true", help="run tests marked device")
 
 
@@ -191,6 +195,11 @@ def _known_codes() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _verified_artefacts(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Every artefact that a test saves verifies, by every mode with --slow."""
-    with saved_artefacts_are_verified(bool(request.config.getoption("--slow"))):
+    """Every artefact that a test saves verifies, by every mode with --slow; with --verify-compiled
+    every program that a test compiles does, by every mode."""
+    compiled_too = bool(request.config.getoption("--verify-compiled"))
+    with (
+        saved_artefacts_are_verified(bool(request.config.getoption("--slow"))),
+        compiled_artefacts_are_verified() if compiled_too else nullcontext(),
+    ):
         yield

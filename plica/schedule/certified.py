@@ -55,12 +55,16 @@ def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds
     for access in accesses(kernel):
         how = "written" if access.written else "read"
         for at, size in enumerate(access.buffer.shape):
-            claim = access.stays(at, index(0), size), access.context.where(*given)
+            stays = access.stays(at, index(0), size)
+            claim = stays, access.context.where(*given)
             where = f"{str(access.buffer.name)!r} is {how} outside its bounds: dimension {at}"
             if claim in seen:
                 proved += seen[claim]
                 continue
             answer = decide(*claim)
+            if not isinstance(answer, Holds) and access.blocks:
+                claim = stays, access.bound().where(*given)
+                answer = decide(*claim)
             seen[claim] = isinstance(answer, Holds) and holds(*claim, answer.certificate)
             proved += seen[claim]
             point = point_text(answer.point, data) if isinstance(answer, Fails) else None

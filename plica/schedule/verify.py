@@ -45,6 +45,14 @@ class VerifiedAccess:
             return sc.And(sc.Le(low, start), sc.Lt(start, high))
         return sc.And(sc.Le(low, start), sc.Le(start + self.extents[at], high))
 
+    def bound(self) -> Context:
+        """What is known where variables of blocks are what they are bound to, too: a predicate is
+        about the loops around a block, an index about its variables."""
+        pairs = [
+            pair for block in self.blocks for pair in zip(block.vars, block.bindings, strict=True)
+        ]
+        return self.context.where(*[sc.Eq(var, place) for var, place in pairs if not _reads(place)])
+
 
 def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagnostic, ...]:
     """The accesses, and the bindings of blocks, that are not shown to stay in their ranges.
@@ -59,6 +67,8 @@ def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagno
             if can_prove(stays, access.context, quick=True):  # as most do, and at once
                 continue
             answer = decide(stays, access.context)
+            if not isinstance(answer, Holds) and access.blocks:
+                answer = decide(stays, access.bound())
             refuted = _refutation(answer)
             if checked_reads and not access.written and refuted is None:
                 continue

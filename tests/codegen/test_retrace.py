@@ -199,3 +199,51 @@ def test_texts_with_options_are_read() -> None:
     found = texts_of(replace(artefact().record(), kernels=texts))
     assert list(found) == ["f", "g"]
     assert found["g"] == "@plica.kernel\ndef g():\n    x"
+
+
+HALF = """
+@plica.kernel
+def half(x: Buffer[(8,), f32], y: Buffer[(8,), f32]):
+    for i in range(4):
+        y[i] = x[i]
+"""
+
+FACTORED = """
+@plica.kernel
+def rows(A: Buffer[(3, 50), f32], R: Buffer[(3,), f32]):
+    part = alloc(Buffer[(16, 3), f32])
+    for i, k, l in grid(3, 4, 16):
+        with block("part", spatial=(l, i), reduce=(k,), where=16 * k + l < 50):
+            with init():
+                part[l, i] = 0.0
+            part[l, i] += A[i, 16 * k + l]
+    for i, k in grid(3, 16):
+        with block("R", spatial=(i,), reduce=(k,)):
+            with init():
+                R[i] = 0.0
+            R[i] += part[k, i]
+"""
+
+OPEN_AT_ZERO = """
+import plica
+from plica import op
+
+@plica.function
+def main(x: Tensor[("n",), i64]) -> Tensor[(), i64]:
+    return op.take(x, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HALF, id="outputs that begin as zeros"),
+        pytest.param(FACTORED, id="an index bounded by a predicate on loops"),
+        pytest.param(OPEN_AT_ZERO, id="an element of an axis that may be empty"),
+    ],
+)
+def test_right_artefacts_raise_no_alarm(text: str) -> None:
+    """Found by verifying all that tests compile: pytest --verify-compiled."""
+    of = plica.compile(from_text(text), cache=False).artefact
+    found = retraced(of, of.record(), prove=True, rebuild=True)
+    assert found.kernels == len(of.record().traces) > 0
