@@ -16,12 +16,12 @@ guard holds it back: `clipped` cuts that off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.access import Access, Inner, accesses, unbound
 from plica.analysis.access import inside as accesses_inside
@@ -128,12 +128,44 @@ def _both(
     touched: Iterable[Access], values: Mapping[Term, sc.Scalar], inner: Inner, context: Context
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     found: tuple[dict[sc.Buffer, Box], dict[sc.Buffer, Box]] = ({}, {})
-    for access in touched:
+    for access in neighbours(touched):
         mine = found[access.written]
         box = relaxed(access, values, inner, context)
         old = mine.get(access.buffer)
         mine[access.buffer] = box if old is None else hull(old, box, context)
     return tuple(found[0].values()), tuple(found[1].values())
+
+
+def neighbours(touched: Iterable[Access]) -> Iterator[Access]:
+    """The accesses, the least around those that differ in the numbers of their starts alone.
+
+    Law: the hull of what they touch is the same.
+    """
+    groups: dict[object, list[tuple[Access, tuple[Polynomial, ...]]]] = {}
+    for access in touched:
+        if None in access.starts:
+            groups[access] = [(access, ())]
+            continue
+        starts = tuple([polynomial(each) for each in access.starts if each is not None])
+        forms = tuple([each.form for each in starts])
+        key = access.buffer, access.written, access.inner, access.extents, forms
+        groups.setdefault(key, []).append((access, starts))
+    for (first, begins), *others in groups.values():
+        if not others:
+            yield first
+            continue
+        lows, highs = [*begins], [each.constant for each in begins]
+        firsts = list(first.starts)
+        for access, starts in others:
+            for at, start in enumerate(starts):
+                highs[at] = max(highs[at], start.constant)
+                if start.constant < lows[at].constant:
+                    lows[at], firsts[at] = start, access.starts[at]
+        extents = [
+            extent + (high - low.constant)
+            for extent, high, low in zip(first.extents, highs, lows, strict=True)
+        ]
+        yield evolve(first, starts=tuple(firsts), extents=tuple(extents))
 
 
 def relaxed(

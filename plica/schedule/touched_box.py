@@ -22,7 +22,7 @@ from plica.analysis.block_coverage import reaches
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import EMPTY, Context
-from plica.analysis.region import Box, hull, relaxed, within_extents
+from plica.analysis.region import Box, hull, neighbours, relaxed, within_extents
 from plica.analysis.site import Site, map_of
 from plica.core.binding import free_vars, substitute
 from plica.core.term import Term
@@ -51,10 +51,10 @@ def reached(
             values, inner = {}, tuple(zip(block.vars, block.extents, strict=True))
         elif guarded:
             values, inner = within_extents(block, inner)
-        for access in inside(block):
-            if access.buffer is buffer and access.written is written:
-                box = relaxed(access, values, inner, context)
-                found = box if found is None else hull(found, box, context)
+        mine = [e for e in inside(block) if e.buffer is buffer and e.written is written]
+        for access in neighbours(mine):
+            box = relaxed(access, values, inner, context)
+            found = box if found is None else hull(found, box, context)
     assert found is not None, f"nobody touches {buffer.name}"
     return _trimmed(found, context)
 

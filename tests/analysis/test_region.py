@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from itertools import product
 
 from hypothesis import given
@@ -77,6 +79,24 @@ def test_the_box_of_an_affine_access_is_exact(terms: list[Scalar], outer: int) -
     assert written.exact
     assert ends(written, outer) == touched(written, [a, b], outer)
     assert ends(read, outer) == touched(read, [b, a], outer)
+
+
+@given(
+    st.lists(affine(), min_size=2, max_size=2),
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=5),
+    st.integers(0, 3),
+)
+def test_the_box_of_neighbours_is_the_hull_of_theirs(
+    terms: list[Scalar], offsets: list[tuple[int, int]], outer: int
+) -> None:
+    every = [[term + by for term, by in zip(terms, each, strict=True)] for each in offsets]
+    total = reduce(operator.add, [Load(x, tuple(each)) for each in every])
+    (read,), _ = boxes(over(Store(y, (index(0), index(0)), total)))
+    apart = [touched(read, each, outer) for each in every]
+    assert ends(read, outer) == [
+        (min(low for low, _ in along), max(high for _, high in along))
+        for along in zip(*apart, strict=True)
+    ]
 
 
 @given(st.lists(quasi_affine(), min_size=2, max_size=2), st.integers(0, 3))
