@@ -53,7 +53,8 @@ def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
     if (found := _row_fold(of)) is None:
         return None
     most, lanes = _lanes(found)
-    if not (lanes < most and _is_dense(found) and _length(found) > gpu.warp * most):
+    shortest = max(gpu.warp, 2 * most) * most  # each element of the edges has a vector
+    if not (lanes < most and _is_dense(found) and _length(found) > shortest):
         return _in_stages(of, found, ())
     return _peeled(of, found, most)
 

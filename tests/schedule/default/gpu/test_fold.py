@@ -162,6 +162,16 @@ def test_a_trace_replays_in_another_process(over: tuple[bool, bool], tmp_path: A
     assert ran.stdout.strip() == digest(kernel)
 
 
+@pytest.mark.parametrize("length", range(57, 150, 7))
+def test_each_element_before_and_behind_vectors_is_a_term(length: int) -> None:
+    """Of a machine whose warps have few threads rows are long that have few vectors."""
+    of = reduced("sum", (3, length), (False, True), f16)
+    made, x = row_folds(of, Gpu(warp=2)), whole(of)
+    assert made is not None
+    given_ = x.reshape([known(size) or 0 for size in made.inputs[0].shape])
+    np.testing.assert_array_equal(evaluate_stages(made, [given_]), evaluate_stages(of, [x]))
+
+
 def test_long_columns_are_cut_into_parts_and_short_ones_are_not() -> None:
     for size, count in ((1 << 20, 2), (100, 1)):
         found = folded(reduced("sum", (size, 64), (True, False), f32), Gpu())
