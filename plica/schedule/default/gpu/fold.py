@@ -251,6 +251,10 @@ def down_columns(fold: FoldNest, how: Plan, after: Plan) -> Body:
         yield pr.pad_fold(k, whole)
     p, _ = yield pr.split(k, (parts, None))
     part = yield pr.rfactor(p, 0)
+    if length == fold.length:  # what a thread reads ends with its part, too
+        own = yield pr.reindex(part, "read", 0)
+        yield pr.compute_inline(terms)
+        terms = own
     told = yield pr.cache_write(part, 0, "local")
     of_part = evolve(fold, rank=fold.rank + 1, length=length // parts)
     first = yield one_launch(of_part, how, (terms, part, told), fold.rank - 1)
