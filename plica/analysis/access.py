@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -28,12 +28,10 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type.dtype import i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.loop.invocation import find_intrinsic
-else:
-    find_intrinsic = late("plica.ir.loop.invocation:find_intrinsic")
 
 Inner: TypeAlias = "tuple[tuple[sc.ScalarVar, sc.Scalar], ...]"
 Known: TypeAlias = "Mapping[Term, sc.Scalar | None]"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -24,13 +24,11 @@ from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.artefact import ALIGNMENT, StoredAllocation, aligned_array
 from plica.runtime.executable import Interface, Shape
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, OpenPort, Port
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.show.type import show_dim
-else:
-    show_dim = late("plica.ir.text.show.type:show_dim")
 
 
 def interface(main: Function, program: Program) -> Interface:

@@ -24,7 +24,7 @@ True
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from plica.codegen.lower.supported import has_too_many, unsupported
 from plica.core.binding import free_vars
@@ -34,14 +34,11 @@ from plica.ir.graph.shape_specialisation import has_open_dims
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, holds_function, static_shape
 from plica.rewrite.graph.walk import expressions, operands
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.graph.partial import evaluate_partially
     from plica.runtime.staged.program import is_of_host
-else:
-    evaluate_partially = late("plica.rewrite.graph.partial:evaluate_partially")
-    is_of_host = late("plica.runtime.staged.program:is_of_host")
 
 
 MANY_PLACES: Final = 1 << 15

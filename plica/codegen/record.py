@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import fields, has
 
@@ -28,15 +28,13 @@ from plica.ir.graph.module import Module, module
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.rule import Rule
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.record import CompilationRecord, KernelTrace, RecordStage, Used
 from plica.runtime.store import key_of
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.show import show_kernel
-else:
-    show_kernel = late("plica.ir.text.show:show_kernel")
 
 RULES: Final = "rules"
 """The name of a stage that is no pass."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -49,20 +48,16 @@ from plica.rewrite.rule_pass import Setting, advanced, through
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import ArtefactStore
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.choices import ChoiceRow
     from plica.codegen.given_trace import with_traces
     from plica.codegen.open_memory_plan import AnyPlan
     from plica.codegen.record import recorded
     from plica.ir.loop.need import needs
-else:
-    needs = late("plica.ir.loop.need:needs")
-    recorded = late("plica.codegen.record:recorded")
-    with_traces = late("plica.codegen.given_trace:with_traces")
 
 P = TypeVar("P")
 L = TypeVar("L")

@@ -11,7 +11,7 @@ The pass after which this is not so is named.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.analysis.race import races
 from plica.codegen.lower.verify import problems
@@ -27,12 +27,10 @@ from plica.ir.type.term import TensorType
 from plica.rewrite.check.sample import FILLS, samples
 from plica.rewrite.history import History
 from plica.rewrite.rule_pass import HistoryChecks, contract_since
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # it draws on hypothesis, which few need
     from plica.rewrite.fuzz.difference import Meaning
-else:  # it draws on hypothesis, which few need
-    Meaning = late("plica.rewrite.fuzz.difference:Meaning")
 
 MODULES = ("graph", "rules")
 """The kinds of passes that make modules."""

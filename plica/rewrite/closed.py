@@ -11,7 +11,7 @@ a constant there, though nobody has computed it yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Literal
 from plica.ir.graph.provenance import answered, leaves_of
 from plica.rewrite.pattern import hole
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import computed
-else:
-    computed = late("plica.ir.interpret.graph_machine:computed")
 
 
 def is_closed(value: object) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import attrs
 
@@ -27,15 +27,12 @@ from plica.ir.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text
 from plica.runtime.error import wrong_argument
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.record import steps_text
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.align import aligned
     from plica.runtime.notebook import preformatted
-else:
-    aligned = late("plica.rewrite.align:aligned")
-    preformatted = late("plica.runtime.notebook:preformatted")
 
 
 @attrs.frozen(eq=False)

@@ -7,7 +7,7 @@ serves all dtypes.  What a right side binds captures nothing (`plica.rewrite.bin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from plica.core.fold import post_order
 from plica.core.term import Term, rebuild
@@ -16,12 +16,10 @@ from plica.ir.graph.operator import find
 from plica.ir.type.dtype import DType, bool_
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.binder import move
-else:
-    move = late("plica.rewrite.binder:move")
 
 # Any: a hole holds a term, an attribute's value or a tuple of arguments.
 Plan: TypeAlias = Callable[[dict[str, Any]], Any]

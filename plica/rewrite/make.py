@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve
 
@@ -38,20 +38,14 @@ from plica.rewrite.pattern import (
 )
 from plica.rewrite.rule import Fillings, Guard, Rule
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.script import Scripted
     from plica.rewrite.binder import bound_holes, loose_binders
     from plica.rewrite.check.probe import probe
     from plica.rewrite.outputs import several
     from plica.rewrite.recursive import check_recursions
-else:
-    bound_holes = late("plica.rewrite.binder:bound_holes")
-    loose_binders = late("plica.rewrite.binder:loose_binders")
-    check_recursions = late("plica.rewrite.recursive:check_recursions")
-    probe = late("plica.rewrite.check.probe:probe")
-    several = late("plica.rewrite.outputs:several")
 
 
 def rule(

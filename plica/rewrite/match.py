@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
@@ -33,14 +33,11 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, Type
 from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # most rules of a table are never tried
     from plica.rewrite.binder import is_clear
     from plica.rewrite.turn import RecursiveMatcher
-else:  # most rules of a table are never tried
-    is_clear = late("plica.rewrite.binder:is_clear")
-    RecursiveMatcher = late("plica.rewrite.turn:RecursiveMatcher")
 
 # Any: what fills a hole is a term, or the value of an attribute.
 Filling: TypeAlias = dict[str, Any]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from attrs import frozen
@@ -41,15 +41,13 @@ from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarV
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
 from plica.ir.type.dim import known, polynomial
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
 Shape: TypeAlias = tuple[int, ...]
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.array_arithmetic import Array
     from plica.ir.interpret.evaluate import evaluate
-else:
-    evaluate = late("plica.ir.interpret.evaluate:evaluate")
 
 
 @frozen(eq=False)

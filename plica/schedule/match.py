@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import evolve, frozen
 
@@ -26,16 +26,12 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.statement import Kernel, Region, Store
 from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.nest import Nest, nests_of
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.show.name import IdentifierSupply
     from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
-else:
-    IdentifierSupply = late("plica.ir.text.show.name:IdentifierSupply")
-    ScalarNames = late("plica.ir.text.show.scalar:ScalarNames")
-    ScalarPrinter = late("plica.ir.text.show.scalar:ScalarPrinter")
 
 COMMUTATIVE: Final = (
     sc.Add, sc.Mul, sc.Min, sc.Max, sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor, sc.Eq, sc.Ne,

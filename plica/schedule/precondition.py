@@ -43,7 +43,6 @@ Each answers None, or the precondition that is broken, so that a check is a chai
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from plica.analysis.block_coverage import is_covered
 from plica.analysis.dependence import children, conflicts, scope_of, stranger
@@ -53,15 +52,13 @@ from plica.core.binding import free_vars
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import Alloc, Block, For, Seq, Stmt
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.problem import Problem
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.privatisation import private
-else:
-    private = late("plica.schedule.privatisation:private")
 
 
 def plain_loop(loop: For) -> Problem | None:

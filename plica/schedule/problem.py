@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from attrs import frozen
 
 from plica.runtime.error import Diagnostic, Place, PlicaError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.advice import advice
     from plica.schedule.refusal_place import RefusalPlace
-else:
-    advice = late("plica.schedule.advice:advice")
 
 RenderLevel = Literal["detail", "fast", "none"]
 """How much of the kernel a refusal shows: all of it, the path to the place, nothing."""

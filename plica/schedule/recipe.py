@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -43,13 +43,11 @@ from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stages import loads
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.hoist import PackedConstant, constants, copied, put_by_columns, shape_of
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import computed
-else:
-    computed = late("plica.ir.interpret.graph_machine:computed")
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Stored: TypeAlias = Callable[[str], FrozenBytes | None]

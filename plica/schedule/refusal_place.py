@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from plica.analysis.site import Site
 from plica.ir.loop.statement import Block, For, Kernel, Stmt
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.show import show_kernel
-else:
-    show_kernel = late("plica.ir.text.show:show_kernel")
 
 
 @frozen(eq=False)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve, frozen
 from pyrsistent import PMap, pmap
@@ -25,18 +25,15 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Alloc, Block, For, Kernel, statements
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.handle import Handle, Output, sort_of
 from plica.schedule.instruction import Instruction, Sampling, Scene
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is_decision
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # needed where a step is refused
     from plica.ir.text.script import as_module
     from plica.schedule.refusal_place import RefusalPlace
-else:  # needed where a step is refused
-    RefusalPlace = late("plica.schedule.refusal_place:RefusalPlace")
-    as_module = late("plica.ir.text.script:as_module")
 
 
 GONE: Final = -1

@@ -12,7 +12,7 @@ something carries its decision.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
@@ -21,15 +21,13 @@ from plica.core.term import Term
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import InputError, wrong_argument
-from plica.runtime.late import late
+from plica.runtime.late import late, lazy_imports
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.text.script.mark import Scripted
     from plica.runtime.notebook import preformatted
-else:
-    preformatted = late("plica.runtime.notebook:preformatted")
 
 Program: TypeAlias = "Module | Kernel | Scripted"
 """What can be scheduled: a kernel, or a module that holds one."""

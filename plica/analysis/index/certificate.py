@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -36,19 +36,12 @@ from plica.analysis.index.point import Values, all_values, atoms, is_structure, 
 from plica.analysis.index.polynomial import literal
 from plica.core.binding import substitute
 from plica.ir.loop import scalar as sc
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.analysis.index.case import LinearConstraint, System, contrary, linearised, split
     from plica.analysis.index.elimination import Row, RowSum, Vector, contradicted
     from plica.analysis.index.nonlinear import Nonlinear, follows
-else:
-    contradicted = late("plica.analysis.index.elimination:contradicted")
-    LinearConstraint = late("plica.analysis.index.case:LinearConstraint")
-    contrary = late("plica.analysis.index.case:contrary")
-    linearised = late("plica.analysis.index.case:linearised")
-    split = late("plica.analysis.index.case:split")
-    follows = late("plica.analysis.index.nonlinear:follows")
 
 MOST_POINTS: Final = 1_000_000
 

@@ -23,7 +23,7 @@ A proof is a certificate that `plica.analysis.index.certificate.holds` checks ag
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -53,22 +53,13 @@ from plica.analysis.index.search import counterexample, fails, smallest
 from plica.analysis.index.surely import surely
 from plica.ir.loop.scalar import And, Eq, Or, Scalar, dtype_of
 from plica.ir.type.dtype import bool_
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.analysis.index.case import System, contrary, linear, linearised, split
     from plica.analysis.index.elimination import Refutation, refute, solutions
     from plica.analysis.index.nonlinear import proof
     from plica.analysis.index.solver import possible
-else:
-    refute = late("plica.analysis.index.elimination:refute")
-    solutions = late("plica.analysis.index.elimination:solutions")
-    contrary = late("plica.analysis.index.case:contrary")
-    linear = late("plica.analysis.index.case:linear")
-    linearised = late("plica.analysis.index.case:linearised")
-    split = late("plica.analysis.index.case:split")
-    possible = late("plica.analysis.index.solver:possible")
-    proof = late("plica.analysis.index.nonlinear:proof")
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -24,11 +24,11 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.executable import Executable
 from plica.runtime.host import can_run, features, lacking
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.link import can_link
 from plica.runtime.load import executable
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.choices import table
     from plica.codegen.emulated_entry import cross_entry
     from plica.codegen.llvm.repeat import repeat_object
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from plica.codegen.native import Entry, llvm_entry, program_of
     from plica.codegen.record import kernels
     from plica.runtime.cross import check_cross, cross_lacking, cross_tools_missing
-else:
-    cross_entry = late("plica.codegen.emulated_entry:cross_entry")
-    llvm_entry = late("plica.codegen.native:llvm_entry")
-    program_of = late("plica.codegen.native:program_of")
-    workspace_plan = late("plica.codegen.memory_plan:workspace_plan")
-    table = late("plica.codegen.choices:table")
-    kernels = late("plica.codegen.record:kernels")
-    check_cross = late("plica.runtime.cross:check_cross")
-    cross_lacking = late("plica.runtime.cross:cross_lacking")
-    cross_tools_missing = late("plica.runtime.cross:cross_tools_missing")
-    repeat_object = late("plica.codegen.llvm.repeat:repeat_object")
 
 
 def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:

@@ -11,7 +11,6 @@ tensor.  The same program gives the same text.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from plica.codegen.llvm import pool, profile
 from plica.codegen.llvm.region import Callee, Regions, Variant
@@ -25,17 +24,14 @@ from plica.codegen.program import (
 )
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # the code of kernels that are kept was written elsewhere
     from plica.analysis.constant_bound import Interval
     from plica.codegen.llvm.common_nest import NestCall
     from plica.codegen.llvm.helper import text as helper_text
     from plica.codegen.llvm.kernel import Text, emit
     from plica.codegen.open_memory_plan import AnyPlan
-else:  # the code of kernels that are kept was written elsewhere
-    emit = late("plica.codegen.llvm.kernel:emit")
-    helper_text = late("plica.codegen.llvm.helper:text")
 
 
 def fold(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import eq, le, lt, ne
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
 from plica.codegen.llvm.loop_context import LoopContext
@@ -44,12 +44,10 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.type.dtype import i32, i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.scope import more_than_inside
-else:
-    more_than_inside = late("plica.codegen.llvm.scope:more_than_inside")
 
 EASY: Final = (
     Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,

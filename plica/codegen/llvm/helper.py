@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
@@ -17,18 +17,13 @@ from plica.codegen.target import Target
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.formula import NEAR
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.formula import text as formula
     from plica.codegen.llvm.tile_product import text as tile_product
     from plica.ir.loop.quarter_turn import turns
     from plica.ir.type.float_code import float_code
-else:
-    tile_product = late("plica.codegen.llvm.tile_product:text")
-    formula = late("plica.codegen.llvm.formula:text")
-    turns = late("plica.ir.loop.quarter_turn:turns")
-    float_code = late("plica.ir.type.float_code:float_code")
 
 _BF16: Final = llvm_text("bf16")
 _F16: Final = llvm_text("f16")

@@ -7,7 +7,7 @@ any other gives nothing back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve, frozen
 
@@ -20,15 +20,12 @@ from plica.codegen.llvm.writer import ANYWHERE, CodeTraits, LlvmWriter
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Intrinsic
 from plica.ir.loop.statement import Kernel
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.common_nest import NestCall
     from plica.codegen.llvm.plain_share import plain_share
     from plica.codegen.llvm.rounded_quotient import by_inverse
-else:
-    plain_share = late("plica.codegen.llvm.plain_share:plain_share")
-    by_inverse = late("plica.codegen.llvm.rounded_quotient:by_inverse")
 
 WORTH: Final = 0.1
 """The part of an open kernel's steps that plain loops do, from which on LLVM's passes over loops

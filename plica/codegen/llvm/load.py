@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from plica.codegen.emit.operator import unpacked
 from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
@@ -18,18 +18,13 @@ from plica.codegen.llvm.writer import SHORT, LlvmPlace
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Buffer
 from plica.ir.type.dtype import f32, f64, i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import PASSING, waiting
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
     from plica.codegen.llvm.transpose import RegisterTranspose
     from plica.codegen.llvm.transpose import RegisterTranspose as register_transpose
-else:
-    moved = late("plica.codegen.llvm.moved_read:moved")
-    unzipped = late("plica.codegen.llvm.moved_read:unzipped")
-    whole_shift = late("plica.codegen.llvm.moved_read:whole_shift")
-    register_transpose = late("plica.codegen.llvm.transpose:RegisterTranspose")
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve, frozen
 
@@ -50,14 +50,12 @@ from plica.rewrite.history import History
 from plica.rewrite.optimise import OPTIMISE
 from plica.rewrite.rule_pass import Setting
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.collapse import collapsed
 from plica.schedule.default.machine import Machine
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.column_chain import columns_of
-else:
-    columns_of = late("plica.schedule.default.column_chain:columns_of")
 
 
 @frozen

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -43,21 +43,14 @@ from plica.ir.loop.statement import (
     statements,
 )
 from plica.ir.type.dim import known
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.common_nest import NestCall, is_called
     from plica.codegen.llvm.fetch import fetch_next
     from plica.codegen.llvm.invoke import invoke
     from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
-else:
-    is_called = late("plica.codegen.llvm.common_nest:is_called")
-    fetch_next = late("plica.codegen.llvm.fetch:fetch_next")
-    invoke = late("plica.codegen.llvm.invoke:invoke")
-    move = late("plica.codegen.llvm.move:move")
-    can_share = late("plica.codegen.llvm.parallel:can_share")
-    share = late("plica.codegen.llvm.parallel:share")
 
 MOVED: Final = 2048
 """Bytes of a row that the system's own copy moves faster than vectors do."""

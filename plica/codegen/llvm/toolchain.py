@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import frozen
 from llvmlite import binding
@@ -30,17 +30,12 @@ from plica.runtime.elf import MACHINES, header
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features
 from plica.runtime.host import lacking, unsaid
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.link import can_link, link
 from plica.runtime.machine import stored_description
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.aside import AsideAnswer, alone, aside, receive, send
-else:
-    alone = late("plica.codegen.llvm.aside:alone")
-    aside = late("plica.codegen.llvm.aside:aside")
-    receive = late("plica.codegen.llvm.aside:receive")
-    send = late("plica.codegen.llvm.aside:send")
 
 _DIVISION: Final = re.compile(r"= [su](?:div|rem) i64 ")
 _TOLD: Final = Path("/sys/devices/system/cpu/cpu0/cache")

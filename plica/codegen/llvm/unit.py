@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -29,19 +29,16 @@ from plica.codegen.workers import GroupTask, Workers, together
 from plica.core.memo import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore, key_of
 
-if TYPE_CHECKING:
+# Of kernels that know all of their sizes none is shared, of one alone nothing.
+with lazy_imports(__name__):
     from plica.analysis.constant_bound import Interval
     from plica.codegen.llvm.common_nest import CommonNest, NestCall, common_nests, nest_call
     from plica.codegen.llvm.kernel import Text
     from plica.codegen.llvm.kernel_sharing import Shared, sharing
     from plica.codegen.open_memory_plan import AnyPlan
-else:  # of kernels that know all of their sizes none is shared, of one alone nothing
-    sharing = late("plica.codegen.llvm.kernel_sharing:sharing")
-    common_nests = late("plica.codegen.llvm.common_nest:common_nests")
-    nest_call = late("plica.codegen.llvm.common_nest:nest_call")
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
 FAILS: Final = 1

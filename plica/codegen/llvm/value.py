@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit.contraction import factors, nearest_integer, small_parts, summed_factors
@@ -65,16 +65,11 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i32, i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.moved_read import beside_lanes, row_lanes
     from plica.codegen.llvm.scope import outside, unsafe
-else:
-    beside_lanes = late("plica.codegen.llvm.moved_read:beside_lanes")
-    row_lanes = late("plica.codegen.llvm.moved_read:row_lanes")
-    outside = late("plica.codegen.llvm.scope:outside")
-    unsafe = late("plica.codegen.llvm.scope:unsafe")
 
 SHARED: Final = (FloorDiv, FloorMod, Min, Max)
 """Operations on indices that are remembered."""

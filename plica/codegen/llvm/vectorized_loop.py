@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import product
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from plica.codegen.emit.contraction import SMALL
 from plica.codegen.emit.statement import Step
@@ -31,12 +31,10 @@ from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
 from plica.ir.type.dim import known, polynomial
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.llvm.fetch import fetch
-else:
-    fetch = late("plica.codegen.llvm.fetch:fetch")
 
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""

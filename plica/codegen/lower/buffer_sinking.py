@@ -16,8 +16,6 @@ begins; `compact` makes the buffer smaller afterwards.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plica.analysis.dependence import conflicts
 from plica.analysis.index import Context
 from plica.analysis.site import distinct
@@ -35,12 +33,10 @@ from plica.core.binding import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.analysis.race import race_of
-else:
-    race_of = late("plica.analysis.race:race_of")
 
 
 def sink_buffers(kernel: st.Kernel) -> st.Kernel:

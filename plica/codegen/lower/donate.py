@@ -19,8 +19,6 @@ read for nothing else afterwards: whoever reads it then is named in the refusal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import evolve
 
 from plica.codegen.program import Choose, Copy, Launch, Program
@@ -42,13 +40,11 @@ from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
 from plica.ir.type.dim import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.scattered import scattered_form
-else:
-    scattered_form = late("plica.schedule.default.scattered:scattered_form")
 
 __all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
            "written_over_input"]  # fmt: skip

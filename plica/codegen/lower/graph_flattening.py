@@ -14,7 +14,7 @@ the result.  Purity makes this cheap: the same function of the same arguments is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -35,13 +35,10 @@ from plica.ir.type.dim import dim, normal_dim
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.type.size import solve, type_equations
-else:
-    solve = late("plica.ir.type.size:solve")
-    type_equations = late("plica.ir.type.size:type_equations")
 
 Value: TypeAlias = "ex.Expr | tuple[Value, ...] | ResolvedClosure"
 

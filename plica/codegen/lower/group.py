@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
@@ -36,15 +36,13 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.store import key_of
 from plica.schedule.form import Facts, installed
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.lower.chunk import chunk
-else:
-    chunk = late("plica.codegen.lower.chunk:chunk")
 
 Group: TypeAlias = tuple[Function, Facts]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -65,27 +65,15 @@ from plica.ir.type.term import TensorType, static_shape
 from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few graphs call kernels
     from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
     from plica.codegen.lower.donate import check_donated, unsound, with_unread, written_over_input
     from plica.codegen.lower.kernel_call import all_written, called_kernel
     from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
     from plica.ir.loop.need import asserted
-else:  # few graphs call kernels
-    all_written = late("plica.codegen.lower.kernel_call:all_written")
-    called_kernel = late("plica.codegen.lower.kernel_call:called_kernel")
-    fitted = late("plica.codegen.lower.part_placement:fitted")
-    placed = late("plica.codegen.lower.part_placement:placed")
-    chunk = late("plica.codegen.lower.chunk:chunk")
-    row_bytes = late("plica.codegen.lower.chunk:row_bytes")
-    asserted = late("plica.ir.loop.need:asserted")
-    check_donated = late("plica.codegen.lower.donate:check_donated")
-    unsound = late("plica.codegen.lower.donate:unsound")
-    with_unread = late("plica.codegen.lower.donate:with_unread")
-    written_over_input = late("plica.codegen.lower.donate:written_over_input")
 
 PLAIN: Final = processor(None, exact)
 """Plain loops for every kernel."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -49,21 +49,17 @@ from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import Kernel, LoopKind, Seq, Stmt, Store, allocated
 from plica.ir.loop.summation import spelled
 from plica.ir.type.dim import known
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 from plica.schedule.default.summed import in_equal_runs
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.lower.hoist import looked_up
     from plica.codegen.lower.open_pad import padded_rows
     from plica.codegen.lower.open_row import lane_reductions
-else:
-    looked_up = late("plica.codegen.lower.hoist:looked_up")
-    lane_reductions = late("plica.codegen.lower.open_row:lane_reductions")
-    padded_rows = late("plica.codegen.lower.open_pad:padded_rows")
 
 FEWEST: Final = 4
 """A row of fewer elements is not worth a vector, which may be a part of a register."""

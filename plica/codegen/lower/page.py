@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import evolve
 
@@ -54,17 +54,13 @@ from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byt
 from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import GIVEN_ROWS, WINDOW_LANES, Machine
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
     from plica.rewrite.byte_table import with_byte_tables
     from plica.rewrite.layout.byte_channels import byte_channels_last
-else:
-    with_byte_tables = late("plica.rewrite.byte_table:with_byte_tables")
-    byte_channels_last = late("plica.rewrite.layout.byte_channels:byte_channels_last")
-    plan_open_memory = late("plica.codegen.open_memory_plan:plan_open_memory")
 
 
 SLOW: Final = frozenset(

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -60,9 +60,9 @@ from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.type.dim import from_polynomial, known, polynomial
 from plica.ir.type.dtype import i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # of many kernels no loop is cut
     from plica.codegen.lower.loop_part import (
         LoopCut,
         LoopPart,
@@ -71,12 +71,6 @@ if TYPE_CHECKING:
         cut_apart,
         parts_of,
     )
-else:  # of many kernels no loop is cut
-    LoopCut = late("plica.codegen.lower.loop_part:LoopCut")
-    chosen = late("plica.codegen.lower.loop_part:chosen")
-    chosen_within = late("plica.codegen.lower.loop_part:chosen_within")
-    cut_apart = late("plica.codegen.lower.loop_part:cut_apart")
-    parts_of = late("plica.codegen.lower.loop_part:parts_of")
 
 MOST: Final = 16
 """How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside.  The

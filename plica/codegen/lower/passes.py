@@ -9,7 +9,7 @@ ordered-sums double-buffer sink-buffers blocks-to-loops
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from attrs import frozen
@@ -23,9 +23,9 @@ from plica.ir.loop.summation import spelled_within
 from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic, InputError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # a kernel that is kept was lowered elsewhere
     from plica.codegen.lower.allreduce import allreduce
     from plica.codegen.lower.barrier import barriers
     from plica.codegen.lower.blocks import blocks_to_loops
@@ -49,33 +49,6 @@ if TYPE_CHECKING:
     from plica.codegen.lower.single_thread import predicate_single_thread
     from plica.codegen.lower.tidy import tidy
     from plica.codegen.lower.virtual_thread import virtual_threads
-else:  # a kernel that is kept was lowered elsewhere
-    allreduce = late("plica.codegen.lower.allreduce:allreduce")
-    barriers = late("plica.codegen.lower.barrier:barriers")
-    blocks_to_loops = late("plica.codegen.lower.blocks:blocks_to_loops")
-    common_terms = late("plica.codegen.lower.common_terms:common_terms")
-    compact = late("plica.codegen.lower.compact:compact")
-    digits = late("plica.codegen.lower.digit:digits")
-    double_buffer = late("plica.codegen.lower.double_buffer:double_buffer")
-    flatten = late("plica.codegen.lower.flatten:flatten")
-    guard_updates = late("plica.codegen.lower.guarded_update:guard_updates")
-    hoist = late("plica.codegen.lower.hoist:hoist")
-    in_place = late("plica.codegen.lower.in_place:in_place")
-    narrow_indices = late("plica.codegen.lower.index_narrowing:narrow_indices")
-    narrow_lanes = late("plica.codegen.lower.lane_narrowing:narrow_lanes")
-    partition = late("plica.codegen.lower.partition:partition")
-    partition_unrolled = late("plica.codegen.lower.partition:partition_unrolled")
-    pipeline = late("plica.codegen.lower.pipeline:pipeline")
-    predicate_single_thread = late("plica.codegen.lower.single_thread:predicate_single_thread")
-    promote_to_registers = late("plica.codegen.lower.register_promotion:promote_to_registers")
-    reads_first = late("plica.codegen.lower.reads_first:reads_first")
-    reuse = late("plica.codegen.lower.reuse:reuse")
-    roll = late("plica.codegen.lower.loop_kind:roll")
-    sink_buffers = late("plica.codegen.lower.buffer_sinking:sink_buffers")
-    tidy = late("plica.codegen.lower.tidy:tidy")
-    unroll = late("plica.codegen.lower.loop_kind:unroll")
-    vectorise = late("plica.codegen.lower.loop_kind:vectorise")
-    virtual_threads = late("plica.codegen.lower.virtual_thread:virtual_threads")
 
 Target: TypeAlias = Literal["cpu", "gpu", "accel"]
 EVERY: Final[tuple[Target, ...]] = ("cpu", "gpu", "accel")

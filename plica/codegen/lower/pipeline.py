@@ -20,7 +20,7 @@ loop, which has one version only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
@@ -33,12 +33,10 @@ from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Lt, Max, Scalar, index
 from plica.ir.type.dim import known
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.analysis.meeting import accesses
-else:
-    accesses = late("plica.analysis.meeting:accesses")
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 SPARE = "software_pipeline_spare"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
 from attrs import evolve
 
@@ -41,12 +40,12 @@ from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import GENERAL, UNCHANGED, Facts, Formed, ScheduleTables, itself
 from plica.schedule.hoist import hoist
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.chunk import sizes_of as row_counts
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
@@ -64,28 +63,6 @@ if TYPE_CHECKING:
     from plica.schedule.collapse import collapsed
     from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
     from plica.schedule.default.winograd import tiled as winograd
-else:  # kernels that are kept were scheduled elsewhere
-    open_scatter = late("plica.codegen.lower.open_scatter:open_scatter")
-    row_counts = late("plica.codegen.lower.chunk:sizes_of")
-    open_windows = late("plica.codegen.lower.open_window:open_windows")
-    tiled = late("plica.codegen.lower.open_tile_nest:tiled")
-    open_dot = late("plica.codegen.lower.open_dot:open_dot")
-    dotted_rows = late("plica.codegen.lower.open_dot_nest:dotted_rows")
-    open_panel = late("plica.codegen.lower.open_panel:open_panel")
-    open_tile = late("plica.codegen.lower.open_tile:open_tile")
-    paneled_columns = late("plica.codegen.lower.open_panel:paneled_columns")
-    flatten = late("plica.codegen.lower.flatten:flatten")
-    nest = late("plica.codegen.lower.nest:nest")
-    nest_along_rows = late("plica.codegen.lower.nest:nest_along_rows")
-    roll = late("plica.codegen.lower.loop_kind:roll")
-    shared = late("plica.codegen.lower.shared:shared")
-    abstracted = late("plica.codegen.lower.size_abstraction:abstracted")
-    tidy = late("plica.codegen.lower.tidy:tidy")
-    collapsed = late("plica.schedule.collapse:collapsed")
-    candidates = late("plica.schedule.default.choose:candidates")
-    fallback_schedule = late("plica.schedule.default.choose:fallback_schedule")
-    template_schedule = late("plica.schedule.default.choose:template_schedule")
-    winograd = late("plica.schedule.default.winograd:tiled")
 
 
 def machine_of(target: Target) -> Machine:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -32,7 +32,7 @@ from plica.ir.passes import Pass
 from plica.ir.type.dim import dim
 from plica.ir.type.dtype import i32
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 from plica.schedule.hoist import (
@@ -44,15 +44,11 @@ from plica.schedule.hoist import (
 )
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.chunk import ChunkRows, rows_of
     from plica.codegen.lower.nest import nest
     from plica.ir.interpret.array_arithmetic import Array
     from plica.schedule.collapse import collapsed
-else:  # kernels that are kept were scheduled elsewhere
-    rows_of = late("plica.codegen.lower.chunk:rows_of")
-    nest = late("plica.codegen.lower.nest:nest")
-    collapsed = late("plica.schedule.collapse:collapsed")
 
 
 @frozen(eq=False)

@@ -16,8 +16,6 @@ them writing it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plica.analysis.index import Context
 from plica.analysis.site import distinct
 from plica.analysis.statement import (
@@ -34,13 +32,10 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.analysis.meeting import IndexedAccess, accesses, never_meet
-else:
-    accesses = late("plica.analysis.meeting:accesses")
-    never_meet = late("plica.analysis.meeting:never_meet")
 
 
 def virtual_threads(kernel: st.Kernel) -> st.Kernel:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from plica.codegen.program_kind import is_loop, is_ordering
 from plica.core.binding import free_vars
@@ -31,12 +30,10 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType
 from plica.rewrite.graph.walk import expressions, is_atom, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
-    from plica.runtime.staged.program import is_of_host
-else:
-    is_of_host = late("plica.runtime.staged.program:is_of_host")
+with lazy_imports(__name__):
+    pass
 
 
 def host_parts(root: Expr, *, chooses: bool = True) -> set[Expr]:

@@ -53,21 +53,16 @@ from plica.ir.type.dim import dim_var, known
 from plica.ir.type.infer import kernel_type, type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import is_inner
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto, ValueInfoProto
 
+with lazy_imports(__name__):  # few models have these, and are read more than once
     from plica.frontend.onnx.branch_specialisation import BranchAnswer, BranchPoint, BranchPoints
     from plica.frontend.onnx.expand import bound_nodes, definition
     from plica.frontend.onnx.ragged import as_option
-else:  # few models have these, and are read more than once
-    BranchPoints = late("plica.frontend.onnx.branch_specialisation:BranchPoints")
-    BranchAnswer = late("plica.frontend.onnx.branch_specialisation:BranchAnswer")
-    as_option = late("plica.frontend.onnx.ragged:as_option")
-    bound_nodes = late("plica.frontend.onnx.expand:bound_nodes")
-    definition = late("plica.frontend.onnx.expand:definition")
 
 MAX_BRANCH_POINTS: Final = 4
 """Branch points of a reading, with those around it: each may double what a model is."""

@@ -58,21 +58,15 @@ from plica.runtime.error import (
     UnsupportedError,
     wrong_argument,
 )
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, ValueInfoProto
 
+with lazy_imports(__name__):  # few models have lists, or are read more than once
     from plica.frontend.onnx.branch_specialisation import BranchAnswer
-    from plica.frontend.onnx.expand import has_definition
     from plica.frontend.onnx.join import joined_readings
     from plica.frontend.onnx.sequence_port import sequence_input, sequence_output, sequence_ports
-else:  # few models have lists, or are read more than once
-    joined_readings = late("plica.frontend.onnx.join:joined_readings")
-    sequence_input = late("plica.frontend.onnx.sequence_port:sequence_input")
-    sequence_output = late("plica.frontend.onnx.sequence_port:sequence_output")
-    sequence_ports = late("plica.frontend.onnx.sequence_port:sequence_ports")
-    has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 
 def from_onnx(

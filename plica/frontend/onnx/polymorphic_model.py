@@ -35,17 +35,14 @@ from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import OpenPort
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
+with lazy_imports(__name__):  # few models have lists
     from plica.frontend.onnx.sequence_port import open_ports, over_arrays, said_ports
-else:  # few models have lists
-    open_ports = late("plica.frontend.onnx.sequence_port:open_ports")
-    over_arrays = late("plica.frontend.onnx.sequence_port:over_arrays")
-    said_ports = late("plica.frontend.onnx.sequence_port:said_ports")
 
 
 class ShapePolymorphicModel:

@@ -14,14 +14,13 @@ from plica.frontend.onnx.schema import schema_of
 from plica.frontend.onnx.table import TABLES, MissingOperators, reason_of
 from plica.frontend.onnx.unfold import domain_of, every_node, opset_versions
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto
 
+with lazy_imports(__name__):  # few models have such operators
     from plica.frontend.onnx.expand import has_definition
-else:  # few models have such operators
-    has_definition = late("plica.frontend.onnx.expand:has_definition")
 
 OLDEST: Final = 6
 """Operators of earlier versions have other meanings, which are not supported."""

@@ -13,7 +13,7 @@ becomes a constant; integers that depend on symbolic dims are kept as index term
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -29,14 +29,11 @@ from plica.ir.type.dtype import DType, f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import computed
     from plica.ir.interpret.interpreter import interpret
-else:
-    computed = late("plica.ir.interpret.graph_machine:computed")
-    interpret = late("plica.ir.interpret.interpreter:interpret")
 
 Array = np.ndarray[Any, Any]
 

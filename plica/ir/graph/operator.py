@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -33,12 +33,10 @@ from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.tensor import Compute
 from plica.ir.type.term import Type
 from plica.runtime.error import Diagnostic, Place, PlicaError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # needed where a record is made again
     from plica.core.same_code import same_code
-else:  # needed where a record is made again
-    same_code = late("plica.core.same_code:same_code")
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from plica.core.binding import free_vars, substitute
 from plica.core.diagnostic import CompilerBug, EvaluationError
@@ -35,17 +35,12 @@ from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import out_of_range
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # most programs have no open sizes
     from plica.ir.graph.node_name import carry
     from plica.ir.loop.need import guarded, needs, settled
-else:  # most programs have no open sizes
-    carry = late("plica.ir.graph.node_name:carry")
-    guarded = late("plica.ir.loop.need:guarded")
-    needs = late("plica.ir.loop.need:needs")
-    settled = late("plica.ir.loop.need:settled")
 
 
 def open_dims(of: Module) -> tuple[ScalarVar, ...]:

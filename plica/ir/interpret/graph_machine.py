@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import attrs
 
@@ -32,13 +32,11 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type.infer import infer_expr, type_of
 from plica.ir.type.size import solve, type_equations
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import checked_size
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few modules define kernels
     from plica.ir.interpret.kernel import run_kernel
-else:  # few modules define kernels
-    run_kernel = late("plica.ir.interpret.kernel:run_kernel")
 
 Externs = Mapping[str, Callable[..., Any]]
 Env = dict[Any, Any]  # values of variables and of nodes, numbers of dims

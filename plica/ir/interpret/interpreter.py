@@ -16,7 +16,7 @@ is evaluated before its body; calls in tail position do not grow the stack.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,15 +32,11 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type.term import TensorType
 from plica.runtime.error import Diagnostic, EvaluationError
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few programs take lists, or are kernels
     from plica.ir.interpret.kernel import run_kernel
     from plica.runtime.ragged import flat_inputs, nested_results
-else:  # few programs take lists, or are kernels
-    run_kernel = late("plica.ir.interpret.kernel:run_kernel")
-    flat_inputs = late("plica.runtime.ragged:flat_inputs")
-    nested_results = late("plica.runtime.ragged:nested_results")
 
 MOST_RESULTS: Final = 1 << 20
 """Each of the tensors of a result is an array of its own; no more of them are made."""

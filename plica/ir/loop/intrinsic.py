@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
 
 import numpy as np
@@ -32,13 +32,11 @@ from plica.ir.loop.statement import Annotations, Kernel
 from plica.ir.type.dtype import DType, bool_
 from plica.ir.type.size import Sizes, shape_of
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.kernel import run_in_place
     from plica.ir.interpret.value import Array
-else:
-    run_in_place = late("plica.ir.interpret.kernel:run_in_place")
 
 __all__ = ["TensorIntrinsic", "find_intrinsic", "intrinsic", "intrinsics"]
 

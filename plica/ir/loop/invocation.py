@@ -16,7 +16,7 @@ Not here: declaring an intrinsic, which runs it (`plica.ir.loop.intrinsic`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -25,13 +25,10 @@ from plica.core.term import Term
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region, statements
 from plica.runtime.error import Diagnostic, Place
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.type.size import shape_of, solve
-else:
-    shape_of = late("plica.ir.type.size:shape_of")
-    solve = late("plica.ir.type.size:solve")
 
 
 @frozen(eq=False)

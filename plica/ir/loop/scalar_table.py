@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,12 +23,10 @@ from plica.ir.loop import scalar_meaning as meaning
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.runtime.element import Kind
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.loop.array_formula import by_formula
-else:
-    by_formula = late("plica.ir.loop.array_formula:by_formula")
 
 ANY: Final[tuple[Kind, ...]] = (*NUMBERS, "bool")
 WHOLE: Final[tuple[Kind, ...]] = (*INTEGERS, "bool")

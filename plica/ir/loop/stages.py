@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from attrs import frozen
@@ -44,15 +43,12 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.array_arithmetic import Array
     from plica.ir.interpret.evaluate import evaluate
     from plica.ir.text.show.stages import shown_stages
-else:
-    evaluate = late("plica.ir.interpret.evaluate:evaluate")
-    shown_stages = late("plica.ir.text.show.stages:shown_stages")
 
 WRITTEN = "ir.stages"  # the path that its terms are written down under
 

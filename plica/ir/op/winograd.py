@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -39,13 +39,11 @@ from plica.ir.op.window import PADDING, Window, sides
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64
 from plica.ir.type.term import TensorType
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # needed where weights are at hand
     from plica.ir.graph.weight_array import Array, ColumnwiseArray
     from plica.ir.graph.winograd_weight import transformed
-else:  # needed where weights are at hand
-    transformed = late("plica.ir.graph.winograd_weight:transformed")
 
 Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
 

@@ -17,7 +17,7 @@ all its types is looked at alone; others together with those they need, in the o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import WeakSet
 
 from attrs import evolve
@@ -41,12 +41,10 @@ from plica.ir.type.type_checker import TypeChecker
 from plica.ir.type.unify import Solver, same_type
 from plica.ir.type.unknown import POISON
 from plica.runtime.error import Diagnostic
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.graph.exhaustiveness import match_errors
-else:
-    match_errors = late("plica.ir.graph.exhaustiveness:match_errors")
 
 __all__ = [
     "Places", "infer", "infer_expr", "is_inferred", "kernel_type", "same_type", "type_of",

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
@@ -45,15 +45,11 @@ from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
 from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.fuse.adjacent import pays
     from plica.rewrite.fuse.as_it_lies import is_as_it_lies, is_restored
-else:
-    is_as_it_lies = late("plica.rewrite.fuse.as_it_lies:is_as_it_lies")
-    is_restored = late("plica.rewrite.fuse.as_it_lies:is_restored")
-    pays = late("plica.rewrite.fuse.adjacent:pays")
 
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",

@@ -22,7 +22,7 @@ Laws: `digest(defuse(fuse(m))) == digest(m)` if nothing in `m` is fused yet; `fu
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
@@ -37,14 +37,11 @@ from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, dec
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.fuse.chain import with_chains
     from plica.rewrite.fuse.gate import with_gates
-else:
-    with_chains = late("plica.rewrite.fuse.chain:with_chains")
-    with_gates = late("plica.rewrite.fuse.gate:with_gates")
 
 PRIMITIVE: Final[Attrs] = (("primitive", True),)
 

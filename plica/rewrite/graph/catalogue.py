@@ -8,16 +8,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.ir.passes import Pass, Pipeline, exact_pass, form
 from plica.rewrite.graph.cse import merge_common
 from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.fold import fold_constants
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.graph.anf import is_anf, to_anf
     from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
     from plica.rewrite.graph.defunctionalize import defunctionalize
@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from plica.rewrite.graph.lift import lift
     from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
     from plica.rewrite.graph.partial import evaluate_partially
-else:
-    is_anf = late("plica.rewrite.graph.anf:is_anf")
-    to_anf = late("plica.rewrite.graph.anf:to_anf")
-    is_basic_block = late("plica.rewrite.graph.basic_block:is_basic_block")
-    to_basic_blocks = late("plica.rewrite.graph.basic_block:to_basic_blocks")
-    defunctionalize = late("plica.rewrite.graph.defunctionalize:defunctionalize")
-    eta_expand = late("plica.rewrite.graph.eta:eta_expand")
-    eta_reduce = late("plica.rewrite.graph.eta:eta_reduce")
-    inline = late("plica.rewrite.graph.inline:inline")
-    lift = late("plica.rewrite.graph.lift:lift")
-    is_monomorphic = late("plica.rewrite.graph.monomorphic:is_monomorphic")
-    monomorphise = late("plica.rewrite.graph.monomorphic:monomorphise")
-    evaluate_partially = late("plica.rewrite.graph.partial:evaluate_partially")
 
 form("anf", is_anf)
 form("dataflow", is_dataflow)

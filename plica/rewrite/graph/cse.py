@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plica.core.binding import substitute
 from plica.core.digest import digest
@@ -30,12 +30,10 @@ from plica.ir.type.unify import same_type
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
 from plica.rewrite.graph.uses import reachable, references
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.rewrite.graph.dominator import PostDominators
-else:
-    PostDominators = late("plica.rewrite.graph.dominator:PostDominators")
 
 
 def merge_common(module: Module) -> Module:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from plica.core.binding import free_vars
 from plica.core.deferred import look_at, unobserved
@@ -38,20 +38,14 @@ from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import GraphMachine, machine_of
     from plica.ir.type.size import shape_of
     from plica.rewrite.fuse.reading import reading
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
-else:
-    machine_of = late("plica.ir.interpret.graph_machine:machine_of")
-    reading = late("plica.rewrite.fuse.reading:reading")
-    quote = late("plica.rewrite.graph.quote:quote")
-    steps = late("plica.rewrite.graph.work:steps")
-    shape_of = late("plica.ir.type.size:shape_of")
 
 LIMIT: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""

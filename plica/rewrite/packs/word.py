@@ -10,7 +10,7 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plica.core.deferred import unobserved
 from plica.core.diagnostic import CompilerBug
@@ -27,12 +27,10 @@ from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes
 from plica.rewrite.rule import Computed
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import computed
-else:
-    computed = late("plica.ir.interpret.graph_machine:computed")
 
 Shape: TypeAlias = tuple[Scalar, ...]
 

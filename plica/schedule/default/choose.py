@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import frozen
 
@@ -32,7 +32,7 @@ from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import i16
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
 from plica.schedule.default.depthwise_schedule import window_schedule
 from plica.schedule.default.elementwise import elementwise_schedule
@@ -69,7 +69,7 @@ from plica.schedule.hoist import hoist
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.fold_schedule import fold_schedule
@@ -80,19 +80,6 @@ if TYPE_CHECKING:
     from plica.schedule.default.short_row_schedule import short_row_schedule
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
-else:
-    column_chain_schedule = late(
-        "plica.schedule.default.column_chain_schedule:column_chain_schedule"
-    )
-    dot_schedule = late("plica.schedule.default.dot_product_schedule:dot_schedule")
-    fold_schedule = late("plica.schedule.default.fold_schedule:fold_schedule")
-    general_schedule = late("plica.schedule.default.general_schedule:general_schedule")
-    copied_operand = late("plica.schedule.default.operand_copy:copied_operand")
-    panel_schedule = late("plica.schedule.default.panel_schedule:panel_schedule")
-    scan_schedule = late("plica.schedule.default.scan:scan_schedule")
-    short_row_schedule = late("plica.schedule.default.short_row_schedule:short_row_schedule")
-    stepped_schedule = late("plica.schedule.default.stepped:stepped_schedule")
-    tile_schedule = late("plica.schedule.default.tile_product:tile_schedule")
 
 __all__ = [
     "FORMS", "PROCESSOR", "RefusedTemplate", "candidates", "default_schedule", "default_trace",

@@ -10,7 +10,6 @@ for tiles of lanes, tiles of the other axis:
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -19,7 +18,7 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i8, i16, u8
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.byte_copy import in_parts, in_vectors
 from plica.schedule.default.machine import GIVEN_ROWS, QUADS_NEAR, Dot, Machine
 from plica.schedule.default.role import (
@@ -51,17 +50,11 @@ from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.digit_schedule import digit_schedule
     from plica.schedule.default.dot_product import dotted
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.default.quantised import quantised
-else:
-    digit_schedule = late("plica.schedule.default.digit_schedule:digit_schedule")
-    quantised = late("plica.schedule.default.quantised:quantised")
-    dotted = late("plica.schedule.default.dot_product:dotted")
-    dot_window_schedule = late("plica.schedule.default.dot_window:dot_window_schedule")
-    window_form = late("plica.schedule.default.dot_window:window_form")
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""

@@ -23,7 +23,6 @@ True
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
@@ -32,7 +31,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known, polynomial
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays, touched
@@ -41,11 +40,8 @@ from plica.schedule.do import Body, do
 from plica.schedule.do import DoBlock as Do
 from plica.schedule.handle import Handle
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.gathered import gathered_schedule, shared_rows
-else:
-    gathered_schedule = late("plica.schedule.default.gathered:gathered_schedule")
-    shared_rows = late("plica.schedule.default.gathered:shared_rows")
 
 COSTLY = 32
 """How many operations of a lane an element with a function in it is worth."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.core.fold import post_order
 from plica.core.term import Term
@@ -21,7 +21,7 @@ from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, has_scan, loads
 from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (
     holds_rows,
@@ -68,7 +68,7 @@ from plica.schedule.form import (
     reach,
 )
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.column import column_form
     from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
@@ -84,23 +84,6 @@ if TYPE_CHECKING:
     from plica.schedule.default.stepped import stepped_form
     from plica.schedule.default.tile_product import tile_form
     from plica.schedule.default.tile_window import tile_window_form
-else:
-    column_form = late("plica.schedule.default.column:column_form")
-    column_chain_form = late("plica.schedule.default.column_chain:column_chain_form")
-    dot_form = late("plica.schedule.default.dot_product_schedule:dot_form")
-    dots_of = late("plica.schedule.default.dot_tile:dots_of")
-    tiles_of_dots = late("plica.schedule.default.dot_writer:tiles_of_dots")
-    merging_form = late("plica.schedule.default.merging:merging_form")
-    scattered_form = late("plica.schedule.default.scattered:scattered_form")
-    selected = late("plica.schedule.default.selection:selected")
-    short_row_form = late("plica.schedule.default.short_row:short_row_form")
-    stepped_form = late("plica.schedule.default.stepped:stepped_form")
-    tile_form = late("plica.schedule.default.tile_product:tile_form")
-    tile_window_form = late("plica.schedule.default.tile_window:tile_window_form")
-    digit_form = late("plica.schedule.default.digit_product:digit_form")
-    few_bits = late("plica.schedule.default.few_bits:few_bits")
-    few_bits_form = late("plica.schedule.default.few_bits:few_bits_form")
-    general_cycles = late("plica.schedule.default.general:general_cycles")
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""

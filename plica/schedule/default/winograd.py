@@ -16,16 +16,16 @@ The form has the loops it should have already (`winograd_nest`), by a plan for t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, pairs, stages
 from plica.ir.type.dtype import f32, f64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):
     from plica.schedule.default.winograd_nest import WinogradWriter
     from plica.schedule.default.winograd_open import OpenWinogradWriter
     from plica.schedule.default.winograd_plan import (
@@ -37,14 +37,6 @@ if TYPE_CHECKING:
         planned_open,
         plans,
     )
-else:
-    found = late("plica.schedule.default.winograd_plan:found")
-    found_open = late("plica.schedule.default.winograd_plan:found_open")
-    planned = late("plica.schedule.default.winograd_plan:planned")
-    planned_open = late("plica.schedule.default.winograd_plan:planned_open")
-    plans = late("plica.schedule.default.winograd_plan:plans")
-    OpenWinogradWriter = late("plica.schedule.default.winograd_open:OpenWinogradWriter")
-    WinogradWriter = late("plica.schedule.default.winograd_nest:WinogradWriter")
 
 __all__ = ["stages", "tiled", "tiled_ways"]
 

@@ -7,19 +7,17 @@ with an explicit stack, so that a text may be as deep as Python's parser goes.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from plica.ir.graph.expression import Literal
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
 from plica.ir.type.dtype import DType, i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few kernels have views
     from plica.ir.text.script.kernel_view import place_in
-else:  # few kernels have views
-    place_in = late("plica.ir.text.script.kernel_view:place_in")
 
 # fmt: off
 _PYTHON: Final[dict[type[ast.AST], str]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from plica.core.task import Task
 from plica.ir.loop import statement as st
@@ -18,12 +18,10 @@ from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.word import BITS, is_reserved
 from plica.ir.type.dtype import DType, i32, i64
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
 
-if TYPE_CHECKING:
+with lazy_imports(__name__):  # few kernels have one
     from plica.ir.text.script.kernel_view import view_problem
-else:  # few kernels have one
-    view_problem = late("plica.ir.text.script.kernel_view:view_problem")
 
 LOOPS: Final[dict[str, st.LoopKind]] = {
     "range": "serial",
