@@ -22,54 +22,26 @@ it can be.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from plica.codegen.lower.supported import unsupported
 from plica.codegen.program_kind import ProgramKind, kind_of
-from plica.core.binding import free_vars
-from plica.core.term import Term
 from plica.frontend.offered import front_end_of
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
-from plica.ir.graph.shape_specialisation import (
-    check_ranges,
-    open_dims,
-    open_form,
-    sized,
-    sizes_of,
-    tensors,
-)
-from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
-from plica.runtime.executable import Executable, Interface, Shape
+from plica.runtime.executable import Executable
 from plica.runtime.late import lazy_imports
-from plica.runtime.port import Array, OpenPort, Port
-from plica.runtime.selecting_executable import Args, Named, Selected, SelectingExecutable, Selector
-from plica.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 with lazy_imports(__name__):
-    from plica.frontend.onnx.polymorphic_model import ShapePolymorphicModel
     from plica.ir.text.script import Scripted, as_module
-    from plica.ir.text.show.type import show_dim
+    from plica.pipeline.code_for_sizes import Specialised, specialised, specialised_model
     from plica.pipeline.kernel_main import lone_kernel, with_main
-
-MAX_EXECUTABLES: Final = 16
-"""So many executables are kept; the one that was not used for longest goes first."""
 
 Compile = Callable[[Module], Executable]
 
@@ -96,16 +68,16 @@ def program_at_call(
     else:
         model = read_once(of)
         if (read := model.module()) is None:
-            return SelectingExecutable(CodeForSizes(OnnxSource(model), compiled)), "open"
+            return specialised_model(model, compiled), "open"
         found = read
     if (kind := kind_of(found)) == "open":
-        return SelectingExecutable(CodeForSizes(Sizes(found), compiled)), kind
+        return specialised(found, compiled), kind
     return found, kind
 
 
 def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again
     """A program some of whose inputs or outputs are lists, and what these are; None for others."""
-    if isinstance(of, SelectingExecutable):
+    if not isinstance(of, Module):
         return of.selector.lists
     lists = None if of.main is None else attr(of.main_function(), "lists")
     return None if lists is None else (of, lists)
@@ -144,275 +116,3 @@ class ReadModel(Protocol):
 
     def with_dims_apart(self, names: Collection[str]) -> Any:  # as above
         """The same model, in which each axis with one of these names is a dim of its own."""
-
-
-class ModuleSource(Protocol):
-    """Where modules for the sizes of a call come from."""
-
-    interface: Interface
-
-    needed: tuple[int, ...]
-    """The inputs whose values decide shapes, by number, as far as is known."""
-
-    whole: Module | None
-    """The module before sizes are known, if there is one."""
-
-    @property
-    def lists(self) -> tuple[Any, Any] | None:  # Any: the source, and what it says of lists
-        """What takes or gives lists, and which; None where arrays alone do."""
-
-    def at(self, arrays: Sequence[Array]) -> Module:
-        """The module for these inputs; those it needs the values of are no parameters of it."""
-
-
-class CodeForSizes(Selector):
-    """Selects the code for the sizes of a call, which is compiled where there is none yet."""
-
-    def __init__(self, source: ModuleSource, compiled: Compile) -> None:
-        self.interface = source.interface
-        self._source, self._compiled = source, compiled
-        self._known: OrderedDict[object, tuple[Executable, tuple[int, ...]]] = OrderedDict()
-        self._lock = threading.Lock()
-        self._compilations = self._late = 0  # how often a call waited for the compiler
-        ports = source.interface.inputs
-        alone = all(shape == at for at, (_, shape) in enumerate(source.interface.params))
-        # The types of the inputs, where none of them is a tuple.
-        self._dtypes = tuple([port.numpy for port in ports]) if alone else (None,)
-
-    def select(self, of: Executable, args: Args, named: Named) -> Selected:
-        """The executable for inputs of these sizes.
-
-        Inputs whose values decide shapes are part of it, and are none of its inputs.
-        """
-        return (*self._found(of._arrays(args, named)), {})
-
-    def call(self, of: Executable, args: Args, named: Named) -> Any:
-        """The results of a call (Any: as the code gives them)."""
-        if not named and (seen := self._seen(args)) is not None:
-            return seen[0](*seen[1])
-        before = self._compilations
-        arrays = of._arrays(args, named)
-        try:
-            exe, rest = self._found(arrays)
-        except InputError as error:
-            return of._run_separated(error, arrays)
-        self._late += self._compilations - before
-        return exe(*rest)
-
-    def _seen(self, args: Sequence[Any]) -> tuple[Executable, Sequence[Any]] | None:
-        """The executable for arrays that need no second look, if such were given before.
-
-        It does not wait for another thread that compiles: each step here is one for all threads.
-        """
-        if len(args) != len(self._dtypes):
-            return None
-        shapes = []
-        for each, dtype in zip(args, self._dtypes, strict=True):
-            if type(each) is not np.ndarray or each.dtype is not dtype:
-                return None
-            shapes.append(each.shape)
-        needed = self._source.needed
-        values = tuple([args[at].tobytes() for at in needed]) if needed else ()
-        key = (tuple(shapes), needed, values)
-        if (known := self._known.get(key)) is None:
-            return None
-        if len(self._known) > 1:
-            with suppress(KeyError):  # it may have gone by now, and serves this call all the same
-                self._known.move_to_end(key)
-        exe, part = known
-        return exe, [each for at, each in enumerate(args) if at not in part] if part else args
-
-    @property
-    def lists(self) -> tuple[Any, Any] | None:  # Any: as the source says it
-        """What takes or gives lists, and which; None where arrays alone do."""
-        return self._source.lists
-
-    @property
-    def whole(self) -> Module | None:
-        """The module, some of whose sizes are open; None where there is none before a call."""
-        return self._source.whole
-
-    def refusal(self) -> UnsupportedError:
-        """Why there is no one code: there is some for sizes only."""
-        takes = ", ".join(map(str, self.interface.inputs))
-        message = "This model is compiled for the sizes of each call: there is no one code of it."
-        hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
-        return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
-
-    def stats(self, calls: int) -> Stats:
-        """How often it was compiled for some sizes, and what the code for these holds."""
-        held = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
-        return Stats(calls, self._compilations, sum(held), self._late)
-
-    def show(self, of: Executable) -> str:
-        """What it takes and gives, and for how many sizes it was compiled."""
-        takes = ", ".join(map(str, self.interface.inputs))
-        gives = ", ".join(port.type for port in self.interface.outputs)
-        gives = gives if self.interface.single else f"({gives})"
-        return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled>"
-
-    def _found(self, arrays: Sequence[Array]) -> tuple[Executable, list[Any]]:
-        """The executable for these inputs, made where there is none yet, and what it is given."""
-        with self._lock:
-            key = self._key(arrays)
-            if (known := self._known.get(key)) is None:
-                made = self._compiled(self._source.at(arrays))
-                self._compilations += 1
-                # By now it may be known that more values are needed: they are part of the code.
-                known = self._known[self._key(arrays)] = made, self._source.needed
-                if len(self._known) > MAX_EXECUTABLES:
-                    self._known.popitem(last=False)
-            else:
-                self._known.move_to_end(key)
-        exe, part = known
-        params = self.interface.params
-        return exe, [_nested(shape, arrays) for _, shape in params if shape not in part]
-
-    def _key(self, arrays: Sequence[Array]) -> object:
-        shapes, needed = tuple([each.shape for each in arrays]), self._source.needed
-        return shapes, needed, tuple([arrays[at].tobytes() for at in needed])
-
-
-Specialised: TypeAlias = SelectingExecutable[CodeForSizes]
-"""A model that is compiled for the sizes of its inputs when it is called."""
-
-
-def _nested(shape: Shape, arrays: Sequence[Array]) -> Any:  # Any: an array, or tuples of them
-    if isinstance(shape, int):
-        return arrays[shape]
-    return tuple(_nested(each, arrays) for each in shape)
-
-
-class Sizes:
-    """A module with symbolic dims as a source: its parameters say what the dims are."""
-
-    needed: tuple[int, ...] = ()
-    whole: Module | None
-
-    def __init__(self, of: Module) -> None:
-        self._module = infer(of)
-        hidden = self._hidden()
-        if unsupported(self._module, sizes_come=True, objects=True):
-            every = [*unsupported(self._module), *hidden]
-            raise UnsupportedError(every[0], *every[1:])
-        if hidden:
-            raise UnsupportedError(hidden[0], *hidden[1:])
-        self.interface = interface_of(self._module)
-        self.whole = open_form(self._module)
-
-    @property
-    def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
-        """The module and what it says of lists."""
-        return lists_of(self._module)
-
-    def _hidden(self) -> list[Diagnostic]:
-        """Dims that no shape says: it must stand alone on some axis."""
-        told = {*open_dims(self._module)}
-        lost: dict[str, dict[str, TensorType]] = {}  # where each is, by dim and input
-        for param in self._module.main_function().params:
-            for each in tensors(param.type):
-                for name in sorted(str(dim.name) for dim in _dims(each) if dim not in told):
-                    lost.setdefault(name, {}).setdefault(str(param.name), each)
-        wrong = []
-        for name, inputs in lost.items():
-            where = " and ".join(inputs)
-            message = f"No shape says what the dim {name} is: it never stands alone in {where}."
-            place = Place(node=next(iter(inputs)))
-            found = ", ".join(f"{at}: {each}" for at, each in inputs.items())
-            hint = f"Let {name} be the size of some axis of an input, or write a number for it."
-            wrong.append(Diagnostic("unsupported", message, place, name, found, hint))
-        return wrong
-
-    def at(self, arrays: Sequence[Array]) -> Module:
-        """The module at the sizes of these arrays."""
-        sizes = sizes_of(self._module, [each.shape for each in arrays])
-        named = {str(dim.name): size for dim, size in sizes.items()}
-        check_ranges(self._module.main_function(), named)
-        made = sized(self._module, sizes)
-        types = [each for param in made.main_function().params for each in tensors(param.type)]
-        wrong = []
-        for port, of, given in zip(self.interface.inputs, types, arrays, strict=True):
-            wanted = tuple([known(size) for size in of.shape])
-            if given.shape != wanted:
-                message = f"Input {port.name!r} has the wrong shape."
-                place = Place(node=port.name)
-                expected = f"{wanted} ({port.type})"
-                wrong.append(Diagnostic("input-shape", message, place, expected, str(given.shape)))
-        if wrong:
-            raise InputError(wrong[0], *wrong[1:])
-        return made
-
-
-class OnnxSource:
-    """An ONNX model as a source: it is read for the sizes and values of a call."""
-
-    whole: Module | None = None
-
-    def __init__(self, model: ShapePolymorphicModel) -> None:
-        self._model = model
-        params = tuple((port.name, at) for at, port in enumerate(model.inputs))
-        single = len(model.outputs) == 1
-        self.interface = Interface(params, model.inputs, model.outputs, single)
-        self._numbers = {port.name: at for at, port in enumerate(model.inputs)}
-        self.needed = self._needed()
-
-    @property
-    def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
-        """The model and what it says of lists."""
-        lists = self._model.lists
-        return None if lists is None else (self._model, lists)
-
-    def _needed(self) -> tuple[int, ...]:
-        return tuple([self._numbers[name] for name in self._model.needed])
-
-    def at(self, arrays: Sequence[Array]) -> Module:
-        """The module for these inputs."""
-        given = {name: arrays[at] for name, at in self._numbers.items()}
-        made = self._model.at(given)[0]
-        self.needed = self._needed()
-        return made
-
-
-def interface_of(of: Module) -> Interface:
-    """The names and types a caller sees, some sizes being names."""
-    main = of.main_function()
-    inputs: list[Port] = []
-    params = tuple(
-        [(str(each.name), _ports(str(each.name), each.type, inputs)) for each in main.params]
-    )
-    outputs: list[Port] = []
-    names = attr(main, "outputs")
-    single = not isinstance(main.ret, TupleType)
-    if names is None:
-        _ports("output", main.ret, outputs)
-    else:
-        parts = main.ret.items if isinstance(main.ret, TupleType) else (main.ret,)
-        for name, part in zip(names, parts, strict=True):
-            _ports(name, part, outputs)
-    ranges = attr(main, "dim_ranges", ())
-    return Interface(params, tuple(inputs), tuple(outputs), single, ranges)
-
-
-def _ports(name: str, of: Type | None, into: list[Port]) -> Shape:
-    """Add a port for each tensor of a type, and say where they are."""
-    if isinstance(of, TupleType):
-        return tuple([_ports(f"{name}[{at}]", each, into) for at, each in enumerate(of.items)])
-    assert isinstance(of, TensorType)
-    shape = tuple([_size(each) for each in of.shape])
-    into.append(OpenPort(name, shape, of.dtype.name, of.dtype.numpy))
-    return len(into) - 1
-
-
-def _size(of: Scalar) -> int | str:
-    number = known(of)
-    return show_dim(of, _named) if number is None else number
-
-
-def _named(of: Term) -> str:
-    assert isinstance(of, ScalarVar)
-    return str(of.name)
-
-
-def _dims(of: TensorType) -> list[ScalarVar]:
-    every = [each for size in of.shape for each in free_vars(size)]
-    return [each for each in every if isinstance(each, ScalarVar)]

@@ -50,7 +50,6 @@ from plica.pipeline.option import (
 from plica.pipeline.request import CompileOptions, Request
 from plica.pipeline.shape_specialisation import (
     ReadModel,
-    Specialised,
     lists_of,
     program_at_call,
     read_once,
@@ -60,7 +59,6 @@ from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports
 from plica.runtime.open_executable import OpenExecutable
-from plica.runtime.selecting_executable import SelectingExecutable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -71,6 +69,7 @@ with lazy_imports(__name__):  # few compile kernels, or in the background
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import in_background
+    from plica.pipeline.code_for_sizes import Specialised
     from plica.pipeline.donated import with_donated
     from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
@@ -119,10 +118,8 @@ def _compiled_at_sizes(
     module, kind = program_at_call(given, again)
     if (listed := lists_of(module)) is not None:
         return compile_lists(*listed, again)
-    _check_calls(
-        module.selector.whole if isinstance(module, SelectingExecutable) else module, request
-    )
-    if isinstance(module, SelectingExecutable):
+    _check_calls(module if isinstance(module, Module) else module.selector.whole, request)
+    if not isinstance(module, Module):
         module.with_tier(request.tier)
         return _opened(module, request, options.specialise, again)
     if kind == "staged":

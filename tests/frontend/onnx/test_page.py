@@ -14,7 +14,7 @@ from plica.frontend.onnx.fuzz.kind import KINDS
 from plica.frontend.onnx.row.repeat import MOST_TURNS
 from plica.frontend.onnx.table import LEARNED_REASONS, REASONS, TABLE, TABLES
 from plica.frontend.recurrence import MOST_STEPS
-from plica.pipeline.shape_specialisation import MAX_EXECUTABLES
+from plica.pipeline.code_for_sizes import MAX_EXECUTABLES
 from tests.frontend.onnx.conformance import recorded, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "onnx.md"
