@@ -87,7 +87,7 @@ def filled(writes: Sequence[Write]) -> list[Write]:
 
 
 @frozen(eq=False)
-class Digit:
+class BoxDigit:
     """A sum of loop variables times `parts` that is each number below `extent`."""
 
     parts: Mapping[sc.ScalarVar, int]
@@ -106,7 +106,7 @@ def _box_of(write: Write) -> FilledBox | None:
     if not all(extents.values()):
         return None
     guards: list[sc.Scalar] = []
-    cut: list[Digit | None] = []
+    cut: list[BoxDigit | None] = []
     for guard in dict.fromkeys([each for whole in write.guards for each in conjuncts(whole)]):
         if free_vars(guard).isdisjoint(extents):
             guards.append(guard)
@@ -116,10 +116,10 @@ def _box_of(write: Write) -> FilledBox | None:
     in_cut = [var for each in digits for var in each.parts]
     if len(digits) < len(cut) or len(set(in_cut)) < len(in_cut):
         return None
-    digits += [Digit({var: 1}, size) for var, size in extents.items() if var not in in_cut]
+    digits += [BoxDigit({var: 1}, size) for var, size in extents.items() if var not in in_cut]
     starts: list[Polynomial] = []
     sizes: list[int] = []
-    used: list[Digit] = []
+    used: list[BoxDigit] = []
     for place in write.indices:
         of = polynomial(place)
         factors: dict[Key, int] = {
@@ -153,7 +153,7 @@ def _dense(digits: Sequence[tuple[int, int]]) -> int | None:
     return size
 
 
-def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> Digit | None:
+def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> BoxDigit | None:
     """The digit that a guard `a * i + b * j … < n` cuts off, None where it is another one."""
     match guard:
         case sc.Lt(left, right):
@@ -167,7 +167,7 @@ def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> Digit |
     step = slack.content()
     parts = {var: -slack.terms[var] // step for var in extents if var in slack.terms}
     size = _dense([(part, extents[var]) for var, part in parts.items()])
-    return None if size is None else Digit(parts, min(size, slack.constant // step + 1))
+    return None if size is None else BoxDigit(parts, min(size, slack.constant // step + 1))
 
 
 def _merged_along(axis: int, boxes: Sequence[FilledBox]) -> list[FilledBox]:
