@@ -13,12 +13,13 @@ from plica.analysis.block_coverage import is_covered, map_of
 from plica.analysis.coverage import reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.point import value
+from plica.analysis.statement_coverage import covered
 from plica.analysis.write import Write, filled, joined
 from plica.core.binding import substitute
 from plica.core.term import Term
-from plica.ir.loop.scalar import And, Eq, Le, Lt, Ne, Not, Or, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import And, Eq, Le, Lit, Lt, Ne, Not, Or, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq, statements
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.tensor import axis, buffer, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 
@@ -195,3 +196,15 @@ def test_boxes_that_meet_are_one_and_others_are_not() -> None:
     tiles = Write((16 * i + j,), ((i, index(4)), (j, index(16))))
     for start, count in ((64, 1), (65, 2)):
         assert len(filled([tiles, Write((k + start,), ((k, index(3)),))])) == count
+
+
+@pytest.mark.parametrize(("reach", "known"), [(4, True), (5, False)])
+def test_each_sum_of_a_term_reads_what_was_written(reach: int, known: bool) -> None:
+    """Sums over variables of one name are told apart by how far they go."""
+    t, y, j = buffer("t", (8,), f32), buffer("y", (1,), f32), axis("j")
+    fill = For(j, index(4), "serial", Store(t, (j,), Lit(1, f32)))
+    both = [reduce("sum", (size,), lambda k: t[k], name="k") for size in (4, reach)]
+    for total in (both[0] * 2 + both[1], both[1] * 2 + both[0]):
+        assert covered(seq(fill, Store(y, (index(0),), total)), t) == known
+    nested = reduce("sum", (2,), lambda m: reduce("sum", (reach - 2,), lambda k: t[m * 2 + k]))
+    assert covered(seq(fill, Store(y, (index(0),), nested)), t) == known
