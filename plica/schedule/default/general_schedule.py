@@ -131,6 +131,10 @@ class _Element:
         """How often an element is stored."""
         return prod(self.sizes.values())
 
+    def stores_inside(self, rows: int) -> int:
+        """How many elements there are of a row."""
+        return prod([self.sizes[each] for each in self.axes()[rows:]])
+
     def axes(self, kind: str = "spatial") -> list[ScalarVar]:
         """The axes of a kind."""
         both = zip(self.block.vars, self.block.kinds, strict=True)
@@ -281,6 +285,8 @@ class _Nests:
                 with suppress(ScheduleRefused):
                     yield compute_at(last, row)
                     moved = True
+                    if nest.last.stores_inside(rows) <= MAX_TOTALS_IN_REGISTERS:
+                        yield set_scope(last, 0, "local")  # not in the row of the result
             every: tuple[Handle, ...] = yield loops(last)
             sizes = nest.last.sizes
             axes = [each for each in nest.last.block.vars[rows:] if not moved or sizes[each] != 1]
