@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 from plica.core.binding import free_vars
 from plica.frontend.measured import Region
 from plica.frontend.onnx.attribute import NodeAttributes
-from plica.frontend.onnx.storage import MOST_AXES, Array
+from plica.frontend.onnx.storage import Array
 from plica.frontend.onnx.value import TensorValue, as_term, settled
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
@@ -41,8 +41,8 @@ Side: TypeAlias = "tuple[list[TensorValue], Region]"
 """The outputs of a graph inside a node, and the sizes that are measured inside of it."""
 
 
-class Bodies(Protocol):
-    """Who reads the graphs inside of nodes."""
+class Reading(Protocol):
+    """What reads the graphs inside of nodes, and knows the sizes that are measured."""
 
     @property
     def measures(self) -> bool:
@@ -107,13 +107,13 @@ class OnnxNode(NodeAttributes):
         opset: int,
         inputs: Sequence[TensorValue | None],
         folder: Path | None = None,
-        bodies: Bodies | None = None,
-        scope: Any = None,  # whatever `bodies` needs to find names
+        reading: Reading | None = None,
+        scope: Any = None,  # whatever the reading needs to find names
         prefix: str = "",
     ) -> None:
         super().__init__(proto, folder, prefix)
         self.opset, self.inputs = opset, tuple(inputs)
-        self.scope, self._bodies = scope, bodies
+        self.scope, self._reading = scope, reading
         self._read: set[int] = set()
 
     # --- inputs ----------------------------------------------------------------------------------
@@ -175,10 +175,6 @@ class OnnxNode(NodeAttributes):
             self._unknown(at, value)
         return found
 
-    def optional_numbers(self, at: int) -> Array | None:
-        """The elements of an input, None where it is left out."""
-        return None if self.value(at) is None else self.numbers(at)
-
     def scalar(self, at: int) -> Any:  # Any: a number of the input's own kind
         """The one number that an input is."""
         numbers = self.numbers(at)
@@ -186,29 +182,6 @@ class OnnxNode(NodeAttributes):
             message = f"Input {at} of {self.proto.op_type} must be one number."
             self.malformed(message, "one element", f"shape {numbers.shape}")
         return numbers.reshape(-1)[0].item()
-
-    def vector(self, at: int, most: int = 2 * MOST_AXES) -> list[Scalar | int]:
-        """The integers of an input of rank 1: numbers, or terms in symbolic dims.
-
-        They speak of axes, or of both ends of each; where they do not, there may be more of them.
-        """
-        value = self.need(at)
-        if (found := value.terms()) is None:
-            self._unknown(at, value)
-        if found.ndim > 1:
-            message = f"Input {at} of {self.proto.op_type} must be a vector."
-            self.malformed(message, "rank 1", f"rank {found.ndim}")
-        if found.size > most:
-            message = f"Input {at} of {self.proto.op_type} holds too many numbers."
-            self.unsupported(message, f"at most {most}", str(found.size))
-        return list(found.reshape(-1))
-
-    def whole(self, at: int, most: int = 2 * MOST_AXES) -> list[int]:
-        """The integers of an input of rank 1, which must be numbers."""
-        found = self.vector(at, most)
-        if not all(isinstance(each, int) for each in found):
-            self._unknown(at, self.need(at))
-        return [int(each) for each in found]  # type: ignore[arg-type]  # all are int by now
 
     def _unknown(self, at: int, value: TensorValue) -> NoReturn:
         self.undecided(f"Input {at} of {self.proto.op_type}", value)
@@ -225,27 +198,21 @@ class OnnxNode(NodeAttributes):
             inputs=inputs,
         )
 
-    # --- bodies ----------------------------------------------------------------------------------
+    # --- the reading ------------------------------------------------------------------------------
+
+    @property
+    def reading(self) -> Reading:
+        """The reading of the model that the node is part of."""
+        assert self._reading is not None
+        return self._reading
 
     def run(self, graph: GraphProto, *given: TensorValue) -> list[TensorValue]:
         """The outputs of a graph inside the node."""
-        assert self._bodies is not None
-        return self._bodies.body(self, graph, given)
+        return self.reading.body(self, graph, given)
 
     def region(self, graph: GraphProto, *given: TensorValue) -> Side:
         """The outputs of a graph inside the node, and the sizes measured inside of it."""
-        assert self._bodies is not None
-        return self._bodies.region(self, graph, given)
-
-    def branches(self, *graphs: GraphProto) -> list[Side | Diagnostic]:
-        """What `region` gives for each branch, or why the branch has no meaning."""
-        assert self._bodies is not None
-        return self._bodies.branches(self, graphs)
-
-    def absorb(self, region: Region) -> None:
-        """Measure the sizes of a region in the part that is being read."""
-        assert self._bodies is not None
-        self._bodies.absorb(region)
+        return self.reading.region(self, graph, given)
 
     def measured(self, value: Expr, hint: object = "", whose: str | None = None) -> Scalar:
         """The dim that is a number of rank 0 once that is computed; `hint` and `whose` name it."""
@@ -258,27 +225,16 @@ class OnnxNode(NodeAttributes):
             return index(found)
         if (term := as_term(value)) is not None and is_size(term):
             return term
-        assert self._bodies is not None
-        if not self._bodies.measures or not free_vars(value):
+        if not self.reading.measures or not free_vars(value):
             self.undecided(f"A size of {self.proto.op_type}", TensorValue(value))
         made = whose or next((name for name in self.proto.output if name), self.proto.op_type)
         if isinstance(hint, str) and hint:  # no size of what it makes, but one on the way there
-            return self._bodies.measured(value, inner_name(hint, made))
-        return self._bodies.measured(value, made if hint == "" else f"{made}_{hint}")
-
-    def new_dim(self, hint: str) -> ScalarVar:
-        """A dim that nothing else has, for a size that each turn of a loop may change."""
-        assert self._bodies is not None
-        return self._bodies.new_dim(hint)
-
-    def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
-        """A dim is a number from here on."""
-        assert self._bodies is not None
-        self._bodies.bind_dim(dim, value)
+            return self.reading.measured(value, inner_name(hint, made))
+        return self.reading.measured(value, made if hint == "" else f"{made}_{hint}")
 
     def terms_of(self, of: Expr) -> Array | None:
         """What is known of the integers of an expression, None where that is nothing."""
-        found = None if self._bodies is None else self._bodies.terms_of(of)
+        found = None if self._reading is None else self._reading.terms_of(of)
         return TensorValue(of).terms() if found is None else found
 
     def decided(self, condition: Expr) -> bool | None:
@@ -286,17 +242,11 @@ class OnnxNode(NodeAttributes):
         others, too.  None where that cannot be."""
         if isinstance(said := settled(condition), Const):
             return bool(said.numpy())
-        return None if self._bodies is None else self._bodies.decided(condition)
-
-    def fresh(self, hint: str) -> str:
-        """A name that no variable has."""
-        assert self._bodies is not None
-        return self._bodies.fresh(hint)
+        return None if self._reading is None else self._reading.decided(condition)
 
     def call(self, of: Kernel, hint: str, *args: Expr) -> Expr:
         """What a loop program gives for some arguments."""
-        assert self._bodies is not None
-        return Call(self._bodies.kernel(of, hint), args)
+        return Call(self.reading.kernel(of, hint), args)
 
     # --- what is left over ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import settled
 from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Apply, Const, Expr, const
@@ -39,22 +40,30 @@ def element(vector: Expr, at: int) -> Expr:
     return op.reshape(op.slice(vector, (at,), (at + 1,)), ())
 
 
-def listed(node: OnnxNode, name: str, at: int, since: int) -> list[Piece] | None:
+def listed(
+    node: OnnxNode, name: str, at: int, since: int, most: int = 2 * MOST_AXES
+) -> list[Piece] | None:
     """Integers that are an attribute before a version of the operators, and an input since then;
     None where they are left out."""
     if node.opset < since:
         attribute = node.integers(name)
         return None if attribute is None else [*attribute]
-    return None if node.value(at) is None else pieces(node, at)
+    return None if node.value(at) is None else pieces(node, at, most)
 
 
-def pieces(node: OnnxNode, at: int) -> list[Piece]:
-    """The integers of an input of rank 1 or 0, one by one; how many there are must be known."""
+def pieces(node: OnnxNode, at: int, most: int = 2 * MOST_AXES) -> list[Piece]:
+    """The integers of an input of rank 1 or 0, one by one; how many there are must be known.
+
+    They speak of axes, or of both ends of each; where they do not, there may be more of them.
+    """
     value = node.need(at)
     if (terms := value.terms()) is not None:
         if terms.ndim > 1:
             message = f"Input {at} of {node.proto.op_type} must be a vector."
             node.malformed(message, "rank 1", f"rank {terms.ndim}")
+        if terms.size > most:
+            message = f"Input {at} of {node.proto.op_type} holds too many numbers."
+            node.unsupported(message, f"at most {most}", str(terms.size))
         return list(terms.reshape(-1))
     found: list[Piece] = []
     stack = [value.expr]

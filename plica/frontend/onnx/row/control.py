@@ -60,7 +60,7 @@ def _if(node: OnnxNode) -> Made:
     branches = [node.graph(name) for name in ("then_branch", "else_branch")]
     if numbers is not None:
         return node.run(branches[0 if bool(numbers.reshape(-1)[0]) else 1])
-    yes, no = node.branches(*branches)
+    yes, no = node.reading.branches(node, branches)
     chosen = as_scalar(condition.expr)
     if isinstance(yes, Diagnostic) or isinstance(no, Diagnostic):
         return _only_side(node, chosen, yes, no)
@@ -88,7 +88,7 @@ def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | 
         assert isinstance(no, Diagnostic)
         (values, inside), fault, holds = yes, no, chosen
     made = [only_where(node, each, holds, fault) for each in values]
-    node.absorb(inside)
+    node.reading.absorb(inside)
     return made
 
 
@@ -181,7 +181,7 @@ def _written_turn(
     found, inside = _turn_of(node, body, given)
     if any(isinstance(each, AnyRankValue) for each in found):
         return node.run(body, *given)
-    node.absorb(inside)
+    node.reading.absorb(inside)
     return found
 
 

@@ -67,7 +67,7 @@ def _split(node: OnnxNode) -> Made:
     x = node.x()
     axis = axis_in(node, node.integer("axis", 0), rank(x))
     count, size = len(node.proto.output), shape(x)[axis]
-    given, whole = listed(node, "split", 1, 13), known(size)
+    given, whole = listed(node, "split", 1, 13, most=count), known(size)
     said = node.integer("num_outputs", count)
     if node.has("num_outputs") and (given is not None or said != count):
         node.malformed("Split says num_outputs and makes others.", str(said), str(count))

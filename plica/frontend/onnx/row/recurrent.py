@@ -161,7 +161,7 @@ def _row(gates: int, states: int, default: Sequence[str], step: Step) -> Row:
                 partial(step, node, cell),
                 length,
                 backwards,
-                lambda hint: Name(node.fresh(hint)),
+                lambda hint: Name(node.reading.fresh(hint)),
                 partial(carry, node),
                 lengths,
             )

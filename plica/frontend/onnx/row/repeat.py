@@ -51,13 +51,15 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     `changing` is carried as a number, too, of which each turn, and who reads the end, makes a dim.
     """
     types = tuple([type_of(each) for each in start])
-    inside, after = ({each: node.new_dim("changing") for each in changing} for _ in range(2))
-    params = [Var(Name(node.fresh("loop")), of) for of in _with_sizes(types, inside)]
-    numbers = [Var(Name(node.fresh("loop")), TensorType((), i64)) for _ in changing]
+    inside, after = (
+        {each: node.reading.new_dim("changing") for each in changing} for _ in range(2)
+    )
+    params = [Var(Name(node.reading.fresh("loop")), of) for of in _with_sizes(types, inside)]
+    numbers = [Var(Name(node.reading.fresh("loop")), TensorType((), i64)) for _ in changing]
     taken = tuple([type_of(each) for each in (*params, *numbers)])
     result = TupleType((*_with_sizes(types, after), *taken[len(params) :]))
     dims = tuple(inside.values())
-    itself = Var(Name(node.fresh("loop")), FuncType(dims, (), taken, result))
+    itself = Var(Name(node.reading.fresh("loop")), FuncType(dims, (), taken, result))
     found = tuple(turn(*params))
     again = measuring(region or {}, Call(itself, (*found, *_sizes_of(found, changing))))
     again = measuring(dict(zip(numbers, dims, strict=True)), again)
@@ -68,7 +70,7 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     loop = Function(dims, (), (*params, *numbers), result, body, (("inline", False),))
     whole = Let(itself, loop, first)
     for at, dim in enumerate(after.values(), len(params)):
-        node.bind_dim(dim, Project(whole, at))
+        node.reading.bind_dim(dim, Project(whole, at))
     return [Project(whole, at) for at in range(len(start))]
 
 
@@ -101,7 +103,7 @@ def changing_sizes(
     types = [type_of(each) for each in state]
     found: dict[ChangingSize, ScalarVar] = {}
     while True:
-        held = [Var(Name(node.fresh("loop")), of) for of in _with_sizes(types, found)]
+        held = [Var(Name(node.reading.fresh("loop")), of) for of in _with_sizes(types, found)]
         pairs = zip(held, turn(*held), strict=True)
         more = [
             (at, axis)
@@ -111,7 +113,7 @@ def changing_sizes(
         ]
         if not more:
             return sorted(found)
-        found |= {each: node.new_dim("changing") for each in more}
+        found |= {each: node.reading.new_dim("changing") for each in more}
 
 
 def _moved(node: OnnxNode, before: Expr, after: Expr) -> list[int]:

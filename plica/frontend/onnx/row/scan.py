@@ -146,7 +146,7 @@ def _none_scanned(
     for value, axis in zip(given, places, strict=True):
         of = value.type
         item = TensorType((*of.shape[:axis], *of.shape[axis + 1 :]), of.dtype)
-        items.append(TensorValue(Var(Name(node.fresh("scan")), item)))
+        items.append(TensorValue(Var(Name(node.reading.fresh("scan")), item)))
     made, inside = node.region(node.graph("body"), *state, *items)
     return [
         no_rows(value, axis_in(node, axis, len(value.type.shape) + 1), inside)

@@ -165,7 +165,7 @@ def _split(node: OnnxNode) -> TensorValue:
     sizes: list[Scalar]
     if node.value(1) is not None and node.rank(1):
         keep = True  # it says nothing where there are lengths
-        sizes = [size_from(node, each, at) for at, each in enumerate(pieces(node, 1))]
+        sizes = [size_from(node, each, at) for at, each in enumerate(pieces(node, 1, LONGEST))]
     else:
         (said,) = (1,) if node.value(1) is None else pieces(node, 1)
         keep, length = keep or node.value(1) is not None, known(whole)
