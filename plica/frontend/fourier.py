@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Protocol
 import numpy as np
 
 from plica.frontend.measured import ONE, ZERO, amount, places
-from plica.frontend.word import dtype, shape, to
+from plica.frontend.word import dtype, select, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.fourier import LARGEST_MATRIX
@@ -85,10 +85,7 @@ def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: boo
         op.take(to(wave(angle) * factor, dtype(x)), to(rest, i64), mode="clip")
         for wave in (op.cos, op.sin)
     )
-    planes = [
-        op.reshape(op.slice(x, (part,), (part + 1,), axes=(axis,)), (*rows, there, columns))
-        for part in range(known(parts) or 0)
-    ]
+    planes = [select(x, part, axis) for part in range(known(parts) or 0)]
     if halved:
         once = op.logical_or(op.equal(at, ZERO), op.equal(at * TWO, amount(length)))
         times = op.expand_dims(to(op.where(once, ONE, TWO), dtype(x)), (1,))

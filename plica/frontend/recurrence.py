@@ -16,7 +16,7 @@ import attrs
 
 from plica.core.name import Name
 from plica.frontend.measured import amount, matched
-from plica.frontend.word import dtype, like, shape, to
+from plica.frontend.word import dtype, like, select, shape, to
 from plica.ir.graph.expression import (
     Apply,
     Call,
@@ -84,17 +84,13 @@ class SequenceSteps:
             rest: list[Expr] = []
             for turn in range(turns * BLOCK, steps):
                 at = steps - 1 - turn if self.backwards else turn
-                gates = op.reshape(op.slice(self.gates, (at,), (at + 1,)), self._row)
+                gates = select(self.gates, at)
                 given, state = self._one(const(at, i64), gates, state)
                 rest.append(given)
             if rest:
                 parts.append(_joined(rest))
             outputs = parts[0] if len(parts) == 1 else op.concat(tuple(parts), axis=0)
         return op.flip(outputs, axis=(0,)) if self.backwards else outputs, state
-
-    @property
-    def _row(self) -> Shape:
-        return shape(self.gates)[1:]
 
     def _one(self, at: Expr, gates: Expr, state: State) -> tuple[Expr, State]:
         """What a step gives, and the state after it."""
@@ -108,7 +104,7 @@ class SequenceSteps:
         count = turns * block
         begin = self.length - count if self.backwards else index(0)
         gates = op.slice(self.gates, (begin,), (begin + count,))
-        blocks = op.reshape(gates, (turns, block, *self._row))
+        blocks = op.reshape(gates, (turns, block, *shape(self.gates)[1:]))
         last = amount(turns) - const(1, i64)
         order = range(block)[::-1] if self.backwards else range(block)
 
@@ -119,7 +115,7 @@ class SequenceSteps:
             after = before
             given: list[Expr] = []
             for each in order:
-                row = op.reshape(op.slice(rows, (each,), (each + 1,)), self._row)
+                row = select(rows, each)
                 one, after = self._one(first + const(each, i64), row, after)
                 given.append(one)
             return _joined(given), tuple(map(self.carry, before, after))

@@ -7,6 +7,7 @@ frontend that sample are written with these words.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
@@ -126,7 +127,7 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
     def along(value: Expr) -> Expr:
         return op.reshape(value, (batch, index(1), product_(tuple(points))))
 
-    total: Expr | None = None
+    parts: list[Expr] = []
     for taps in product(*axes):
         flat, whole, valid = None, None, None
         for (place, weight), size in zip(taps, sizes, strict=True):
@@ -146,6 +147,5 @@ def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
             found = found * to(along(whole), dtype(found))
         if valid is not None:
             found = op.where(along(valid), found, like(0, found))
-        total = found if total is None else total + found
-    assert total is not None
-    return op.reshape(total, (batch, shape(x)[1], *points))
+        parts.append(found)
+    return op.reshape(reduce(op.add, parts), (batch, shape(x)[1], *points))

@@ -70,6 +70,12 @@ def as_scalar(x: Expr) -> Expr:
     return x if rank(x) == 0 else op.reshape(x, ())
 
 
+def select(x: Expr, at: int, axis: int = 0) -> Expr:
+    """What x has at one place of an axis, without that axis."""
+    rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
+    return op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), rest)
+
+
 def whole_power(x: Expr, y: Expr) -> Expr:
     """A power of integers; a negative one is 0 but for 1 and -1, which the parity of y decides."""
     if dtype(x).kind == "uint" or (isinstance(y, Const) and (y.numpy() >= 0).all()):

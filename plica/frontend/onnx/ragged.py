@@ -13,7 +13,7 @@ import numpy as np
 from plica.core.diagnostic import Malformed
 from plica.frontend.measured import ONE, ZERO, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import clamped, element, reshaped, wrapped_index
+from plica.frontend.onnx.run_time import clamped, reshaped, wrapped_index
 from plica.frontend.onnx.value import (
     AnyRankValue,
     GrowingValue,
@@ -22,7 +22,7 @@ from plica.frontend.onnx.value import (
     SequenceValue,
     TensorValue,
 )
-from plica.frontend.word import along, dtype, rank, shape, to
+from plica.frontend.word import along, dtype, rank, select, shape, to
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -157,7 +157,7 @@ def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
     # What is outside is taken from past the end, which is refused.
     late = wrapped_index(to(at, i64), count)
     line = op.take(table, op.where(late < ZERO, count, late), axis=0)
-    sizes = [node.measured(element(line, 1 + axis), f"at_{axis}") for axis in range(of.rank)]
+    sizes = [node.measured(select(line, 1 + axis), f"at_{axis}") for axis in range(of.rank)]
     whole = product(sizes)
     found = op.take(elements, places(whole) + start_of(table, late))
     return op.reshape(found, tuple(sizes))
@@ -211,7 +211,7 @@ def concatenated(node: OnnxNode, of: RaggedValue, axis: int, new_axis: bool) -> 
     elements, table = of.parts
     assert of.rank is not None
     first = op.take(table, ZERO, axis=0)
-    sizes = [node.measured(element(first, 1 + at), f"size_{at}") for at in range(of.rank)]
+    sizes = [node.measured(select(first, 1 + at), f"size_{at}") for at in range(of.rank)]
     (count, _) = shape(table)
     if new_axis:
         whole = reshaped(elements, (count, *sizes))

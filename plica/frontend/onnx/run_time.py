@@ -13,7 +13,7 @@ from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import settled
-from plica.frontend.word import rank, shape
+from plica.frontend.word import rank, select, shape
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -33,11 +33,6 @@ def numbers_of(given: Sequence[Piece]) -> list[int] | None:
 def is_late(given: Sequence[Piece]) -> bool:
     """Whether an integer is neither a number nor a term over dims before the model runs."""
     return any(isinstance(each, Expr) for each in given)
-
-
-def element(vector: Expr, at: int) -> Expr:
-    """One element of a vector."""
-    return op.reshape(op.slice(vector, (at,), (at + 1,)), ())
 
 
 def listed(
@@ -83,7 +78,7 @@ def pieces(node: OnnxNode, at: int, most: int = 2 * MOST_AXES) -> list[Piece]:
         if count == 1:
             found.append(amount(each))
         else:
-            found += [amount(element(each, number)) for number in range(count)]
+            found += [amount(select(each, number)) for number in range(count)]
     return found
 
 

@@ -26,19 +26,9 @@ from plica.frontend.torch.row import (
 )
 from plica.frontend.torch.row.word import Row
 
-TABLE: Final[dict[str, Row]] = {
-    **elementwise.TABLE,
-    **activation.TABLE,
-    **special.TABLE,
-    **reduction.TABLE,
-    **shape.TABLE,
-    **create.TABLE,
-    **index.TABLE,
-    **by_value.TABLE,
-    **linear.TABLE,
-    **attention.TABLE,
-    **window.TABLE,
-    **norm.TABLE,
-    **resample.TABLE,
-    **recurrent.TABLE,
-}
+FILES: Final = (
+    elementwise, activation, special, reduction, shape, create, index, by_value, linear, attention,
+    window, norm, resample, recurrent,
+)  # fmt: skip
+
+TABLE: Final[dict[str, Row]] = {name: row for each in FILES for name, row in each.TABLE.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from plica.frontend.measured import amount, matched, places
@@ -26,7 +27,7 @@ def _affine_grid(node: OnnxNode) -> Expr:
         node.malformed("The transformation does not fit.", wanted, f"{node.type(0)}, {len(sizes)}")
     batch, *spatial = (size_from(node, each, at) for at, each in enumerate((sizes[0], *sizes[2:])))
     matrix = in_f32(matched(theta, (batch, *shape(theta)[1:])))
-    total: Expr | None = None
+    parts: list[Expr] = []
     for column in range(count + 1):
         part = op.slice(matrix, (column,), (column + 1,), axes=(2,))
         part = op.reshape(part, (batch, *(1,) * count, count))
@@ -34,9 +35,8 @@ def _affine_grid(node: OnnxNode) -> Expr:
             axis = count - column
             at = to(_spread_out(spatial[axis - 1], align, (axis, count) == (1, 3)), dtype(matrix))
             part = part * along(at, axis, count + 2)
-        total = part if total is None else total + part
-    assert total is not None
-    return to(total, dtype(theta))
+        parts.append(part)
+    return to(reduce(op.add, parts), dtype(theta))
 
 
 def _spread_out(size: Scalar, align: bool, deep: bool) -> Expr:

@@ -20,6 +20,7 @@ from plica.frontend.onnx.row.suppression import suppression
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import demanded
 from plica.frontend.onnx.value import settled
+from plica.frontend.word import select
 from plica.ir.graph.expression import Const, Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -150,10 +151,7 @@ def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr,
 
 def _corners(boxes: Expr, centred: bool) -> tuple[Expr, Expr, Expr, Expr]:
     """The least and the greatest places of each box on both axes."""
-    a, b, c, d = (
-        op.reshape(op.slice(boxes, (at,), (at + 1,), axes=(2,)), shape(boxes)[:2])
-        for at in range(4)
-    )
+    a, b, c, d = (select(boxes, at, axis=2) for at in range(4))
     if centred:
         half = like(0.5, boxes)
         c, d = c * half, d * half

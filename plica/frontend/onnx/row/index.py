@@ -16,6 +16,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import pieces, size_from
 from plica.frontend.onnx.value import TensorValue
+from plica.frontend.word import select
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.index import length
@@ -51,7 +52,7 @@ def _one_hot(node: OnnxNode) -> Expr:
     wide = op.expand_dims(op.where(indices < like(0, indices), ahead, indices), axis=(axis,))
     steps = tuple(depth if at == axis else 1 for at in range(rank(wide)))
     places = op.reshape(op.iota(shape=(depth,), dtype=dtype(wide)), steps)
-    off, on = (op.reshape(op.slice(values, (at,), (at + 1,)), ()) for at in (0, 1))
+    off, on = (select(values, at) for at in (0, 1))
     return op.where(op.equal(wide, places), on, off)
 
 
@@ -119,9 +120,7 @@ def _numbered(rows: Expr) -> Expr:
     while columns > 1:
         ranks, half = op.reshape(_which(rows), (count, columns)), columns // 2
         pairs = op.reshape(op.slice(ranks, (0,), (2 * half,), axes=(1,)), (count, half, 2))
-        left, right = (
-            op.reshape(op.slice(pairs, (at,), (at + 1,), axes=(2,)), (count, half)) for at in (0, 1)
-        )
+        left, right = (select(pairs, at, axis=2) for at in (0, 1))
         rows = left * amount(count * columns) + right
         if columns % 2:
             rows = op.concat((rows, op.slice(ranks, (2 * half,), (columns,), axes=(1,))), axis=1)

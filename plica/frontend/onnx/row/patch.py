@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -201,7 +202,7 @@ def _by_values(
     flat = reshaped(flat, (batch, channels, inner * columns))
     at_patch: Expr = ZERO  # which patch
     at_place: Expr = ZERO  # which place of it
-    held: Expr | None = None
+    held: list[Expr] = []
     for at in range(count):
         stride, dilation = (const(s[at], i64) for s in (patches.strides, patches.dilations))
         here = along(places(wide[at]), 2 * at, 2 * count)
@@ -212,13 +213,12 @@ def _by_values(
         there = op.logical_and(number > MINUS, number < counts[at])
         if patches.strides[at] > 1:
             there = op.logical_and(there, op.equal(reached % stride, ZERO))
-        held = there if held is None else op.logical_and(held, there)
+        held.append(there)
         at_patch = at_patch * counts[at] + number
         at_place = at_place * amount(windows[at]) + inside
-    assert held is not None
     where_ = at_place * amount(columns) + at_patch
     found = op.take(flat, where_, axis=2, mode="clip")
-    found = op.where(held, found, like(0, found))
+    found = op.where(reduce(op.logical_and, held), found, like(0, found))
     axes = tuple(range(3, rank(found), 2))
     return to(op.sum(found, axis=axes), dtype(x))
 

@@ -14,6 +14,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import carry
 from plica.frontend.onnx.row.word import Made, Row, dtype, like, rank, shape, to
 from plica.frontend.recurrence import SequenceSteps, State, parts
+from plica.frontend.word import select
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
@@ -182,13 +183,13 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
     node: OnnxNode, way: int, gates: int, hidden: int, x: Expr,
     functions: Sequence[Callable[[Expr], Expr]],
 ) -> RecurrentDirection:  # fmt: skip
-    weight, recurrent = (_way(node.x(at), way) for at in (1, 2))
+    weight, recurrent = (select(node.x(at), way) for at in (1, 2))
     bias = node.maybe(3)
     by_inputs, by_state = products_of(node, way)
     products = by_inputs(x, weight)
     state_bias = None
     if bias is not None:
-        whole = _way(bias, way)
+        whole = select(bias, way)
         inputs = op.slice(whole, (0,), (gates * hidden,))
         state_bias = op.slice(whole, (gates * hidden,), (2 * gates * hidden,))
         products = products + inputs
@@ -196,7 +197,7 @@ def _cell(  # noqa: PLR0917  # what a direction is made of
             products = products + state_bias
     peepholes = None
     if node.proto.op_type.endswith("LSTM") and node.value(7) is not None:
-        whole = _way(node.x(7), way)
+        whole = select(node.x(7), way)
         peepholes = [op.slice(whole, (at * hidden,), ((at + 1) * hidden,)) for at in range(3)]
     return RecurrentDirection(products, recurrent, state_bias, functions, peepholes, by_state)
 
@@ -223,19 +224,14 @@ def products_of(node: OnnxNode, way: int) -> Sequence[Callable[[Expr, Expr], Exp
 def _of_way(node: OnnxNode, x: Expr, way: int) -> Expr:
     """A scale or a zero point of one direction: one, or one for each column."""
     if rank(x) == 2:
-        return _way(x, way)
-    return op.reshape(op.slice(x, (way,), (way + 1,)), ())
-
-
-def _way(x: Expr, way: int) -> Expr:
-    """The part of one direction."""
-    return op.reshape(op.slice(x, (way,), (way + 1,)), shape(x)[1:])
+        return select(x, way)
+    return op.reshape(select(x, way), ())
 
 
 def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> Expr:
     if given is None:
         return otherwise
-    return _way(op.transpose(given, (1, 0, 2)) if batch_first else given, way)
+    return select(op.transpose(given, (1, 0, 2)) if batch_first else given, way)
 
 
 def _within(lengths: Expr, steps: Scalar) -> Expr:

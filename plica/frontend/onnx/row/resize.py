@@ -23,8 +23,9 @@ from plica.core.diagnostic import MOST_BYTES
 from plica.frontend.measured import ONE, ZERO, Piece, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import clamped, element, lawful, pieces, size_from
+from plica.frontend.onnx.run_time import clamped, lawful, pieces, size_from
 from plica.frontend.onnx.value import Array, TensorValue, settled
+from plica.frontend.word import select
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar, index
@@ -201,7 +202,7 @@ def _by_matrix(x: Expr, axis: int, matrix: Array) -> Expr:
         )
         return op.swapaxes(turned, axis, rank(x) - 1)
     order = np.argsort(matrix == 0, axis=1, kind="stable")[:, :used]
-    total: Expr | None = None
+    parts: list[Expr] = []
     for tap in range(used):
         places = order[:, tap].astype(np.int64)
         part = op.take(x, const(places), axis=axis)
@@ -209,9 +210,8 @@ def _by_matrix(x: Expr, axis: int, matrix: Array) -> Expr:
         if not (factor == 1).all():
             vector = const(factor.astype(dtype(x).numpy), dtype(x))
             part = part * along(vector, axis, rank(x))
-        total = part if total is None else total + part
-    assert total is not None
-    return total
+        parts.append(part)
+    return reduce(op.add, parts)
 
 
 def _along(node: OnnxNode, x: Expr, axis: int, grid: ResizeGrid, kernel: ResizeKernel) -> Expr:
@@ -393,7 +393,7 @@ def _elements(of: TensorValue, count: int = 0) -> list[Expr]:
     if (numbers := of.numbers()) is not None:
         return [number(float(each)) for each in numbers.reshape(-1)]
     length = known(product(of.type.shape))
-    return [to(element(of.expr, at), f64) for at in range(count if length is None else length)]
+    return [to(select(of.expr, at), f64) for at in range(count if length is None else length)]
 
 
 def _scaled(node: OnnxNode) -> Expr:

@@ -8,9 +8,10 @@ from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import MOST_TURNS, carry, collecting, no_rows, of_known_ranks
-from plica.frontend.onnx.row.word import Made, Row, axis_in, rank, shape
+from plica.frontend.onnx.row.word import Made, Row, axis_in, rank
 from plica.frontend.onnx.value import TensorValue
 from plica.frontend.recurrence import MOST_STEPS
+from plica.frontend.word import select
 from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
@@ -32,7 +33,7 @@ def _scan(node: OnnxNode) -> Made:
     if batch is None or not 1 <= batch <= MOST_TURNS:
         node.unsupported("A scan has a batch of a known size.", f"1 to {MOST_TURNS}", str(batch))
     every = [
-        _turns(node, [TensorValue(_item(each.expr, 0, at)) for each in inputs],
+        _turns(node, [TensorValue(select(each.expr, at)) for each in inputs],
                node.integers("directions"))
         for at in range(batch)
     ]  # fmt: skip
@@ -80,7 +81,7 @@ def _turns(
     rows: list[list[Expr]] = [[] for _ in range(outputs)]
     for turn in range(length):
         items = [
-            TensorValue(_item(value.expr, axis, length - 1 - turn if back else turn))
+            TensorValue(select(value.expr, length - 1 - turn if back else turn, axis))
             for value, axis, back in zip(given, places, turned, strict=True)
         ]
         made = node.run(body, *state, *items)
@@ -152,11 +153,6 @@ def _none_scanned(
         no_rows(value, axis_in(node, axis, len(value.type.shape) + 1), inside)
         for value, axis in zip(made[len(state) :], out_axes, strict=True)
     ]
-
-
-def _item(x: Expr, axis: int, at: int) -> Expr:
-    rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-    return op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), rest)
 
 
 # fmt: off

@@ -19,7 +19,7 @@ from plica.frontend.torch.row import index as choosing
 from plica.frontend.torch.row import shape as moving
 from plica.frontend.torch.row.elementwise import hypotenuse
 from plica.frontend.torch.row.word import Row, casted
-from plica.frontend.word import dtype, like, rank, shape
+from plica.frontend.word import dtype, like, rank, select, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
@@ -130,9 +130,8 @@ def _divide(node: PartNode) -> Complex:
     wide = op.absolute(c) >= op.absolute(d)
     large, small = op.where(wide, c, d), op.where(wide, d, c)
     zero = op.equal(large, like(0, large))
-    divisor = op.where(
-        zero, like(1, large), large
-    )  # nothing is divided by 0 but the parts at the end
+    # Nothing is divided by 0 but the parts at the end.
+    divisor = op.where(zero, like(1, large), large)
     ratio = small / divisor
     below = op.where(zero, like(0, large), divisor + small * ratio)
     real = op.where(wide, a + b * ratio, a * ratio + b)
@@ -177,11 +176,7 @@ def _as_real(node: PartNode) -> Expr:
 
 def _as_complex(node: PartNode) -> Complex:
     x = node.x()
-    last = rank(x) - 1
-    real, imag = (
-        op.reshape(op.slice(x, (at,), (at + 1,), None, (last,)), shape(x)[:-1]) for at in (0, 1)
-    )
-    return Complex(real, imag)
+    return Complex(*(select(x, at, rank(x) - 1) for at in (0, 1)))
 
 
 def _polar(node: PartNode) -> Complex:

@@ -16,7 +16,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.by_value import take_in_turn
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
 from plica.frontend.torch.symbol import Size
-from plica.frontend.word import dtype, like, rank, shape, to
+from plica.frontend.word import dtype, like, rank, select, shape, to
 from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -117,9 +117,7 @@ def _masks_as_places(node: TorchNode, given: Sequence[Expr | None]) -> list[Expr
             found.append(each)
             continue
         rows = places_of(node, each)
-        count = shape(rows)[0]
-        found += [op.reshape(op.slice(rows, (at,), (at + 1,), None, (1,)), (count,))
-                  for at in range(rank(each))]  # fmt: skip
+        found += [select(rows, at, axis=1) for at in range(rank(each))]
     return found
 
 

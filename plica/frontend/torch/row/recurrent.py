@@ -16,7 +16,7 @@ from plica.frontend.measured import matched
 from plica.frontend.recurrence import SequenceSteps, State, parts
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
-from plica.frontend.word import dtype, like, shape
+from plica.frontend.word import dtype, like, select, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType
@@ -83,7 +83,7 @@ def _row(step: Step, gates: int, states: int) -> Row:
             outputs: list[Expr] = []
             for way in range(ways):
                 at = layer * ways + way
-                state = tuple(_at(each, at) for each in starts)
+                state = tuple(select(each, at) for each in starts)
                 steps = _steps(node, step, gates, weights[at], level, backwards=way == 1)
                 all_, end = steps.gone_through(state)
                 outputs.append(all_)
@@ -128,11 +128,6 @@ def _weights(node: TorchNode, directions: int, of: DType) -> list[RecurrentWeigh
         projection = rest.pop() if each > plain else None
         found.append(RecurrentWeights(inputs, recurrent, tuple(rest), projection))
     return found
-
-
-def _at(states: Expr, at: int) -> Expr:
-    """The state of one direction of one layer."""
-    return op.reshape(op.slice(states, (at,), (at + 1,)), shape(states)[1:])
 
 
 # fmt: off

@@ -17,7 +17,7 @@ from plica.frontend.sampled_place import (
 )
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
-from plica.frontend.word import along, dtype, like, rank, shape, to
+from plica.frontend.word import along, dtype, like, rank, select, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar
@@ -159,12 +159,10 @@ def _grid_sample(node: TorchNode) -> Expr:
     padding, corners = _BORDERS[node.integer("padding_mode")], node.flag("align_corners")
     of = dtype(x)
     wide = casted(grid, opmath(of))
-    lead, last = shape(grid)[:-1], rank(grid) - 1
     axes: list[Taps] = []
     for number, size in enumerate(shape(x)[2:]):
         which = rank(x) - 3 - number  # the grid names the axes of the images backwards
-        at = op.reshape(op.slice(wide, (which,), (which + 1,), None, (last,)), lead)
-        at = unscaled(at, size, corners)
+        at = unscaled(select(wide, which, rank(grid) - 1), size, corners)
         axes.append(taps_inside(at, mode, padding, size, corners=corners, round_first=False))
     return casted(summed_taps(casted(x, opmath(of)), axes, padding == "zeros"), of)
 

@@ -16,7 +16,7 @@ from plica.frontend.measured import amount, matched, places
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
-from plica.frontend.word import dtype, like, rank, shape
+from plica.frontend.word import dtype, like, rank, select, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.cut import place_of_bound
@@ -129,8 +129,7 @@ def _select(node: TorchNode) -> Expr:
     axis = node.axis("dim", rank(x))
     at, size = node.size("index"), shape(x)[axis]
     if isinstance(at, int) and known(size) is not None:
-        first = at % (known(size) or 1)
-        return op.reshape(op.slice(x, (first,), (first + 1,), None, (axis,)), node.shape())
+        return select(x, at % (known(size) or 1), axis)
     # Whether there is such a place is only known when it is taken; what a program computes to be
     # below 0 counts from the end there.
     return op.take(x, constant(node, at, i64), axis=axis)
@@ -152,10 +151,7 @@ def _split(node: TorchNode) -> list[Expr | None]:
 def _unbind(node: TorchNode) -> list[Expr | None]:
     x = node.x()
     axis = node.axis("dim", rank(x))
-    return [
-        op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), node.shape(at))
-        for at in range(len(node.result))
-    ]
+    return [select(x, at, axis) for at in range(len(node.result))]
 
 
 def _slice_scatter(node: TorchNode) -> Expr:
