@@ -76,6 +76,15 @@ def select(x: Expr, at: int, axis: int = 0) -> Expr:
     return op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), rest)
 
 
+def standardised(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Expr, Expr]:
+    """x with mean 0 and variance 1, its mean, and the inverse of its deviation."""
+    middle = op.mean(x, axis=axes, keepdims=True)
+    away = x - middle
+    spread = op.mean(op.square(away), axis=axes, keepdims=True)
+    inverse = op.rsqrt(spread + like(epsilon, spread))
+    return away * inverse, middle, inverse
+
+
 def whole_power(x: Expr, y: Expr) -> Expr:
     """A power of integers; a negative one is 0 but for 1 and -1, which the parity of y decides."""
     if dtype(x).kind == "uint" or (isinstance(y, Const) and (y.numpy() >= 0).all()):

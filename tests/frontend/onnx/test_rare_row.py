@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -13,10 +13,16 @@ from onnx.reference import ReferenceEvaluator
 
 import plica
 from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.expand import bound_nodes, definition
+from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.value import TensorValue
+from plica.ir.graph.expression import const
 from plica.runtime.error import UnsupportedError
 from tests.frontend.onnx import build
 
 Array = np.ndarray[Any, Any]
+BOUND: Final = {"Constant", "Cast"}
+"""What a window is made of, by attributes of the window."""
 
 
 def model(kind: str, inputs: dict[str, Array], opset: int = 20, **said: Any) -> Any:
@@ -24,6 +30,15 @@ def model(kind: str, inputs: dict[str, Array], opset: int = 20, **said: Any) -> 
     return build.model(
         [helper.make_node(kind, list(inputs), ["y"], **said)], inputs, ["y"], None, opset
     )
+
+
+def test_the_definition_of_an_operator_has_the_standards_default_attributes() -> None:
+    node = OnnxNode(helper.make_node("HannWindow", ["n"], ["y"]), 17, (TensorValue(const(5)),))
+    function = definition(node, "")
+    assert function is not None
+    bound = [each for each in bound_nodes(function, node, ()) if each.op_type in BOUND]
+    assert {each.op_type for each in bound} == BOUND
+    assert all(each.attribute for each in bound)
 
 
 @settings(max_examples=8)

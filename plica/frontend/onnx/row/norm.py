@@ -18,6 +18,7 @@ from plica.frontend.onnx.row.word import (
     shape,
     to,
 )
+from plica.frontend.word import standardised
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
@@ -64,13 +65,8 @@ def _layer_norm(node: OnnxNode) -> Made:
             x, gamma, op.zeros_like(gamma) if beta is None else beta, axis=axis, epsilon=epsilon
         )
     axes = tuple(range(axis, rank(x)))
-    inner = in_f32(x)
-    middle = op.mean(inner, axis=axes, keepdims=True)
-    away = inner - middle
-    spread = op.mean(op.square(away), axis=axes, keepdims=True)
-    inverse = op.rsqrt(spread + like(epsilon, spread))
-    scaled = to(away * inverse, dtype(x))
-    scaled = scaled * gamma
+    standard, middle, inverse = standardised(in_f32(x), axes, epsilon)
+    scaled = to(standard, dtype(x)) * gamma
     scaled = scaled if beta is None else scaled + beta
     return [scaled, middle, inverse][: max(1, len(node.proto.output))]
 
@@ -103,11 +99,7 @@ def _group_norm(node: OnnxNode) -> Expr:
     if part is None:
         node.malformed("The groups do not divide the channels.", str(groups), str(node.type()))
     grouped = (sizes[0], index(groups), product((part, *sizes[2:])))
-    inner = op.reshape(in_f32(x), grouped)
-    middle = op.mean(inner, axis=(2,), keepdims=True)
-    away = inner - middle
-    spread = op.mean(op.square(away), axis=(2,), keepdims=True)
-    scaled = away * op.rsqrt(spread + like(epsilon, spread))
+    scaled, _, _ = standardised(op.reshape(in_f32(x), grouped), (2,), epsilon)
     # Before version 21 there is a scale for each group, since then one for each channel.
     scaled = scaled if node.opset < 21 else op.reshape(scaled, sizes)
     factor, shift = (along(to(each, dtype(scaled)), 1, rank(scaled)) for each in (gamma, beta))

@@ -8,7 +8,7 @@ import numpy as np
 
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
-from plica.frontend.word import along, dtype, like, rank, shape
+from plica.frontend.word import along, dtype, like, rank, shape, standardised
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
@@ -56,22 +56,13 @@ def _batch_norm_stats(node: TorchNode) -> list[Expr | None]:
     inner = opmath(dtype(x))
     wide = casted(x, inner)
     axes = tuple(at for at in range(rank(x)) if at != 1)
-    y, middle, inverse = _standard(wide, axes, float(node.number("eps")))
+    y, middle, inverse = standardised(wide, axes, float(node.number("eps")))
     for name, join in (("weight", op.multiply), ("bias", op.add)):
         vector = node.maybe(name)
         y = y if vector is None else join(y, along(casted(vector, inner), 1, rank(x)))
     channels = (shape(x)[1],)
     kept = [op.reshape(each, channels) for each in (middle, inverse)]
     return [casted(y, node.dtype()), casted(kept[0], node.dtype(1)), casted(kept[1], node.dtype(2))]
-
-
-def _standard(x: Expr, axes: tuple[int, ...], epsilon: float) -> tuple[Expr, Expr, Expr]:
-    """x with mean 0 and variance 1, its mean, and the inverse of its deviation."""
-    middle = op.mean(x, axis=axes, keepdims=True)
-    away = x - middle
-    spread = op.mean(op.square(away), axis=axes, keepdims=True)
-    inverse = op.rsqrt(spread + like(epsilon, spread))
-    return away * inverse, middle, inverse
 
 
 def _layer_norm(node: TorchNode) -> list[Expr | None]:
@@ -82,7 +73,7 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
     weight, bias = node.maybe("weight"), node.maybe("bias")
     wide = casted(x, inner)
     axes = tuple(range(axis, rank(x)))
-    _, middle, inverse = _standard(wide, axes, epsilon)
+    _, middle, inverse = standardised(wide, axes, epsilon)
     tail = shape(x)[axis:]
     gamma = op.full(shape=tail, value=1.0, dtype=inner) if weight is None else casted(weight, inner)
     beta = op.full(shape=tail, value=0.0, dtype=inner) if bias is None else casted(bias, inner)
@@ -115,7 +106,7 @@ def _group_norm(node: TorchNode) -> list[Expr | None]:
         node.unsupported("The groups do not divide the channels.", str(groups))
     lead = (sizes[0], index(groups))
     wide = op.reshape(casted(x, inner), (*lead, size, product(sizes[2:])))
-    y, middle, inverse = _standard(wide, (2, 3), float(node.number("eps")))
+    y, middle, inverse = standardised(wide, (2, 3), float(node.number("eps")))
     for name, join in (("weight", op.multiply), ("bias", op.add)):
         vector = node.maybe(name)
         own = (index(groups), size, index(1))
