@@ -26,7 +26,7 @@ from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, lik
 from plica.frontend.onnx.run_time import clamped, lawful, pieces, size_from
 from plica.frontend.onnx.value import Array, TensorValue, settled
 from plica.frontend.word import select
-from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -166,9 +166,11 @@ def _steps(kernel: ResizeKernel) -> range:
     return range(1 - kernel.radius, kernel.radius + 1)
 
 
-def _table(of: Expr) -> Array:
-    """The elements of an expression over constants."""
-    return const(computed(of)).numpy()
+def _tables(*of: Expr) -> list[Array]:
+    """The elements of expressions over constants, which are computed together."""
+    found = computed(Tuple(of))
+    assert isinstance(found, tuple)
+    return [const(each).numpy() for each in found]
 
 
 def weights(grid: ResizeGrid, kernel: ResizeKernel) -> Array:
@@ -179,15 +181,17 @@ def weights(grid: ResizeGrid, kernel: ResizeKernel) -> Array:
     rows, at = np.arange(after), grid.places()
     whole = np.zeros((after, before))
     if kernel.mode == "nearest":
-        chosen = _table(NEAREST[kernel.nearest](at))
+        (chosen,) = _tables(NEAREST[kernel.nearest](at))
         whole[rows, np.clip(chosen, 0, before - 1).astype(np.int64)] = 1
         return whole
     steps = _steps(kernel)
     if kernel.is_smooth:
-        reach = int(_table(_reach(grid, kernel)))
+        (reach_,) = _tables(_reach(grid, kernel))
+        reach = int(reach_)
         steps = range(-reach, reach + 2)
-    for step in steps:
-        place, weight = map(_table, _tap(grid, kernel, at, const(step, i64)))
+    taps = [each for step in steps for each in _tap(grid, kernel, at, const(step, i64))]
+    tables = _tables(*taps)
+    for place, weight in zip(tables[::2], tables[1::2], strict=True):
         np.add.at(whole, (rows, np.clip(place, 0, before - 1)), weight)
     total = whole.sum(axis=1, keepdims=True)
     return whole / np.where(total == 0, 1.0, total) if kernel.antialias or kernel.exclude else whole
@@ -280,7 +284,7 @@ def _resampled(
         if grid.mode == "tf_crop_and_resize":
             at, last = grid.places(), to(amount(grid.before), f64) - WHOLE
             missed = op.logical_or(at < NOTHING, at > last)
-            missed = missed if grid.sizes is None else const(_table(missed))
+            missed = missed if grid.sizes is None else const(_tables(missed)[0])
             if not isinstance(missed, Const) or missed.numpy().any():
                 mask = along(missed, axis, rank(whole))
                 whole = op.where(mask, like(outside, whole), whole)
@@ -334,7 +338,8 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
             after = node.measured(lawful(rounded, fits, "scale"), axis)
         if (long := known(after)) is not None and long > LONGEST:
             node.unsupported("A result is too long to be resampled.", str(LONGEST), str(long))
-        if known(before) is None and same_dim(before, after) and mode != "tf_crop_and_resize":
+        stays = same_dim(before, after) and (known(before) is None or plain == 1)
+        if stays and mode != "tf_crop_and_resize":
             continue
         factor = settled(op.where(op.equal(factor, NOTHING), WHOLE, factor))
         ends = (NOTHING, WHOLE) if region is None else (region[at], region[at + count])
