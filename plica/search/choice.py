@@ -1,13 +1,10 @@
-"""Choices: which schedule each kernel of a model gets, and why.
+"""Choices: which schedule each kernel of a model gets from the records of a database, and why.
 
-The records of a database say what was fastest on a machine.  The best of them that still is a
-schedule of the work is chosen; a record that no longer applies says why, and the next best is
-tried.  What was never tuned keeps its default schedule.
+The best record that still applies is chosen; one that no longer applies says why, and the next best
+is tried.  What was never tuned keeps its default schedule.
 
     records_of(database, target)         the best few records of all work, on one machine
     choice(records, target, of, facts)   the schedule of one function, and why
-
-Everything but `records_of` is a pure function.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from plica.codegen.operation_count import operations
 from plica.ir.type.dim import known
 from plica.search.measure import SpaceWork
 from plica.search.observation import Observation
-from plica.search.space import Space
+from plica.search.space import Point, Space
 
 
 class TuningPiece(SpaceWork, Protocol):
@@ -92,8 +92,11 @@ class Course:
         """What the default costs, if it was timed; in the last comparison, if there was one."""
         if self.stayed is not None:
             return self.stayed
-        default = self.subject.space.default
-        return next((e.cost for e in self.observations if e.point == default), None)
+        return self.cost_of(self.subject.space.default)
+
+    def cost_of(self, point: Point | None) -> float | None:
+        """What a point cost when it was first tried, if it was."""
+        return next((e.cost for e in self.observations if e.point == point), None)
 
     @property
     def least(self) -> float | None:

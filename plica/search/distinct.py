@@ -2,9 +2,7 @@
 
     space_sizes(module, contract, packs, target, most) -> SpaceSize of each kernel, one by one
 
-Points of a space may be illegal, cannot all be lowered, and some lower to the same kernel: what
-counts is the digest of the lowered kernel.  The sketches' own decisions are lowered first, then
-points drawn at random, until there are enough or too many were tried.
+Points may be illegal, and some lower to the same kernel: digests of lowered kernels are counted.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""Graph forms: which passes over the graph a model is compiled with, recorded as schedules are.
+"""Graph forms: which graph passes a model is compiled with, recorded as schedules are.
 
     GraphForm ::= GraphForm(without, within)     passes left out of the page, and put into it
 
-The page of a target applies what is good by rule of thumb: Winograd's convolutions where they take
-fewer products, windows of bytes as products, one kernel of what can be one.  Any pass that keeps
-the meaning may as well be left out, and equality saturation may choose instead of the normal form
-of the rules; a form says which.  The form of the page itself is empty.
-
-A record of a form has the key of the model (`graph_key`) and the form as its trace, so that one
-database holds both, and `plica.compile` finds the form before it groups operators.
+Any pass that keeps the meaning may be left out, and equality saturation may replace the normal form
+of the rules; the form of the page itself is empty.  A record of a form has the key of the model
+(`graph_key`) and the form as its trace: `plica.compile` finds it before operators are grouped.
 
 >>> form = GraphForm(without=("winograd",))
 >>> GraphForm.from_text(form.text) == form, str(form), str(GraphForm())

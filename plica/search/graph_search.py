@@ -1,11 +1,9 @@
-"""Graph-level search: forms of a whole model, estimated by the model of cost, then timed in turns.
+"""Graph-level search: forms of a whole model, ranked by the cost model, then timed in turns.
 
-What a form changes is a few kernels; all others are the same, and cost the same.  The kernels that
-differ are estimated, each with its default schedule, by the model that guides the search for
-schedules.  It orders schedules of one kernel better than kernels, so it only says what is worth a
-trial: forms that are estimated to take little longer than the page's are compiled, and run in turns
-with it, each several times with memory of its own (`plica.search.in_place`).  A form is taken where
-it is clearly faster as a whole; else the page stays as it is, and the record says so.
+The kernels in which a form differs from the page are estimated with their default schedules.  The
+model orders kernels worse than schedules of one kernel, so it only selects what is worth a trial:
+forms of low estimates are compiled and timed in turns with the page, each in several copies
+(`plica.search.in_place`).  A form is chosen if it is clearly faster as a whole.
 """
 
 from __future__ import annotations

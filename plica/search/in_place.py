@@ -1,16 +1,11 @@
-"""In place: tuned kernels timed in their network, launch by launch, beside the untuned ones.
+"""In place: tuned kernels timed in their network, launch by launch, against the untuned ones.
 
-A kernel alone finds what it reads in the nearest cache; in its network it finds what the kernel
-before left there, and weights in none.  So at the end of a search both programs are run in turns,
-and a kernel that is not faster in its network goes back to its default: the times of its two
-schedules there are records, and count for more than those of the kernel alone
-(`plica.search.record.order`).
-
-Where its memory happens to lie makes a program up to a tenth faster or slower, however often it is
-run.  So each program is there several times, each with memory of its own, and a kernel is faster
-where the mean over the tuned ones is less than that over the untuned ones by more than both vary
-with their memory.  What is left is compared as a whole in the same way: where the tuned program is
-not faster, all goes back.
+Alone a kernel finds its inputs in the nearest cache, in its network not.  So at the end of a search
+both programs run in turns, and a kernel that is not faster in its network goes back to its
+default: these times are records, and outrank those of the kernel alone
+(`plica.search.record.order`).  The placement of memory changes times by up to 10 %, so each program
+runs in several copies, and a kernel is faster if the difference of the means exceeds the variation
+of both.  If the whole tuned program is not faster, all kernels go back.
 """
 
 from __future__ import annotations

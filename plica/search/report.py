@@ -71,8 +71,7 @@ def without_search(of: Course) -> float | None:
     """The cost of the point that needs no search, where it was tried."""
     if not of.subject.space.sketches:
         return None
-    default = of.subject.space.default
-    return next((each.cost for each in of.observations if each.point == default), None)
+    return of.cost_of(of.subject.space.default)
 
 
 def _dots(of: Course) -> tuple[float | None, ...]:

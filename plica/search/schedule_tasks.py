@@ -1,17 +1,13 @@
 """Scheduling tasks: which piece of a model to tune next.
 
-A model is many pieces of work, each so often.  The next batch of trials goes where it promises the
-most seconds for the whole model:
+The next batch of trials goes where it promises the most seconds for the whole model:
 
     gain = weight * (a * backward + (1 - a) * forward)
     backward   what the last few batches gained, per batch
-    forward    the lesser of two hopes: that the best falls by its share of one batch, which is
-               halved by every batch in vain, and that the work comes to its roof: as many
-               operations or bytes a second as any work of the model has been seen to have, and a
-               little more
+    forward    the lesser of two hopes: the best falls by its share of one batch, halved by every
+               batch in vain; the work reaches the roof that other work of the model has shown
 
-The default of every piece is timed before any has a batch.  All of it is a function of what is
-known: a search that is killed chooses the same again.
+The defaults of all pieces are timed first.  All is a function of what is known.
 
 >>> slow, fast = Standing(weight=10, best=(4.0, 3.0)), Standing(weight=1, best=(4.0, 3.0))
 >>> next_task([fast, slow])

@@ -2,14 +2,10 @@
 
     Rule ::= Rule(name, forms, traces)
 
-A rule first says which stages to begin with (`forms`, by name), then how the kernel of each of
-them may be scheduled (`traces`, by name): ordinary traces, whose decisions are by rule of thumb and
-open.  Both are pure functions.  A record of tuning names the rule and the form, so that its kernel
-is found again without making the whole space.
-
-Installed libraries add rules under the entry-point group `plica.schedule_rules`, which are asked on
-processors and on GPUs unless they name the machines that they know; forms that they add under
-`plica.forms` are used by Plica's own rules.
+A rule says which stages to begin with (`forms`), then how the kernel of each may be scheduled
+(`traces`, with decisions by rule of thumb): pure functions that yield pairs with names.  A record
+names the rule and the form, so that its kernel is found without the whole space.  Libraries add
+rules under the entry-point group `plica.schedule_rules`, and forms under `plica.forms`.
 
 >>> SketchRule("two words", lambda of, machine: (), lambda of, machine: ())
 Traceback (most recent call last):

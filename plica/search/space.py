@@ -3,12 +3,8 @@
     Space  ::= Space(sketches)                 Point ::= Point(sketch, decisions)
     Sketch ::= Sketch(name, kernel, trace, supports, form)
 
-A sketch is a trace with some decision at every sampling step, the analytical one where there is a
-model for it, and what else each of these steps might decide.  A point says which sketch, and what
-is decided there.  Search makes points and never programs: `Space.trace` gives the trace of a
-point, and replaying that trace says whether the point is legal.
-
-Everything here is a pure function; what is random takes a `random.Random`.
+A sketch is a trace that decides something at every sampling step, and what else each of these steps
+might decide.  `Space.trace` gives the trace of a point; replaying it says whether it is legal.
 
 >>> from random import Random
 >>> from plica.schedule import do, block, loops, split, vectorize, sample_tile, trace_of

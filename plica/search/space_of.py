@@ -2,10 +2,7 @@
 
     space_of(task, machine) -> Space
 
-Schedule rules say which stages to begin with and how the kernel of each may be scheduled; a sketch
-is one form with one trace, and is named by rule, form and trace:
-`thumb/lanes-over-n/turned-written`.  The default point of the space is the schedule of a build that
-was never tuned.
+A sketch is one form with one trace, named by rule, form and trace: `thumb/lanes-over-n/written`.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Function, Var

@@ -4,9 +4,8 @@
     OneOf     one of several numbers
     Among     one of several tuples of numbers
 
-A support counts and lists its members, and says which of them are near one another: a step of
-local search moves one prime factor from one part of a tile to another, or takes the number beside
-(of tuples: in one place, or in two so that their product stays).
+A support lists its members and their neighbours: one prime factor moves to another part of a tile,
+or a number moves to the next (of tuples: in one place, or in two of constant product).
 
 >>> Tiles(12, 2, max_inner=4).members
 ((3, 4), (4, 3), (6, 2), (12, 1))

@@ -3,8 +3,7 @@
     tuning_of(target).space(task, target)         what can be decided of a kernel
     tuning_of(target).measurer(target, limits)    who tries it out
 
-A backend says where its record is (`plica.codegen.backend.Backend.tuning`), so that compiling does
-not wait for this room, and so that nobody here asks which kind a target is.
+A backend names its record (`plica.codegen.backend.Backend.tuning`): compiling does not import it.
 
 >>> from plica.codegen.backend import find_target
 >>> tuning_of(find_target("cuda:sm_80")).fingerprint(find_target("cuda:sm_80"))[:11]

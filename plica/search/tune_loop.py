@@ -1,16 +1,12 @@
 """The tuning loop: tasks, a policy, a measurer and a database make records.
 
-The default of every task is timed first.  Then every round the task that promises most is taken
-(`plica.search.schedule_tasks`), its policy proposes, what is proposed is measured, and each record
-is on the disk before it is counted.  While that is measured the policy of the task that comes next,
-by what is known, proposes in a thread; where no other task is left its own does, not knowing what
-is being measured.  Of work that is never taken nothing is estimated.  What the
-database already holds of this very run (the same work, machine, policy, seed and versions) is
-not measured again: so a run that was killed goes on by being run again, and proposes what it would
-have proposed.
-
-At the end the best few of each task are timed once more, in turns with its default, which stays the
-best unless one is clearly faster; the time that takes is part of what was given.
+The default of every task is timed first.  Then the task that promises most is taken
+(`plica.search.schedule_tasks`), its policy proposes, proposals are measured, and each record is on
+the disk before it is counted.  Meanwhile a thread asks the policy of the next task, or that of the
+only task.  Trials that the database holds of this very run (work, machine, policy, seed, versions)
+are not measured again: a run that was killed continues when it is run again, with the same
+proposals.  At the end the best few of each task are timed in turns with its default, which stays
+the best unless one is clearly faster.
 """
 
 from __future__ import annotations

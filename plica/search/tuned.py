@@ -9,7 +9,6 @@ What is asked and what is answered are values of every target; who searches is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from attrs import asdict, frozen
@@ -19,7 +18,6 @@ from plica.search.course import Course
 from plica.search.measure import TrialLimits
 from plica.search.progress import duration
 from plica.search.report import page as report_page
-from plica.search.space import Point
 
 USUAL: Final = "guided"  # the policy, where none is named
 
@@ -81,7 +79,7 @@ class Tuned:
         kernels = []
         for each in self.courses:
             best = None if each.best is None else each.best.point
-            default, fastest = _costs(each, (each.subject.space.default, best))
+            default, fastest = each.cost_of(each.subject.space.default), each.cost_of(best)
             name, times = each.subject.task.name, each.subject.task.weight
             kernels.append({
                 "kernel": name, "times": times, "trials": each.trials,
@@ -99,7 +97,8 @@ class Tuned:
             task = each.subject.task
             best = None if each.best is None else each.best.point
             points = (each.subject.space.default, best)
-            costs = ["-" if cost is None else duration(cost) for cost in _costs(each, points)]
+            known = [each.cost_of(point) for point in points]
+            costs = ["-" if cost is None else duration(cost) for cost in known]
             size = f"{each.subject.space.size}{'+' if each.subject.grow is not None else ''}"
             numbers = f"{task.weight:5}  {size:>10}  {each.trials:6}"
             numbers += f"  {costs[0]:>10}  {costs[1]:>10}"
@@ -113,9 +112,3 @@ class Tuned:
         lines += [self.graph] if self.graph else []
         lines += [] if self.in_place is None else [str(self.in_place)]
         return "\n".join(lines)
-
-
-def _costs(of: Course, points: Sequence[Point | None]) -> list[float | None]:
-    """What points cost when they were first tried."""
-    known = {each.point: each.cost for each in of.observations}
-    return [None if each is None else known.get(each) for each in points]

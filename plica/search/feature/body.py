@@ -1,15 +1,11 @@
-"""Features of the innermost body of a store: its instructions by kind, and how often it is run.
+"""Features of the innermost body of a store: its instructions by kind, and how often it runs.
 
-The body is what is written out inside the innermost serial loop.  Of each access it is known how it
-moves with the lanes: not at all (one element for all lanes), by one (a vector), or otherwise
-(lanes are gathered); and whether it moves with the innermost serial loop: what does not is in a
-register for all steps of it.
+The body is what is unrolled inside the innermost serial loop.  An access along the lanes reads one
+element for all, a vector, or gathers; one that does not move with the serial loop is in a register.
 
-    counts       vectors read, elements read for all lanes, lanes gathered, stores, arithmetic,
-                 vectors that begin within a line
-    runs         how often the body is run, how often its loop is entered, how long that and the
-                 one around it are, and whether sums go along it
-    cycles       what all that costs in one run, and in all, if nothing waits for memory
+    counts       vectors read, broadcasts, gathers, stores, arithmetic, misaligned vectors
+    runs         runs of the body, entries of its loop, two extents, whether sums go along it
+    cycles       of one run, and of all, if nothing waits for memory
 """
 
 from __future__ import annotations

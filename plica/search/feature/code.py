@@ -1,16 +1,10 @@
-"""Features of code: conditions, how places are found, and what the compiler may make vectors of.
+"""Features of code: conditions, index arithmetic, and what LLVM may vectorise by itself.
 
-Where a schedule has no vectors, LLVM still makes some if the innermost loop goes over elements that
-lie side by side and no sum goes along it; a condition or a quotient in the way keeps it from that.
-
-    plain        whether nothing is a vector; then the length of the innermost loop in vectors, what
-                 is left over at its end, the part of accesses that would be gathered, and whether
-                 sums go along it
-    bytes        of an element that is written, and of all that the whole store touches
-    made         how many of the accesses read what another store has made
-    conditions   around stores, quotients and remainders, comparisons and choices that finding
-                 places takes: of the whole kernel, and for all points of a sketch as for its
-                 default, since they come and go with loops of one step
+plain        whether nothing is a vector; then the innermost extent in vectors, its remainder,
+             the part of accesses that would be gathered, whether sums go along it
+bytes        of an element that is written, and of all that the store touches
+made         accesses that read what another store wrote
+conditions   guards, quotients and choices of the whole kernel, as in the sketch's default
 """
 
 from __future__ import annotations

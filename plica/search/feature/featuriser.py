@@ -1,14 +1,9 @@
 """Featurisers: the features of many points of one sketch, without replaying them.
 
-A few points are replayed and lowered.  Their nests have one layout, and each number of it is a
-formula of the decided numbers, which the examples give; some examples are kept back to try the
-formulas on.  Then the features of a population are a few array operations.
-
-What is decided by name rather than by size, where to compute or whether to unroll, may change the
-layout.  Then there is one set of formulas for each combination of such decisions, made when it is
-first asked for.  Which decisions are sizes is found by trying: all but places and what may be 0;
-all but one more; only tiles.  Where no layout or no formula is found, points are replayed one by
-one, and counted.
+A few points are replayed and lowered; each number of their common layout is a formula of the
+decided sizes, found from some examples and checked on others.  The features of a population are
+then a few array operations.  Decisions that are no sizes (places, unrolling) may change the layout:
+there is one set of formulas for each combination of them.  Points without a formula are replayed.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize

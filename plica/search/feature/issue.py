@@ -1,20 +1,15 @@
 """Features of what is issued: the instructions that the emitter and LLVM make of a store.
 
-Few of LLVM's passes run over code whose loops were scheduled, and all of them where something is
-left that they make better: an innermost loop without vectors, or a sum in memory that a loop comes
-to again and again.  So one store decides for all of a kernel whether sums in memory are kept in
-registers, and whether loops of few steps are written out.  A vectorized loop that is longer than a
-few registers is a loop of strips, and what is left at its end is one vector in part, or one for
-each power of two.
+All of LLVM's passes run over a kernel that has an innermost loop without vectors, or a sum in
+memory inside a loop; then sums are kept in registers and short loops are unrolled.  A long
+vectorized loop is one of strips, whose rest is one masked vector or one for each power of 2.
 
     passes       whether all passes run over the kernel
     in-memory    whether sums are read and written in each run of the body
     strips       whether the vectorized loop is a loop in the code
-    written-out  steps of loops that LLVM writes out; then of the innermost loop that is left how
-                 long it is, and whether sums go along it
+    written-out  steps that LLVM unrolls; the extent of the innermost loop left, and its reduction
     pieces       vectors that lanes are cut into, and the part of their lanes that idles
-    issued       arithmetic, reads, stores and waits for sums of all runs, and what they take
-                 together, in cycles, if data is near
+    issued       arithmetic, reads, stores and waits of all runs, and their cycles if data is near
 """
 
 from __future__ import annotations

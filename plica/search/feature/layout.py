@@ -1,8 +1,8 @@
 """Layouts: what the nests of several schedules have in common, and the numbers that differ.
 
-Schedules that differ in decisions alone have the same stores, and loops of the same names in the
-same order, but for loops of one step, which are missing.  Their layout has all of them; a nest is
-then a vector of numbers, with 1 for the extent of a loop that is missing.
+Schedules that differ in decisions alone have the same stores and named loops, but for loops of one
+step, which are missing.  A layout has all loops; a nest is then a vector of numbers, with 1 for the
+extent of a missing loop.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.search.feature.nest import nests_of

@@ -1,8 +1,7 @@
 """Operations: how often each kind of arithmetic occurs in what a store writes.
 
-Sixteen kinds: of floats, and again of integers, multiply-add, add, multiply, divide, compare,
-function, other; then logic and choice.  What reads no buffer is not counted: indices, and guards on
-them, can be written in many ways.
+Of floats and of integers: multiply-add, add, multiply, divide, compare, function, other; then logic
+and select.  Index arithmetic, which reads no buffer, is not counted.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer

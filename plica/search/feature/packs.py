@@ -1,6 +1,6 @@
-"""Packs: the rows of many candidates in one array, and whose each row is.
+"""Packs: the feature rows of many candidates in one array, one for each store of a candidate.
 
-A candidate has a row for each store of it, and one without rows is a schedule that is illegal.
+A candidate without rows is an illegal schedule.
 
 >>> packs = Packs.of([np.ones((2, 3)), np.zeros((1, 3))])
 >>> packs.owner.tolist(), packs.summed(np.array([1.0, 2.0, 5.0])).tolist()

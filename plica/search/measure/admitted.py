@@ -1,8 +1,7 @@
 """Admitted inputs: numbers that some work may be given, where not all may be.
 
-`nn.conv_winograd` means a convolution only with a weight that `nn.winograd_weight` has made: tiles
-give other numbers than the plain nest for any other.  So drawn numbers are taken for a weight, and
-transformed.
+`nn.conv_winograd` is a convolution only with a weight of `nn.winograd_weight`, so drawn numbers are
+transformed as weights.
 
 >>> made = transformed(TILES[2], np.ones((16, 1, 1), np.float32))
 >>> made.reshape(4, 4)[0].tolist()

@@ -1,8 +1,7 @@
 """Jobs: all that is needed to measure one candidate somewhere else, as one text.
 
-A job names the work as stages, the form that the schedule begins with, which inputs of both are
-constant, the schedule, and the machine.  What the form makes of constants is made where the job is
-done.  It is pure data: the same job means the same code in any process, so it may be done again.
+A job is the work as stages, the form that the schedule begins with, which inputs are constant, the
+schedule, and the machine.  It is pure data: the same job means the same code in any process.
 """
 
 from __future__ import annotations

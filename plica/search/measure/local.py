@@ -1,8 +1,7 @@
 """The local measurer: candidates are built in some processes and timed in one other.
 
-While one candidate is validated the next ones are built; while it is timed they wait, unless the
-limits say otherwise.  What a candidate does to its process costs one trial; the process is started
-again.  Several threads may ask at once.  No server is needed.
+The next candidates are built while one is validated, and wait while it is timed, unless the limits
+say otherwise.  A crash costs one trial; the process is started again.
 """
 
 from __future__ import annotations

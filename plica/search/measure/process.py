@@ -1,7 +1,7 @@
-"""Processes: the other side of a worker, which is started when it is needed and again if it dies.
+"""Worker processes: started when needed, and again after they died.
 
-Asking gives the answer, or how the worker was lost.  A worker is told how many seconds it has and
-ends itself; here somebody waits a little longer and then ends it, so that nothing hangs.
+Asking gives the answer, or how the worker was lost.  A worker ends itself when its seconds are
+over; the parent waits a little longer and then kills it, so that nothing hangs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""References: what a candidate must compute, on small integers, into memory that is poisoned.
+"""References: the expected results of a candidate on small integers, in guarded memory.
 
-The reference of some work is its plain nest, compiled without a schedule (or the kernel as it was
-written).  Its inputs are small integers: sums of their products are exact in any order, so that a
-missing or doubled term is never taken for rounding.  Results and scratch memory begin as bytes that
-are no number; every array ends at a page that nobody may touch, and what is read cannot be written.
+The reference is the plain nest of the work without a schedule.  Inputs are small integers, whose
+sums are exact in any order, so that a missing term is never taken for rounding.  Results and
+scratch begin as NaN bytes; arrays end at a guard page, and inputs cannot be written.
 
 >>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
 [False, True]

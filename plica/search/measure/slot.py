@@ -1,8 +1,7 @@
 """The slot: on the same cores one kernel is timed at a time, whoever asks.
 
-It is a lock on a file for each core that this process may use, which the system lets go of when its
-holder dies.  Processes that are kept to other cores (`taskset`) do not wait for each other; those
-that share one do.  Everybody takes them in one order, so nobody waits for somebody who waits.
+It is a lock on a file for each core that this process may use, which the system releases when its
+holder dies.  All locks are taken in one order, so there is no deadlock.
 
 >>> with slot():
 ...     pass

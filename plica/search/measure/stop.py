@@ -1,8 +1,6 @@
-"""Stopping: processes of ours that do nothing while something is timed.
+"""Stopping processes of ours, and placing threads, while something is timed.
 
-What is called two cores is often one, whose units two threads share: code that is timed beside a
-compiler takes up to twice as long.  The process that times stops the others and lets them go on;
-if it dies, whoever asked it does.
+Two logical cores may share units: code that is timed beside a compiler takes up to twice as long.
 
 >>> with stopped(()):
 ...     pass

@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 import itertools
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 from zlib import crc32
 
 import numpy as np
@@ -32,20 +32,31 @@ MEMORY: Final = NAMES.index("memory-cycles")
 
 
 @frozen
-class Chance:
+class Unlearned:
+    """A model that is its settings alone."""
+
+    kind: ClassVar[str]
+
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Self:
+        """Itself: it learns nothing."""
+        return self
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        return written(self.kind, asdict(self))
+
+    @classmethod
+    def from_file(cls, of: File) -> Self:
+        """The model of a file; raises `Malformed`."""
+        return cls(**settings_of(of, cls()))
+
+
+@frozen
+class Chance(Unlearned):
     """A seed; another gives other numbers."""
 
     kind: ClassVar[str] = "chance"
     seed: int = 0
-
-    def fitted(
-        self,
-        packs: Packs,  # it learns nothing
-        costs: Floats,
-        groups: Integers | None = None,
-    ) -> Chance:
-        """Itself."""
-        return self
 
     def scores(self, packs: Packs) -> Floats:
         """A number from 0 to 1 that depends on the rows."""
@@ -56,31 +67,13 @@ class Chance:
         ]
         return np.where(packs.is_legal, np.array(found), -np.inf)
 
-    def saved(self) -> bytes:
-        """As `Model.saved` says."""
-        return written(self.kind, asdict(self))
-
-    @staticmethod
-    def from_file(of: File) -> Chance:
-        """The model of a file; raises `Malformed`."""
-        return Chance(**settings_of(of, Chance()))
-
 
 @frozen
-class Analytical:
+class Analytical(Unlearned):
     """Arithmetic and waiting for memory overlap but for a part: the lesser counts for so much."""
 
     kind: ClassVar[str] = "analytical"
     part: float = 0.5
-
-    def fitted(
-        self,
-        packs: Packs,  # it learns nothing
-        costs: Floats,
-        groups: Integers | None = None,
-    ) -> Analytical:
-        """Itself."""
-        return self
 
     def cycles(self, packs: Packs) -> Floats:
         """About how many cycles candidates take."""
@@ -100,12 +93,3 @@ class Analytical:
         """Less cycles are better; nothing is worse than no rows."""
         found = -np.log2(np.maximum(self.cycles(packs), 1.0))
         return np.where(packs.is_legal, found, -np.inf)
-
-    def saved(self) -> bytes:
-        """As `Model.saved` says."""
-        return written(self.kind, asdict(self))
-
-    @staticmethod
-    def from_file(of: File) -> Analytical:
-        """The model of a file; raises `Malformed`."""
-        return Analytical(**settings_of(of, Analytical()))

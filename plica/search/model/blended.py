@@ -1,15 +1,8 @@
-"""Blended: boosted trees of stores and of whole candidates, neural networks, and a Gaussian process
-of this work.
+"""Blended: boosted trees of stores and of whole candidates, networks, and a Gaussian process.
 
-Two kinds of trees and networks err in different places, so their mean errs less.  Networks learn
-from many pieces of work and stay as they are in a search.  Trees part what they have seen
-into boxes and say one thing of each; after a few dozen candidates of one piece of work there are
-few boxes.  A Gaussian process says of a candidate what its neighbours
-took, the nearer the more, and where there are none what other work has taught.
-
-To the process a candidate is one row: those of its stores, each by its share of the time, and
-columns that are the same for all candidates say nothing.  How far neighbours reach and how noisy
-times are is what makes the times that were seen likeliest.
+Trees and networks err in different places, so their mean errs less.  The Gaussian process corrects
+them by the candidates seen of this piece of work: a candidate is one row there (its stores by their
+shares of the time), and the likeliest reach and noise are chosen.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)

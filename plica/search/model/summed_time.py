@@ -1,16 +1,9 @@
-"""Summed time: boosted trees that mend what is estimated of each store; the times of stores add up.
+"""Summed time: boosted trees that correct the estimate of each store; the times of stores add up.
 
-The time of a candidate is the sum of those of its stores.  Each of these is what is estimated of it
-(`Analytical`), times a factor from the trees: so what is learned of a store of one piece of work
-says something of a like store in any other, and where nothing was learned, the estimate stands.
-Costs of one group compare up to a factor that nobody needs to know; trees grow so that as many
-pairs as can be are in order, those that are far apart before those that are near.
-
-A model that begins with what was learned from other work stands on its trees, and grows its own.
-
-With `whole` a candidate is one row: its heaviest store, all of them by their shares of what is
-estimated, that sum and how many there are.  What stores do to each other is learned so, and what a
-store does by itself is learned worse; the mean of both models (`Blended`) is better than either.
+The time of a store is its estimate (`Analytical`) times a factor from the trees, so what is learned
+of a store holds for like stores of other work.  Costs of one group compare up to a factor; trees
+grow by a pairwise loss.  A model that stands on other work's trees grows its own.  With `whole` a
+candidate is one row: its heaviest store, the mean of all by share, the total and the count.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)

@@ -1,14 +1,9 @@
-"""Breeding: a population of points improved under an opinion; nothing is measured.
+"""Breeding: a population of points improved under a score; nothing is measured.
 
-The first population is what was measured best and points at random.  Each generation takes parents
-by how well they are thought of and changes most of the children: one decision drawn anew, moved to
-a neighbour, or taken from another parent.
-
-What is thought of costs time, too: up to a number of points of a kind are replayed to have their
-features, and the rest of them are nearly free.  `Effort` leaves out what is beyond that effort.
-
-`varied` picks among the best: a point that decides something no other picked one decides is worth
-more than one that repeats them.
+The first population is the best that was measured, and random points.  Each generation takes
+parents by rank and changes most children: one decision redrawn, moved to a neighbour, or taken from
+another parent.  `Effort` bounds how many points are replayed for features; `varied` picks points of
+high rank that differ in their decisions.
 
 >>> from random import Random
 >>> import numpy as np

@@ -1,14 +1,12 @@
-"""Judges: what a model thinks of points before they are tried.
+"""Judges: the scores that a model gives to points before they are tried.
 
-A judge is a model, and the numbers by which it tells points apart.  It learns from everything
-known, from the beginning at every round: so its opinion is a function of the log.
+A judge is a model and features; it learns from all observations anew at every round, so its scores
+are a function of the log.  A point without rows is illegal: nothing is worse.
 
     Features     (space, points) -> packs: the rows of features of each point
     Learner      fitted(packs, costs) -> Learner;  scores(packs) -> higher is faster
 
-A point without rows is known to be no schedule: nothing is worse.  `stores` are the features of the
-kernels that points stand for; `knobs` are the plainest ones, the sketch and the numbers that are
-decided, one row a point.
+`stores` are the features of kernels; `knobs` the plainest: the sketch and its decided numbers.
 
 >>> from plica.search.policy.example import SQUARE
 >>> packs = knobs(SQUARE, (SQUARE.default,))

@@ -19,7 +19,6 @@ The stages follow from the log, so nothing is remembered but how long the best h
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from itertools import zip_longest
 from math import isfinite
 from random import Random
 from typing import Final
@@ -31,7 +30,13 @@ from plica.search.observation import Observation, is_faster
 from plica.search.policy.breed import Breeding, Effort, bred
 from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.fold import ObservedSpace, Policy
-from plica.search.policy.lesson import Lesson, Precedent, followed, told
+from plica.search.policy.lesson import (
+    Lesson,
+    Precedent,
+    points_of_lessons,
+    points_of_precedents,
+    round_robin,
+)
 from plica.search.policy.model_free import Footing, around
 from plica.search.policy.model_guided import mixed
 from plica.search.space import Point, Space
@@ -120,14 +125,14 @@ class Guided:
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
-        near = [each for each in _by_turns(*around_them) if each not in defaults]
+        near = [each for each in round_robin(*around_them) if each not in defaults]
         found = [*defaults, *near]
         if self.analyst is not None:
             effort = Effort(space, (), self.effort)
             every = [e for e in dict.fromkeys([*space.defaults(), *near]) if effort.affords(e)]
-            found = _by_turns(defaults, _thought(self.analyst.before(space), every))
+            found = round_robin(defaults, _thought(self.analyst.before(space), every))
         if self.lessons or self.precedents:
-            found = [space.default, *_by_turns(self._taught(space), found)]
+            found = [space.default, *round_robin(self._taught(space), found)]
         found = list(dict.fromkeys(found))[: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
@@ -140,9 +145,10 @@ class Guided:
             return float(np.abs(both[0] - both[1]).sum())
 
         same = [each for each in self.lessons if apart(each.space, space) == 0.0]
-        known = told(space, same, apart)
+        known = points_of_lessons(space, same, apart)
         others = [each for each in self.lessons if each not in same]
-        elsewhere = _by_turns(told(space, others, apart), followed(space, self.precedents))
+        precedents = points_of_precedents(space, self.precedents)
+        elsewhere = round_robin(points_of_lessons(space, others, apart), precedents)
         least, *opinion = self.judge.before(space)([space.default, *elsewhere])
         liked = [point for point, of in zip(elsewhere, opinion, strict=True) if of >= least]
         return [*known, *liked]
@@ -182,12 +188,6 @@ def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> 
     for each in _within(known.ranked[:incumbents], sketches):
         found.update(dict.fromkeys(around(known, Footing(each.point))))
     return [each for each in found if each not in known.taken]
-
-
-def _by_turns(*orders: Sequence[Point]) -> list[Point]:
-    """The first of each, then the second of each, and so on; each point once."""
-    rows = zip_longest(*orders)
-    return list(dict.fromkeys([each for row in rows for each in row if each is not None]))
 
 
 def _thought(score: Score, points: Sequence[Point]) -> list[Point]:

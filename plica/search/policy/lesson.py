@@ -2,15 +2,13 @@
 
     Lesson(space, log)                 the space of other work, and what was observed in it
     transported(point, of, into)       the point of one space that is most like one of another
-    told(space, lessons, likeness)     points to begin with, the most promising first
+    points_of_lessons(space, lessons, likeness)     points to begin with, the most promising first
     Precedent(form, trace)             what was fastest of work of which there are records alone
-    carried(precedent, into)           how far its work is, and the point that is most like it
+    similar_point(precedent, into)           how far its work is, and the point that is most like it
 
-Spaces of like work have sketches of the same names, whose decisions stand in the same order.  What
-was decided there is decided here, or the nearest to it that divides: sizes are compared by their
-ratios, and of a tile only what is inside, for the outermost size is what is left of the extent.
-A record has no space, but its trace has the same steps where the work is alike, and the factors of
-a tile say what was tiled: so much the sizes of two works differ.
+Spaces of like work have sketches of the same names and decisions in the same order.  A decision is
+carried over as the nearest legal one: sizes compare by ratios, and of a tile only the inner ones.
+A record has no space: its trace must have the same steps, and its tiles give the sizes.
 
 >>> from plica.search.policy.example import SQUARE
 >>> transported(SQUARE.default, SQUARE, SQUARE) == SQUARE.default
@@ -53,7 +51,7 @@ class Lesson:
         return tuple(sorted(cost, key=lambda each: cost[each]))
 
 
-def told(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Point]:
+def points_of_lessons(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Point]:
     """What was fast elsewhere, as points of this space: of the nearest work first, by turns."""
     near = sorted(lessons, key=lambda each: likeness(each.space, space))
     turns: list[list[Point]] = []
@@ -65,8 +63,13 @@ def told(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Po
             if len(mine) == TOLD:
                 break
         turns.append(list(mine))
-    rows = [each for row in zip_longest(*turns) for each in row if each is not None]
-    return list(dict.fromkeys(rows))
+    return round_robin(*turns)
+
+
+def round_robin(*orders: Sequence[Point]) -> list[Point]:
+    """The first of each, then the second of each, and so on; each point once."""
+    rows = zip_longest(*orders)
+    return list(dict.fromkeys([each for row in rows for each in row if each is not None]))
 
 
 def transported(point: Point, of: Space, into: Space) -> Point | None:
@@ -90,7 +93,7 @@ class Precedent:
     trace: Trace
 
 
-def carried(of: Precedent, into: Space) -> tuple[float, Point] | None:
+def similar_point(of: Precedent, into: Space) -> tuple[float, Point] | None:
     """How far its work is from that of a space, by the sizes that are tiled, and the point that is
     most like its schedule; None where no sketch of its name has the same steps."""
     kinds, decided = _kinds(of.trace), of.trace.decisions()
@@ -109,9 +112,9 @@ def _kinds(of: Trace) -> tuple[object, ...]:
     return tuple([(type(each.instruction), each.decision is None) for each in of.steps])
 
 
-def followed(space: Space, precedents: Sequence[Precedent]) -> list[Point]:
+def points_of_precedents(space: Space, precedents: Sequence[Precedent]) -> list[Point]:
     """What was fastest of other work, as points of this space, the nearest work first."""
-    near = [found for each in precedents if (found := carried(each, space)) is not None]
+    near = [found for each in precedents if (found := similar_point(each, space)) is not None]
     ordered = sorted(near, key=lambda each: each[0])  # those that are as near as they came
     return list(dict.fromkeys([point for _, point in ordered]))[:TOLD]
 

@@ -4,11 +4,8 @@
     lessons_of(subjects, …)          what a database holds of some work, as lessons
     precedents_of(subjects, …)       the fastest that it holds of any other work
 
-What a search thinks of points before it has measured any is what the shipped model says, which was
-learned from hundreds of pieces of work: what ten more say of a model's errors was no better.
-
-A run after lessons is the same run as long as the lessons are the same: its name has a digest of
-them.  What such a run measured teaches no other, so that one that was stopped goes on.
+The name of the policy has a digest of its lessons, and such runs teach no others, so that a run
+that was stopped goes on.
 
 >>> from plica.search.policy.example import SQUARE
 >>> lesson = Lesson(SQUARE, (Observation(SQUARE.default, 1.0),))

@@ -1,7 +1,7 @@
 """The measurer of a pool: points are tried on whatever devices have the right machine.
 
-Work that a worker took with it when it died is given to another.  Every outcome is reported as soon
-as it is here, and once only: a job is known by its digest, however often it was tried.
+Work of a worker that died is given to another; every outcome is reported once, as soon as it is
+known, by the digest of its job.
 """
 
 from __future__ import annotations

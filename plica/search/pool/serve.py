@@ -1,8 +1,7 @@
 """Serving: the processes of a pool, which run until they are told to stop.
 
-A scheduler knows the devices and hands out work; on each device one worker does it.  A worker that
-dies is started again by the process that watches it.  Neither has a page for browsers: that would
-be a way in without TLS.
+A scheduler hands out work to one worker for each device, which a nanny restarts when it dies.
+Neither serves web pages, which would be a way in without TLS.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Databases: the records of tuning in one SQLite file, durable when they are reported.
 
-`put` returns after the record is on the disk (write-ahead log, synchronised at every commit), so
-that a process that is killed loses the trial in flight and no other.  Several processes may use
-one file.  A record that is there already is joined with the new one (`plica.search.record.record`):
-merging two databases in either order gives the same records.
-
-A file that is damaged, that something else wrote, or that a newer version wrote is a clear error;
-nothing in it is believed before it is checked.
+`put` returns after the record is on the disk (write-ahead log, synchronous commits), so a process
+that is killed loses only the trial in flight.  Several processes may use one file.  Equal trials
+are joined, so merging commutes.  A file that is damaged, foreign or newer is a clear error.
 
 >>> from plica.search.record.record import record
 >>> with Database() as found:

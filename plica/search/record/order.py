@@ -1,15 +1,11 @@
 """Order: which of the records of some work is the best, though not all were timed alike.
 
-A time taken alone compares badly with one taken an hour later; those of a last comparison were
-taken in turns, round by round, and compare well with each other.  So the order is
-
     what was timed in its network, the fastest first
-    what was compared: the default first, but for those that are clearly faster round by round
-    what was timed alone, the fastest first; but the default, which is the first trial of its run,
-        before all that are faster by no more than what memory that lies elsewhere makes of it
+    what was compared in turns: the default first, but for those that are clearly faster
+    what was timed alone, the fastest first; but the default (the first trial) before all that are
+        faster by no more than the placement of memory explains
 
-and a schedule stands in it once, with the best of its records.  Nothing that is only lucky comes
-before the default, also where a search was stopped before they were compared.
+A schedule stands in it once, with the best of its records, and luck never beats the default.
 
 >>> from plica.search.record.record import record
 >>> lucky, sound = [record("w", "m", t, "f", (c,)) for t, c in (("1", 0.99), ("2", 1.0))]

@@ -4,9 +4,8 @@
     unpacked(text)       the records of a text; raises `Malformed` where a byte of it is another
     won(records)         of each work whose default is not the best: the best, and that default
 
-The first line says what follows: how many records, of which machines, made by which versions, and a
-digest of the other lines, each of which is a record as `JsonDatabase` writes it.  Any other
-first line is refused.
+The first line has the count, the machines, the versions and a digest of the other lines, each of
+which is a record as `JsonDatabase` writes it.
 
 >>> from plica.search.record.record import record
 >>> slow = record("w", "cpu", "{}", "rowed", (2.0,))

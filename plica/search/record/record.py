@@ -2,13 +2,10 @@
 
     Record ::= Record(key, target, trace_json, form, costs, noise, seed, versions, error)
 
-`key` is the digest of the work, `target` the fingerprint of the machine; `form` names the kernel
-that the trace begins with.  Costs are seconds; a trial that failed has none, and says why: `error`
-is a kind, `message` a sentence.
-
-The identity of a record is what was tried, not what came of it, so storing a trial twice is
-storing it once.  Two records of one trial join: the better one stays.  Joining is the lesser of
-two in a total order, hence commutative, associative and idempotent.
+`key` is the digest of the work, `target` the fingerprint of the machine, `form` the kernel that the
+trace begins with.  Costs are seconds; a failed trial has none, but an `error` and a `message`.  The
+identity is what was tried, not what came of it.  Two records of one trial join by a total order:
+the better one stays.
 
 >>> slow = record("ab12", "cpu", "{}", "blocked", costs=(2e-3,))
 >>> fast = record("ab12", "cpu", "{}", "blocked", costs=(1e-3, 1.1e-3))

@@ -5,9 +5,8 @@
             u vectors                     written out
                 v lanes
 
-How many vectors are written out, and how many lanes they have, is open; where no vector divides a
-row, its last one is filled in part.  Lanes go along rows, along another axis (its elements lie
-apart, but where rows are short more lanes are full), or over all axes as if they were one.
+The number of vectors and of lanes is open; a last vector may be filled in part.  Lanes go along
+rows, along another axis (of strided elements), or over all axes fused into one.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine

@@ -1,10 +1,8 @@
-"""Rules of thumb for machines that might be: other forms and schedules for the same work.
+"""Rules of thumb for hypothetical machines: other forms and schedules for the same work.
 
-The default schedule follows from what a machine is said to be like.  Every form that applies is
-tried besides the one with the lowest estimate of cycles, those of installed libraries among
-them.  Asked for a machine with shorter vectors, fewer registers, smaller caches or one core, the
-same rules give other schedules, each sensible somewhere: these are where a search begins.  Their
-numbers are opened, and some have variants with loops in another order.
+Every form that applies is tried besides the default, those of installed libraries among them.  The
+same rules asked for shorter vectors, fewer registers, smaller caches or one core give schedules
+that are sensible somewhere; their numbers are opened, and some have reordered variants.
 """
 
 from __future__ import annotations

@@ -3,14 +3,9 @@
     split(i, (None, 8))  -->  (n,) = sample_tuple(((2,), (4,), (8,), (16,)))   decided: 8
                               split(i, (None, n))
 
-The structure of a schedule stays, its numbers are asked for: the default schedule is the point of
-the opened one at which nothing was decided otherwise.  Numbers that must fit together (factors of
-one loop, loops that are written out and so live in registers) are decided together.
-
-A factor divides what it cuts, but where the schedule has one that does not: then what fills no tile
-is peeled off, whatever the tile is.  A factor that is the length of a vector stays: the form of a
-kernel depends on it.  So does a factor of 1, and no other becomes 1 but that of terms: without its
-loop later steps would not find what they look for.
+The structure stays, and the default schedule is a point of the opened one.  Factors that must fit
+together (of one loop, or of loops in registers) are decided together.  A factor divides its loop,
+unless it does not now: then the remainder is peeled off.  Vector lengths and factors of 1 stay.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, split, trace_of, unroll

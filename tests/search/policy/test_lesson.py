@@ -21,10 +21,10 @@ from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import (
     Lesson,
     Precedent,
-    carried,
-    followed,
     nearest,
-    told,
+    points_of_lessons,
+    points_of_precedents,
+    similar_point,
     transported,
 )
 from plica.search.policy.taught import TAUGHT, lessons_of, precedents_of, taught
@@ -70,16 +70,17 @@ def test_where_nothing_has_as_many_parts_the_default_is_taken() -> None:
 
 def test_a_sketch_that_is_not_there_has_no_points() -> None:
     assert transported(SMALL.default, SMALL, SQUARE) is None
-    assert told(SQUARE, (Lesson(SMALL, (Observation(SMALL.default, 1.0),)),), lambda a, b: 0) == []
+    lesson = Lesson(SMALL, (Observation(SMALL.default, 1.0),))
+    assert points_of_lessons(SQUARE, (lesson,), lambda a, b: 0) == []
 
 
 def test_the_nearest_work_is_asked_first() -> None:
     points = list(SQUARE.points())[:2]
     lessons = [Lesson(SQUARE, (Observation(each, 1.0),)) for each in points]
     by = {id(lessons[0].space): 0}
-    assert told(SQUARE, lessons, lambda one, _: by.get(id(one), 0)) == points
+    assert points_of_lessons(SQUARE, lessons, lambda one, _: by.get(id(one), 0)) == points
     slow = Lesson(SQUARE, (Observation(points[0], 2.0), Observation(points[1], 1.0)))
-    assert told(SQUARE, (slow,), lambda one, other: 0.0) == points[::-1]
+    assert points_of_lessons(SQUARE, (slow,), lambda one, other: 0.0) == points[::-1]
 
 
 def test_what_was_fast_there_is_tried_first_here() -> None:
@@ -95,15 +96,15 @@ def test_what_was_fast_there_is_tried_first_here() -> None:
 def test_a_precedent_is_carried_by_its_steps_and_sizes(seed: int) -> None:
     point = LARGE.drawn(Random(seed))
     of = Precedent(LARGE.sketches[0].name, LARGE.trace(point))
-    assert carried(of, LARGE) == (0.0, point)
-    assert carried(of, SMALL) == (2.0, transported(point, LARGE, SMALL))
+    assert similar_point(of, LARGE) == (0.0, point)
+    assert similar_point(of, SMALL) == (2.0, transported(point, LARGE, SMALL))
 
 
 def test_what_has_other_steps_or_another_name_is_no_precedent() -> None:
     name, trace = SMALL.sketches[0].name, SMALL.trace(SMALL.default)
-    assert carried(Precedent("other", trace), SMALL) is None
-    assert carried(Precedent(name, trace.prefix(3)), SMALL) is None
-    assert carried(Precedent(name, trace), SQUARE) is None
+    assert similar_point(Precedent("other", trace), SMALL) is None
+    assert similar_point(Precedent(name, trace.prefix(3)), SMALL) is None
+    assert similar_point(Precedent(name, trace), SQUARE) is None
 
 
 def test_the_precedent_of_the_nearest_sizes_comes_first() -> None:
@@ -111,7 +112,7 @@ def test_the_precedent_of_the_nearest_sizes_comes_first() -> None:
     points = [each.drawn(Random(3)) for each in spaces]
     pairs = zip(spaces, points, strict=True)
     given_ = [Precedent(of.sketches[0].name, of.trace(point)) for of, point in pairs]
-    assert followed(LARGE, given_)[0] == transported(points[0], spaces[0], LARGE)
+    assert points_of_precedents(LARGE, given_)[0] == transported(points[0], spaces[0], LARGE)
 
 
 @frozen
@@ -136,7 +137,7 @@ def test_a_precedent_is_tried_unless_it_is_thought_slower_than_the_default(weigh
     usual = tuple(knobs(LARGE, (LARGE.default,)).rows[0].tolist())
     judge = CostJudge("cautious", Cautious(usual, weight), knobs)
     seen = observed(Policy(Guided(judge, precedents=(given_,))), LARGE, lambda _: 1.0, 8, seed=0)
-    (there,) = followed(LARGE, (given_,))
+    (there,) = points_of_precedents(LARGE, (given_,))
     assert seen[0].point == LARGE.default != there
     assert (seen[1].point == there) is (weight <= 0)
 
