@@ -25,6 +25,10 @@ from plica.cli.fuzz.kind import FuzzKind, check_names, cores, examples_of
 from plica.cli.fuzz.table import KINDS
 from plica.rewrite.fuzz.report import Finding, FuzzReport
 
+NOT_OF_A_KIND: Final = frozenset((
+    "command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json",
+))  # fmt: skip
+"""Options of a campaign."""
 LISTED: Final = 12
 """How many names of what never fired are printed."""
 
@@ -127,21 +131,10 @@ def campaign_of_all(arguments: argparse.Namespace) -> int:
 
 def _words(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of a kind as they would be typed, those of the campaign left out."""
-    left_out = (
-        "command",
-        "verb",
-        "examples",
-        "first",
-        "seconds",
-        "jobs",
-        "corpus",
-        "keep_going",
-        "json",
-    )
     words: list[str] = []
     for name, value in vars(arguments).items():
         option = {"passes": "--pass"}.get(name, f"--{name.replace('_', '-')}")
-        if name in left_out or value is None or value is False:
+        if name in NOT_OF_A_KIND or value is None or value is False:
             continue
         for each in value if isinstance(value, list) else [value]:
             words += [option] if each is True else [option, str(each)]
