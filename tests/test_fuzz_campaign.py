@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from plica.cli import main, parser
 from plica.cli.fuzz import campaign, jobs, table
@@ -116,7 +116,7 @@ def test_what_was_asked_for_and_never_fired_is_an_error(
     code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fired = {"split": 1} if code == 0 else {}
-    kind = evolve(table.kind_named("schedule"), every=dict)
+    kind = replace(table.kind_named("schedule"), every=dict)
 
     def here(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Any) -> None:
         for task in tasks:
@@ -141,7 +141,7 @@ def test_all_kinds_share_the_time_in_proportion(
             done(task, FuzzReport(task.examples))
 
     monkeypatch.setattr(campaign, "work_through", here)
-    lacking = evolve(table.kind_named("torch"), needs=("no_such_package",))
+    lacking = replace(table.kind_named("torch"), needs=("no_such_package",))
     kinds = [each if each.name != "torch" else lacking for each in table.KINDS]
     monkeypatch.setattr(campaign, "KINDS", tuple(kinds))
     assert main(["fuzz", "all", "--seed", "3", "--corpus", str(tmp_path)]) == 0

@@ -26,7 +26,6 @@ from plica.analysis.access import Access, accesses
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY
 from plica.analysis.index.iteration import iteration_map
-from plica.analysis.meeting import IndexedAccess, never_meet
 from plica.analysis.region import block_boxes
 from plica.analysis.site import Site
 from plica.core.binding import free_vars
@@ -35,6 +34,10 @@ from plica.ir.loop.scalar import And, Buffer, Scalar, ScalarVar
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
 from plica.ir.type.dim import dim_var, known
 from plica.ir.type.dtype import i64
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.analysis.meeting import IndexedAccess, never_meet
 
 
 @frozen(eq=False)

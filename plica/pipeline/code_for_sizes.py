@@ -34,6 +34,7 @@ from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.late import lazy_imports
+from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.port import Array, OpenPort, Port
 from plica.runtime.selecting_executable import Args, Named, Selected, SelectingExecutable, Selector
 from plica.runtime.stats import Stats
@@ -190,6 +191,12 @@ def specialised(of: Module, compiled: Compile) -> Specialised:
 def specialised_model(of: ShapePolymorphicModel, compiled: Compile) -> Specialised:
     """What compiles an ONNX model when it is called."""
     return SelectingExecutable(CodeForSizes(OnnxSource(of), compiled))
+
+
+def with_code_for_sizes(opened: Executable, module: Specialised, eager: bool) -> Executable:
+    """Code that serves every size, with code of its own for sizes that recur."""
+    assert isinstance(opened, OpenExecutable)
+    return opened.beside(lambda: module, eager=eager)
 
 
 def _nested(shape: Shape, arrays: Sequence[Array]) -> Any:  # Any: an array, or tuples of them

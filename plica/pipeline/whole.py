@@ -58,7 +58,6 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports
-from plica.runtime.open_executable import OpenExecutable
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -69,7 +68,7 @@ with lazy_imports(__name__):  # few compile kernels, or in the background
     from plica.codegen.lower.kernel_call import check_called
     from plica.ir.text.script import Scripted
     from plica.pipeline.background import in_background
-    from plica.pipeline.code_for_sizes import Specialised
+    from plica.pipeline.code_for_sizes import Specialised, with_code_for_sizes
     from plica.pipeline.donated import with_donated
     from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
@@ -273,5 +272,4 @@ def _opened(
         if request.schedules or attr(whole.main_function(), "donated"):
             raise
         return module  # some operator of it, or the schedule of a kernel, must know its sizes
-    assert isinstance(opened, OpenExecutable)
-    return opened.beside(lambda: module, eager=specialise)
+    return with_code_for_sizes(opened, module, specialise)

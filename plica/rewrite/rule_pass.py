@@ -14,7 +14,7 @@ chosen by a function of the setting: what pays may depend on the machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -32,7 +32,7 @@ from plica.ir.driver import (
 from plica.ir.passes import Pass, PassError, Pipeline
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs import find_pack, may_apply
+from plica.rewrite.packs import find_pack, has_any, may_apply
 from plica.rewrite.strategy import Driving, innermost
 
 
@@ -54,6 +54,8 @@ class Rules:
 
     given: str | Pack | Chosen
     by: Driving = innermost
+    about: Collection[str] = ()
+    """Operators of which every left side has one; none where modules are not asked."""
 
     def packs(self, setting: Setting) -> tuple[Pack, ...]:
         """The packs, with those of their rules that the contract allows."""
@@ -70,14 +72,25 @@ class Rules:
         """The history after the packs; types are found after each, since the next may ask."""
         if isinstance(self.given, str) and not may_apply(self.given, history.module):
             return history
+        if self.about and not has_any(self.about, history.module):
+            return history
         for pack in self.packs(setting):
             history = history.under(pack, by=self.by)
         return history
 
 
-def rules(name: str, why: str, given: str | Pack | Chosen, by: Driving = innermost) -> Pass:
-    """A pass that uses the rules of packs, within the contract asked for, by a strategy."""
-    return Pass(name, why, Rules(given, by), kind="rules")
+def rules(
+    name: str,
+    why: str,
+    given: str | Pack | Chosen,
+    by: Driving = innermost,
+    about: Collection[str] = (),
+) -> Pass:
+    """A pass that uses the rules of packs, within the contract asked for, by a strategy.
+
+    Law: with operators that the rules are `about`, they are chosen for modules alone that have one.
+    """
+    return Pass(name, why, Rules(given, by, about), kind="rules")
 
 
 def packs_of(each: Pass, setting: Setting) -> tuple[Pack, ...]:

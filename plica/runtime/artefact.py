@@ -74,6 +74,9 @@ CODE_SUFFIXES: Final = {
 ENTRY: Final = "plica_main"
 """The function that native code is called by."""
 
+SIZES: Final = "plica_sizes"
+"""The function that says how large tensors are, where sizes are open."""
+
 USE: Final = "plica_profile_use"
 """The function that has native code note how long launches take (`plica.codegen.llvm.profile`)."""
 

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from plica.runtime.artefact import ALIGNMENT, Artefact
+from plica.runtime.artefact import ALIGNMENT, SIZES, Artefact
 from plica.runtime.c_machine import LACKING, machine_check
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.open_executable import MAX_BYTES, SIZES, TOO_LARGE, dims_of
+from plica.runtime.interface import dims_of
+from plica.runtime.open_executable import MAX_BYTES, TOO_LARGE
 from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
 

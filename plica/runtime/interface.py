@@ -36,6 +36,26 @@ class Interface:
     """What open sizes are where every operator has a value, in words: `n >= 9`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """An open size: its name, and the input and the axis that say what it is."""
+
+    name: str
+    port: int
+    axis: int
+
+
+def dims_of(of: Interface) -> tuple[Dim, ...]:
+    """The open sizes of an interface: names that stand alone on some axis, in order."""
+    dims: dict[str, Dim] = {}
+    for at, port in enumerate(of.inputs):
+        shape: tuple[Any, ...] = port.shape
+        for axis, size in enumerate(shape):
+            if isinstance(size, str) and size.isidentifier():
+                dims.setdefault(size, Dim(size, at, axis))
+    return tuple(dims.values())
+
+
 def to_data(of: Interface) -> dict[str, Any]:
     """The interface as JSON holds it."""
     return {

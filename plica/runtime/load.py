@@ -19,6 +19,7 @@ from plica.runtime.artefact import (
     ENTRY,
     LISTS,
     PEAK,
+    SIZES,
     USE,
     WASM,
     Artefact,
@@ -27,9 +28,9 @@ from plica.runtime.artefact import (
 from plica.runtime.error import ArtefactError, Place, wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
+from plica.runtime.interface import dims_of
 from plica.runtime.late import lazy_imports
 from plica.runtime.link import link
-from plica.runtime.open_executable import SIZES, OpenExecutable, dims_of
 from plica.runtime.pool import use_threads
 
 with lazy_imports(__name__):  # few artefacts are of these kinds
@@ -43,6 +44,7 @@ with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.emulator.elsewhere import hip, metal
     from plica.runtime.emulator.executable import emulation, open_emulation
     from plica.runtime.list_executable import over_lists
+    from plica.runtime.open_executable import OpenExecutable
     from plica.runtime.opencl.executable import opencl
     from plica.runtime.spirv.executable import spirv
     from plica.runtime.staged.artefact import from_members as staged_from_members

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
-from plica.runtime.interface import Interface
+from plica.runtime.interface import Interface, dims_of
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array, Port, Workspace, out_of_range
 from plica.runtime.stats import Stats
@@ -31,9 +31,6 @@ with lazy_imports(__name__):  # asked for what is wrong, or by devices
 _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-
-SIZES: Final = "plica_sizes"
-"""The function that says sizes."""
 
 MAX_KNOWN_SIZES: Final = 256
 """For so many different sizes it is remembered what they lead to."""
@@ -50,26 +47,6 @@ MAX_NEEDS_SHOWN: Final = 4
 TOO_LARGE: Final = -1
 NEGATIVE: Final = -2
 """Said in place of the bytes of a workspace: some number does not fit; a size is too small."""
-
-
-@dataclass(frozen=True, slots=True)
-class Dim:
-    """An open size: its name, and the input and the axis that say what it is."""
-
-    name: str
-    port: int
-    axis: int
-
-
-def dims_of(of: Interface) -> tuple[Dim, ...]:
-    """The open sizes of an interface: names that stand alone on some axis, in order."""
-    found: dict[str, Dim] = {}
-    for at, port in enumerate(of.inputs):
-        shape: tuple[Any, ...] = port.shape
-        for axis, size in enumerate(shape):
-            if isinstance(size, str) and size.isidentifier():
-                found.setdefault(size, Dim(size, at, axis))
-    return tuple(found.values())
 
 
 def holds(need: str, sizes: Mapping[str, int]) -> bool | None:

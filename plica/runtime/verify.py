@@ -43,7 +43,7 @@ from plica.runtime.dynamic.state import RUN as DYNAMIC_RUN
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.follow import derivation_problems
-from plica.runtime.open_executable import dims_of
+from plica.runtime.interface import dims_of
 from plica.runtime.record import CompilationRecord
 from plica.runtime.spirv.module import entry_points
 from plica.runtime.staged.artefact import from_members as staged_members

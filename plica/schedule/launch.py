@@ -30,7 +30,6 @@ from typing import Final
 
 from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import Child, children, conflicts, indexed, meets_nowhere
-from plica.analysis.meeting import IndexedAccess, never_meet
 from plica.analysis.site import Site
 from plica.core.binding import free_vars, substitute
 from plica.core.name import Name
@@ -39,10 +38,14 @@ from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, substatements
 from plica.ir.type.dim import same_dim
 from plica.ir.type.dtype import i64
+from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_loops
 from plica.schedule.problem import Problem
+
+with lazy_imports(__name__):
+    from plica.analysis.meeting import IndexedAccess, never_meet
 
 
 def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:

@@ -20,7 +20,8 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.term import TensorType
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica.runtime.executable import Executable
-from plica.runtime.open_executable import OpenExecutable, dims_of
+from plica.runtime.interface import dims_of
+from plica.runtime.open_executable import OpenExecutable
 from tests.deep import spread
 
 HEAD = """

@@ -93,8 +93,9 @@ def few_bits_on(setting: Setting) -> Sequence[Pack]:
 
 
 FEW_BITS: Final = rules(
-    "few-bits", "Weights of few bits are read as such where reading is most of it.", few_bits_on
-)
+    "few-bits", "Weights of few bits are read as such where reading is most of it.", few_bits_on,
+    about=("multiply",),
+)  # fmt: skip
 """What must see how a model restores numbers, before constants are computed."""
 
 

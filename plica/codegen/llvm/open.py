@@ -27,7 +27,8 @@ from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import is_size
-from plica.runtime.open_executable import NEGATIVE, SIZES, TOO_LARGE
+from plica.runtime.artefact import SIZES
+from plica.runtime.open_executable import NEGATIVE, TOO_LARGE
 
 APART: Final = 64
 """Rooms begin at multiples of this."""

@@ -48,16 +48,14 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack, may_apply
-from plica.rewrite.packs.byte_middle import byte_middles_for
-from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for
-from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
 from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
 from plica.runtime.late import lazy_imports
-from plica.schedule.default.machine import GIVEN_ROWS, WINDOW_LANES, Machine
+from plica.schedule.default.machine import Machine
 
 with lazy_imports(__name__):
+    from plica.codegen.lower.byte_rules import bytes_on, floats_on, windows_on
     from plica.codegen.open_memory_plan import AnyPlan, plan_open_memory
     from plica.rewrite.byte_table import with_byte_tables
     from plica.rewrite.layout.byte_channels import byte_channels_last
@@ -81,43 +79,16 @@ def winograd_on(setting: Setting, *, soon: bool = False) -> Sequence[Pack]:
     return (winograd_for(Costs(machine.lanes(f32), machine.cache(2), rates.fma, rates.far, soon)),)
 
 
-def bytes_on(setting: Setting) -> Sequence[Pack]:
-    """Products of bytes as such, where the processor that the job is for has an instruction; those
-    of floats by few bits."""
-    machine = setting.machine if isinstance(setting, Job) else None
-    if not isinstance(machine, Machine):
-        return ()
-    few = few_bits_for(machine.cache(2))
-    if machine.dot is None:
-        return (few,)
-    channels = (byte_channels_for(WINDOW_LANES),) if machine.dot.windows else ()
-    middles = byte_middles_for(GIVEN_ROWS)
-    return (BYTE_PRODUCTS, middles, *channels, few)
-
-
-BYTES: Final = rules("bytes", "Products of few bits are made of the bits themselves.", bytes_on)
+BYTES: Final = rules(
+    "bytes", "Products of few bits are made of the bits themselves.", bytes_on,
+    about=("cast", "multiply"),
+)  # fmt: skip
 """What must see how a model restores bytes, before constants are computed."""
 
-
-def windows_on(setting: Setting) -> Sequence[Pack]:
-    """Windows of bytes as rows, where the processor that the job is for multiplies bytes."""
-    machine = setting.machine if isinstance(setting, Job) else None
-    if not isinstance(machine, Machine) or machine.dot is None:
-        return ()
-    return (byte_windows_for(WINDOW_LANES if machine.dot.windows else 0),)
-
-
-def floats_on(setting: Setting) -> Sequence[Pack]:
-    """Windows of bytes in floats, where the processor that the job is for takes them as they are if
-    their channels are neighbours, which they did not become."""
-    machine = setting.machine if isinstance(setting, Job) else None
-    has = isinstance(machine, Machine) and machine.dot is not None and machine.dot.windows
-    return (BYTE_WINDOWS,) if has else ()
-
-
 WINDOWS: Final = rules(
-    "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on
-)
+    "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on,
+    about=("cast",),
+)  # fmt: skip
 """What leaves casts where a product reads bytes: no rule that moves them comes later."""
 
 
@@ -162,8 +133,9 @@ BYTE_LAYOUT: Final = Pass(
 """What bytes should be neighbours, once all convolutions are what they will be."""
 
 FLOATS: Final = rules(
-    "byte-floats", "Windows of bytes with channels first are computed in floats.", floats_on
-)
+    "byte-floats", "Windows of bytes with channels first are computed in floats.", floats_on,
+    about=("cast",),
+)  # fmt: skip
 """What stays as it was when layouts are chosen."""
 
 WIDE: Final = Pipeline((

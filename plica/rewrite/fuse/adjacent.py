@@ -31,7 +31,7 @@ from plica.core.binding import substitute
 from plica.ir.graph.expression import Call, Expr, Function, attr
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dim import known, normal_dim
-from plica.rewrite.fuse.reading import Index, Reading, count, parts, reading, reads_data
+from plica.rewrite.fuse.reading import AccessPattern, Index, count, parts, reading, reads_data
 
 
 @frozen
@@ -44,7 +44,7 @@ class Piece:
 
 
 @lru_cache(maxsize=4096)
-def pieces(of: Reading) -> tuple[Piece, ...] | None:
+def pieces(of: AccessPattern) -> tuple[Piece, ...] | None:
     """The operands whose elements a result is, one after the other; None where it is anything else.
 
     Each piece is a whole operand, and together they are all of the result.
@@ -86,7 +86,7 @@ def pieces(of: Reading) -> tuple[Piece, ...] | None:
     return tuple(found)
 
 
-def _is_whole(load: sc.Load, piece: Piece, of: Reading, apart: sc.Scalar) -> bool:
+def _is_whole(load: sc.Load, piece: Piece, of: AccessPattern, apart: sc.Scalar) -> bool:
     """Whether a piece is a whole operand in its order, so far behind its beginning."""
     if reads_data(load.indices) or load.buffer.dtype is not of.compute.dtype:
         return False
@@ -96,7 +96,7 @@ def _is_whole(load: sc.Load, piece: Piece, of: Reading, apart: sc.Scalar) -> boo
 
 
 @lru_cache(maxsize=4096)
-def window(of: Reading) -> int | None:
+def window(of: AccessPattern) -> int | None:
     """Which element of its one operand is the first of a result that is a range of it."""
     body = of.compute.body
     if not isinstance(body, sc.Load) or reads_data(body.indices):
@@ -121,7 +121,7 @@ def _flat(place: Index, shape: tuple[sc.Scalar, ...]) -> sc.Scalar:
 Users = Mapping[Expr, Mapping[Expr, None]]
 
 
-def pays(value: Expr, of: Reading, users: Users) -> bool:
+def pays(value: Expr, of: AccessPattern, users: Users) -> bool:
     """Whether parts should be written into the memory of the value that joins them.
 
     Where its users can compute it as they read it they read the parts themselves: that takes no

@@ -43,7 +43,7 @@ from plica.ir.type.dim import known, same_dim
 from plica.ir.type.dtype import i8, u8
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType
-from plica.rewrite.fuse.reading import Index, Reading, count, operator, parts, reading
+from plica.rewrite.fuse.reading import AccessPattern, Index, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.late import lazy_imports
 
@@ -159,7 +159,7 @@ class Group:
     """Operators that become one kernel; grows from its sink towards the inputs."""
 
     def __init__(
-        self, sink: Expr, of: Reading | None, is_closed: bool, joins: bool = False
+        self, sink: Expr, of: AccessPattern | None, is_closed: bool, joins: bool = False
     ) -> None:
         self.sink = sink
         self.of = of
@@ -178,7 +178,7 @@ class Group:
             if of.reduces:
                 self.reduce_by(sink, of)
 
-    def reduce_by(self, anchor: Expr, of: Reading) -> None:
+    def reduce_by(self, anchor: Expr, of: AccessPattern) -> None:
         """Note the one reduction of the group."""
         self.anchor = anchor
         self.anchor_kind = of.kind
@@ -249,7 +249,7 @@ def _branches(node: Expr) -> bool:
 
 def _copies(  # noqa: PLR0917  # what is known of a value and of its users
     value: Expr,
-    of: Reading,
+    of: AccessPattern,
     users: Iterable[Expr],
     groups: Mapping[Expr, Group],
     homes: Mapping[Expr, tuple[Group, ...]],
@@ -282,7 +282,7 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
 
 def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     value: Expr,
-    of: Reading | None,
+    of: AccessPattern | None,
     users: Iterable[Expr],
     groups: Mapping[Expr, Group],
     homes: Mapping[Expr, tuple[Group, ...]],
@@ -330,7 +330,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
     return Verdict("epilogue" if of.reduces else "inlined"), spot
 
 
-def _alone(value: Expr, of: Reading | None, limits: FusionLimits) -> Reason | None:
+def _alone(value: Expr, of: AccessPattern | None, limits: FusionLimits) -> Reason | None:
     """Why a value is in no group with its users, whoever they are."""
     if of is None or of.kind == "opaque":
         return "opaque"
@@ -372,7 +372,7 @@ def _is_read_again(value: Expr, places: Collection[tuple[Index, bool]]) -> bool:
     return several and of is not None and of.moves_rows
 
 
-def moved(place: Index, of: Reading, to: Index) -> Index:
+def moved(place: Index, of: AccessPattern, to: Index) -> Index:
     """A place a user reads, once the user itself is computed at the place `to`."""
     if place == of.identity:
         return to
@@ -382,7 +382,7 @@ def moved(place: Index, of: Reading, to: Index) -> Index:
     return tuple([at[each] if each in at else substitute(each, at) for each in place])  # type: ignore[misc]  # scalars give scalars
 
 
-def _epilogue(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
+def _epilogue(of: AccessPattern, spot: GroupSpot, group: Group) -> Reason | None:
     """Why a reduction is not computed in a group: all of it must be read, in any order of axes."""
     if group.anchor is not None:
         return "two-reductions"
@@ -402,7 +402,7 @@ def _epilogue(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
     return "moved" if wanted else None
 
 
-def _inlined(of: Reading, spot: GroupSpot, group: Group) -> Reason | None:
+def _inlined(of: AccessPattern, spot: GroupSpot, group: Group) -> Reason | None:
     """Why a value that does not reduce is not computed where it is read."""
     axes = group.axes
     if spot.inner:

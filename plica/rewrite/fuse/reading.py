@@ -51,8 +51,8 @@ REDUCING: Final[tuple[Kind, ...]] = ("reduction", "complex-out-fusable")
 
 
 @frozen(eq=False)
-class Reading:
-    """What is known of one value; axes of length 1 stand as 0 in every index."""
+class AccessPattern:
+    """How an operator reads its arguments; axes of length 1 stand as 0 in every index."""
 
     compute: Compute
     kind: Kind
@@ -147,7 +147,7 @@ def _call(value: Expr) -> Apply | None:
     return None
 
 
-def reading(value: Expr) -> Reading | None:
+def reading(value: Expr) -> AccessPattern | None:
     """What is known of a value, None where it has no tensor expression."""
     if (call := _call(value)) is None:
         return None
@@ -156,7 +156,7 @@ def reading(value: Expr) -> Reading | None:
 
 
 @lru_cache(maxsize=8192)
-def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> Reading | None:
+def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> AccessPattern | None:
     record = find(name)
     if record is None or record.compute is None:
         return None
@@ -181,7 +181,7 @@ def _reading(name: str, attrs: Attrs, types: tuple[Type, ...], number: int) -> R
             at = operands.index(node.buffer)
             places[at][node.indices] = None
             inner[at] = inner[at] or node in inside
-    return Reading(
+    return AccessPattern(
         compute,
         kind,
         tuple(operands),

@@ -48,8 +48,8 @@ from plica.rewrite.fuse.buffer_role import one_role_each
 from plica.rewrite.fuse.decide import moved
 from plica.rewrite.fuse.group import is_small, labelled
 from plica.rewrite.fuse.reading import (
+    AccessPattern,
     Index,
-    Reading,
     count,
     operator,
     parts,
@@ -114,7 +114,7 @@ def to_stages(function: Function) -> Fused:
 def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each | Scan]:
     """The stages that make a value of what is held in buffers; their names are `used` then."""
     order = values_below(body, held)
-    known_: dict[Expr, Reading] = {value: _known(value) for value in order}
+    known_: dict[Expr, AccessPattern] = {value: _known(value) for value in order}
     anchor = next((value for value, of in known_.items() if of.reduces), None)
     sink = known_[body]
     if anchor is None or anchor is body:
@@ -182,7 +182,7 @@ def _epilogue(
     return Each(out, tuple(own), whole)
 
 
-def _known(value: Expr) -> Reading:
+def _known(value: Expr) -> AccessPattern:
     """What is known of an operator; a tensor that no machine could hold is refused all the same."""
     if (of := reading(value)) is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
@@ -213,7 +213,7 @@ def _fresh(like: str, used: set[Name]) -> Name:
 
 
 def _places(
-    order: Sequence[Expr], made: dict[Expr, Reading], start: dict[Expr, Index]
+    order: Sequence[Expr], made: dict[Expr, AccessPattern], start: dict[Expr, Index]
 ) -> dict[Expr, dict[Index, None]]:
     """Where each value is computed, from the sink back to the first."""
     places = {value: {place: None} for value, place in start.items()}
@@ -232,7 +232,7 @@ def _places(
 
 def _composed(
     order: Sequence[Expr],
-    made: dict[Expr, Reading],
+    made: dict[Expr, AccessPattern],
     params: Mapping[Expr, Buffer],
     start: dict[Expr, Index],
     given: dict[Expr, Scalar],
@@ -275,7 +275,7 @@ class _Same:
 class _Read:
     """The element of a value at a place, as it reads the arguments."""
 
-    def __init__(self, of: Reading, held: Sequence[Buffer | _Element]) -> None:
+    def __init__(self, of: AccessPattern, held: Sequence[Buffer | _Element]) -> None:
         self.of, self.held = of, dict(zip(of.operands, held, strict=True))
 
     def __call__(self, to: Index) -> Scalar:
@@ -297,7 +297,7 @@ class _Read:
 _Element: TypeAlias = _Same | _Read
 
 
-def _transposed(sink: Reading, there: Index, anchor: Reading) -> Index:
+def _transposed(sink: AccessPattern, there: Index, anchor: AccessPattern) -> Index:
     """The place in the sink of an element of the anchor, which the sink reads at `there`."""
     back = dict(zip(there, anchor.compute.axes, strict=True))
     ones = [axis for axis, at in zip(anchor.compute.axes, there, strict=True) if at is index(0)]

@@ -8,6 +8,7 @@ Plica's packs are imported when they are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from plica.core.diagnostic import RuleRefused
@@ -83,6 +84,11 @@ def may_apply(name: str, module: Module) -> bool:
         for value in module.values
         for each in post_order(value)
     )
+
+
+def has_any(operators: Collection[str], module: Module) -> bool:
+    """Whether a module has one of these operators."""
+    return any(isinstance(node, Apply) and node.op in operators for node in post_order(module))
 
 
 def _pads(given: object) -> bool:

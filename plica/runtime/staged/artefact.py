@@ -16,8 +16,7 @@ from plica.runtime.artefact import to_members as artefact_members
 from plica.runtime.elf import damaged
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.executable import Executable
-from plica.runtime.interface import Interface
-from plica.runtime.open_executable import dims_of
+from plica.runtime.interface import Interface, dims_of
 from plica.runtime.record import read_json, to_json
 from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
 

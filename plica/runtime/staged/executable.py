@@ -14,9 +14,9 @@ from typing import Any, Final
 from plica.runtime.artefact import Artefact, NotedCode
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
-from plica.runtime.interface import Interface
+from plica.runtime.interface import Interface, dims_of
 from plica.runtime.link import link
-from plica.runtime.open_executable import MAX_KNOWN_SIZES, Shapes, dims_of
+from plica.runtime.open_executable import MAX_KNOWN_SIZES, Shapes
 from plica.runtime.port import Array, out_of_range, spoken_dim, spoken_dims
 from plica.runtime.staged.artefact import to_members
 from plica.runtime.staged.loop_code import REPEAT

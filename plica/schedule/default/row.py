@@ -32,9 +32,12 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
+from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_in_parts
-from plica.schedule.default.rounded_quotient import rounds_quotient
+
+with lazy_imports(__name__):
+    from plica.schedule.default.rounded_quotient import rounds_quotient
 
 CHEAP = 4
 """Reads and operations of an element that is computed again, at most."""

@@ -34,8 +34,8 @@ from plica.runtime.error import (
     wrong_argument,
 )
 from plica.runtime.executable import Executable, export_library
+from plica.runtime.interface import dims_of
 from plica.runtime.link import architecture
-from plica.runtime.open_executable import dims_of
 from plica.search.pool.address import PoolError, is_loopback, is_port
 from plica.search.pool.device import PoolDevice
 

@@ -33,7 +33,7 @@ from plica.rewrite.fuse import (
     table,
 )
 from plica.rewrite.fuse.decide import decide, inside
-from plica.rewrite.fuse.reading import Reading, parts, reading
+from plica.rewrite.fuse.reading import AccessPattern, parts, reading
 from plica.rewrite.graph.dominator import PostDominators
 from plica.rewrite.graph.walk import expressions
 from tests.codegen.native import assert_close
@@ -74,7 +74,7 @@ def operators(of: Expr) -> list[str]:
     return [node.op for node in expressions(of) if isinstance(node, Apply)]
 
 
-def known(value: Expr) -> Reading:
+def known(value: Expr) -> AccessPattern:
     found = reading(value)
     assert found is not None
     return found
