@@ -25,12 +25,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from plica.core.binding import free_vars
+from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import BlockFlow, block_flow, is_reduction
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     annotate,
@@ -88,13 +90,16 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
     """Which axis of the result goes along lanes: all stages before it have blocks of so many rows
-    in its place, and a row in each lane as their last axis."""
+    in its place, and a row in each lane as their last axis, where the result reads its own."""
+    before = {made_by(each) for each in flow.blocks.values()} - {made_by(flow.result)}
+    lane_places = [each.indices[-1] for each in loads(flow.result.body) if each.buffer in before]
     shapes = [_sizes(each)[: each.kinds.count("spatial")] for each in flow.blocks.values()
               if each is not flow.result]  # fmt: skip
     sizes = _sizes(flow.result)
     for axis, size in enumerate(sizes):
-        around = [*sizes[:axis], -(-size // lanes)]
-        if size > lanes > 1 and all(e[: axis + 1] == around and e[-1] == lanes for e in shapes):
+        around, row = [*sizes[:axis], -(-size // lanes)], flow.result.vars[axis]
+        fits = all(e[: axis + 1] == around and e[-1] == lanes for e in shapes)
+        if size > lanes > 1 and fits and all(row in free_vars(each) for each in lane_places):
             return axis if shapes else None
     return None
 
