@@ -1,4 +1,5 @@
-"""Certified bounds: each access of a kernel is shown to be inside its buffer, and rechecked.
+"""Certified bounds: each access of a kernel is shown to be inside its buffer, and each variable of
+a block in its range; what is shown is rechecked.
 
 The prover searches; what it finds is a certificate, which a checker that knows none of the search
 (`plica.analysis.index.certificate.holds`) checks again.  A claim that is neither proved nor refuted
@@ -18,6 +19,7 @@ CertifiedBounds(proved=2, open=(), wrong=())
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from attrs import frozen
@@ -25,11 +27,12 @@ from attrs import frozen
 from plica.analysis.index import Fails, Holds, decide
 from plica.analysis.index.certificate import holds
 from plica.analysis.index.context import Context
+from plica.analysis.index.prove import Answer
 from plica.core.fold import post_order
 from plica.ir.loop.scalar import Load, Scalar, dtype_of, index
 from plica.ir.loop.statement import Bind, For, Kernel, statements
 from plica.ir.type.dtype import i32
-from plica.schedule.verify import accesses, point_text
+from plica.schedule.verify import VerifiedAccess, accesses, bindings, point_text
 
 
 @frozen
@@ -46,33 +49,56 @@ def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds
     """What is shown of the accesses of a kernel before it is lowered, where conditions on its dims
     are looked at before it runs."""
     proved, unsettled, wrong = 0, dict[str, None](), dict[str, None]()
-    seen: dict[tuple[Scalar, Context], bool] = {}
+    answers: dict[tuple[Scalar, Context], tuple[bool, Answer]] = {}
     data = {
         each.var
         for each in statements(kernel.body)
         if isinstance(each, Bind) and any(isinstance(node, Load) for node in post_order(each.value))
     }
+
+    def decided(stays: Scalar, context: Context) -> tuple[bool, Answer]:
+        claim = stays, context.where(*given)
+        if claim not in answers:
+            answer = decide(*claim)
+            answers[claim] = (
+                isinstance(answer, Holds) and holds(*claim, answer.certificate), answer
+            )  # fmt: skip
+        return answers[claim]
+
+    for where, stays, contexts in _claims(kernel):
+        shown, answer = False, None
+        for context in contexts:
+            shown, answer = decided(stays, context)
+            if shown:
+                break
+        proved += shown
+        point = point_text(answer.point, data) if isinstance(answer, Fails) else None
+        if point is not None:
+            wrong[f"{where} where {point}"] = None
+        elif not shown:
+            unsettled[f"{where}, perhaps"] = None
+    return CertifiedBounds(proved, tuple(unsettled), tuple(wrong))
+
+
+def _claims(kernel: Kernel) -> Iterator[tuple[str, Scalar, Iterable[Context]]]:
+    """What the message of each claim says, the claim, and what is known there, the least first."""
+    for label, var, stays, context in bindings(kernel):
+        yield (
+            f"the variable {str(var.name)!r} of the block {label!r} leaves its range",
+            stays,
+            (context,),
+        )
     for access in accesses(kernel):
         how = "written" if access.written else "read"
         for at, size in enumerate(access.buffer.shape):
-            stays = access.stays(at, index(0), size)
-            claim = stays, access.context.where(*given)
             where = f"{str(access.buffer.name)!r} is {how} outside its bounds: dimension {at}"
-            if claim in seen:
-                proved += seen[claim]
-                continue
-            answer = decide(*claim)
-            if not isinstance(answer, Holds) and access.blocks:
-                claim = stays, access.bound().where(*given)
-                answer = decide(*claim)
-            seen[claim] = isinstance(answer, Holds) and holds(*claim, answer.certificate)
-            proved += seen[claim]
-            point = point_text(answer.point, data) if isinstance(answer, Fails) else None
-            if point is not None:
-                wrong[f"{where} where {point}"] = None
-            elif not seen[claim]:
-                unsettled[f"{where}, perhaps"] = None
-    return CertifiedBounds(proved, tuple(unsettled), tuple(wrong))
+            yield where, access.stays(at, index(0), size), _contexts(access)
+
+
+def _contexts(access: VerifiedAccess) -> Iterator[Context]:
+    yield access.context
+    if access.blocks:
+        yield access.bound()
 
 
 def counts_narrowly(kernel: Kernel) -> bool:

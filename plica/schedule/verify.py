@@ -121,18 +121,25 @@ def _is_covered(access: VerifiedAccess, declared: Sequence[st.Region]) -> bool:
     return any_of is not None and can_prove(any_of, access.context)
 
 
-def _bindings(kernel: st.Kernel) -> Iterator[Diagnostic]:
+def bindings(kernel: st.Kernel) -> Iterator[tuple[str, sc.ScalarVar, sc.Scalar, Context]]:
+    """Of each variable of each block: the label of the block, the variable, the claim that its
+    binding is in its range, and what is known there."""
     for stmt, context, _ in _places(kernel):
         if not isinstance(stmt, st.Block):
             continue
         here = context.where(stmt.predicate)
         for var, place, extent in zip(stmt.vars, stmt.bindings, stmt.extents, strict=True):
-            answer = decide(sc.And(sc.Le(sc.index(0), place), sc.Lt(place, extent)), here)
-            if not isinstance(answer, Holds):
-                label = str(stmt.label)
-                message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
-                point = _refutation(answer)
-                yield Diagnostic("binding-out-of-range", message, Place(node=label), None, point)
+            claim = sc.And(sc.Le(sc.index(0), place), sc.Lt(place, extent))
+            yield str(stmt.label), var, claim, here
+
+
+def _bindings(kernel: st.Kernel) -> Iterator[Diagnostic]:
+    for label, var, claim, context in bindings(kernel):
+        answer = decide(claim, context)
+        if not isinstance(answer, Holds):
+            message = f"The variable {str(var.name)!r} of the block {label!r} leaves its range."
+            point = _refutation(answer)
+            yield Diagnostic("binding-out-of-range", message, Place(node=label), None, point)
 
 
 @lru_cache(maxsize=64)
