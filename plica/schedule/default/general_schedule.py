@@ -84,12 +84,14 @@ MIN_STORES_TO_SHARE: Final = 1 << 17
 
 def general_schedule(kernel: Kernel, machine: Machine) -> Do:
     """The schedule of any kernel; nothing is done to one whose blocks are not stores of elements
-    to buffers of their own."""
+    to buffers of their own, or where one has no element."""
     flow = block_flow(kernel)
+    blocks = () if flow is None else flow.blocks.values()
+    empty = any(known(size) == 0 for block in blocks for size in block.extents)
 
     @do
     def schedule() -> Body:
-        if flow is not None:
+        if flow is not None and not empty:
             yield from _Nests.of(kernel, flow).steps(machine)
 
     return schedule()
@@ -295,7 +297,9 @@ class _Nests:
             if row is None and rows:
                 row = around[-1]
             stores += nest.stores
-            outer = yield from self.nest(nest, last, own, around, machine)
+            outer: Sequence[tuple[Handle, int]] = ()
+            with suppress(ScheduleRefused):
+                outer = yield from self.nest(nest, last, own, around, machine)
             if not moved:
                 shares = machine.cores > 1 and stores >= MIN_STORES_TO_SHARE
                 whole = [*zip(around, sizes.values(), strict=False), *outer]
