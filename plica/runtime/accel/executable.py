@@ -76,7 +76,7 @@ class AccelExecutable(Executable):
             "accel": lambda: whole.text,
             "placement": lambda: whole.placement,
         }
-        super().__init__(0, whole.interface, texts=found, target=whole.target)
+        super().__init__(0, whole.interface, texts=found, target=whole.target, shown="accel")
         self.whole = whole
         self._parts = [native(each) for each in whole.parts]
         self._simulators = [
