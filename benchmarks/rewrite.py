@@ -122,13 +122,12 @@ def alone(console: Console, nodes: int, repeat: int) -> None:
 
 def inference_share(console: Console) -> float:
     """The share of type inference in compiling ResNet-50's graph, native code left out."""
-    import plica.ir.type.infer as inference
     from plica import pipeline
     from plica.frontend.zoo import resnet
+    from plica.ir.type.infer import infer as original
     from plica.rewrite import history
 
     spent = 0.0
-    original = inference.infer
 
     def timed(*args: Any, **named: Any) -> Any:
         nonlocal spent

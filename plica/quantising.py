@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.text.script import Scripted, as_module
-from plica.ir.type.dim import known
-from plica.ir.type.infer import infer
+from plica.ir.type import infer, known
 from plica.pipeline import compile
 from plica.rewrite.history import History
 from plica.rewrite.quantise.annotate import LAYERS, Annotated, annotate, prepare, tapped

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
-from plica.core.diagnostic import ScriptError
-from plica.core.name import Name
+from plica.core import Name, ScriptError
 from plica.ir.graph.expression import const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.text.script.dim import read_dim

@@ -21,13 +21,11 @@ from typing import Final, TypeAlias
 from attrs import evolve, frozen
 
 from plica.analysis.statement import reads_memory
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -30,13 +30,10 @@ from plica.analysis.index.count import ONE, ZERO
 from plica.analysis.region import Box, boxes_under
 from plica.analysis.site import Site, map_of
 from plica.analysis.write import Write
-from plica.core.binding import free_vars
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar
 from plica.ir.loop.statement import TRUE, Block, For
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.dtype import i64
+from plica.ir.type import dim_var, i64, known
 
 __all__ = ["is_covered", "map_of", "reaches"]
 

@@ -22,13 +22,10 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import fold_into, parts_first, post_order
-from plica.core.term import Term
+from plica.core import Term, fold_into, free_vars, parts_first, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_interval import hull
-from plica.ir.type.dim import Polynomial, from_polynomial, is_size, known, polynomial
-from plica.ir.type.dtype import DType, i64
+from plica.ir.type import DType, Polynomial, from_polynomial, i64, is_size, known, polynomial
 
 Interval: TypeAlias = tuple[int, int]
 

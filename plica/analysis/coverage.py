@@ -33,11 +33,9 @@ from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import Context
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.write import Loops, Places, Write, filled, joined
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
-from plica.ir.type import dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import from_polynomial, i64, known, polynomial
 
 MAX_CASES: Final = 16  # proofs are made for so many cases, at most
 
@@ -105,7 +103,7 @@ def _reached_at_numbers(writes: Sequence[Write], element: Places, context: Conte
     free = frozenset[Term]().union(*[free_vars(each) for each in element])
     short: list[tuple[sc.ScalarVar, range]] = []
     for each in reversed(context.ranges):
-        first, stop = dim.known(each.start), dim.known(each.stop)
+        first, stop = known(each.start), known(each.stop)
         if each.var in free and first is not None and stop is not None:
             cases = prod([len(values) for _, values in short]) * (stop - first)
             if 0 < cases <= MAX_CASES:
@@ -161,7 +159,7 @@ def _solve(
 ) -> None:
     """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
     extents = dict(loops)
-    rest = dict(dim.polynomial(place))
+    rest = dict(polynomial(place))
     digits: list[tuple[int, sc.ScalarVar]] = []
     for key, (atoms, factor) in list(rest.items()):
         if len(atoms) == 1 and atoms[0] in extents and factor > 0:
@@ -171,9 +169,9 @@ def _solve(
             del rest[key]
     if not digits:
         return
-    target = wanted - dim.from_polynomial(rest)
+    target = wanted - from_polynomial(rest)
     # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
-    digits.sort(key=lambda each: (each[0], dim.known(extents[each[1]]) != 1))
+    digits.sort(key=lambda each: (each[0], known(extents[each[1]]) != 1))
     for at, (factor, var) in enumerate(digits):
         value = target if factor == 1 else target // factor
         if at + 1 < len(digits):

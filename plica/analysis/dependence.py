@@ -28,12 +28,10 @@ from plica.analysis.index import EMPTY
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.region import block_boxes
 from plica.analysis.site import Site
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.loop.scalar import And, Buffer, Scalar, ScalarVar
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, Kernel, Seq, Stmt, substatements
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.dtype import i64
+from plica.ir.type import dim_var, i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

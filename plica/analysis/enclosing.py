@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from plica.analysis.index import EMPTY, Context, can_prove, simplify
 from plica.analysis.site import Above, Site
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar, ScalarVar
 from plica.ir.loop.statement import Block, Branch, For
 

@@ -21,10 +21,7 @@ from plica.analysis.index import EMPTY, Context, can_prove
 from plica.analysis.index.context import Range
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.scalar import (
     Buffer,
@@ -42,8 +39,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substatements
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import from_polynomial, known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import from_polynomial, i64, known, polynomial
 
 __all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "never_meet"]
 

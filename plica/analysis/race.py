@@ -30,12 +30,10 @@ from numpy.typing import NDArray
 from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import conflicts
 from plica.analysis.grid import on_grid
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, Select
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
-from plica.ir.type.dim import evaluate
+from plica.ir.type import evaluate
 
 Numbers = NDArray[np.int64]
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Alloc, Block, For, Invoke, Seq, Stmt, Store, substatements
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 # fmt: off
 OPERATIONS: Final[dict[type[sc.Scalar], str]] = {

@@ -32,12 +32,10 @@ from plica.analysis.index.count import ONE, ZERO, at_least, is_natural
 from plica.analysis.index.polynomial import Polynomial, Product, polynomial
 from plica.analysis.site import Site
 from plica.analysis.statement import reads_memory
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import fold_into
-from plica.core.term import Term
+from plica.core import Term, fold_into, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Region, Stmt
-from plica.ir.type.dim import known, quotient
+from plica.ir.type import known, quotient
 
 
 @frozen(eq=False)

@@ -21,9 +21,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 
-from plica.core.binding import rename, substitute
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
 

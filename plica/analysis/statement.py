@@ -21,9 +21,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import fold_into
-from plica.core.name import Name
+from plica.core import Name, fold_into, free_vars, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Le, Reduce, Scalar, ScalarVar, index
 from plica.runtime.error import Diagnostic, Place, PlicaError

@@ -22,15 +22,12 @@ from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import negated
 from plica.analysis.statement import direct_scalars, opened_sum
 from plica.analysis.write import Write, joined
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_top_down, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, map_top_down, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 @frozen(eq=False)

@@ -16,10 +16,10 @@ from functools import lru_cache, reduce
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context, bounds
 from plica.analysis.statement import reads_memory
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Add, Lit, Scalar, ScalarVar, index
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import Polynomial, from_polynomial, polynomial
+from plica.ir.type import Polynomial, from_polynomial, polynomial
 
 __all__ = ["from_polynomial", "polynomial", "reach"]
 

@@ -25,11 +25,9 @@ from attrs import evolve, frozen
 
 from plica.analysis.index.context import conjuncts
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial, to_term
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 
 Places: TypeAlias = "tuple[sc.Scalar, ...]"
 Loops: TypeAlias = "tuple[tuple[sc.ScalarVar, sc.Scalar], ...]"

@@ -22,7 +22,7 @@ from plica.codegen.backend import AnyTarget
 from plica.codegen.micro.core import CORES
 from plica.codegen.road import Arranged, emitted
 from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.ir.passes import Pipeline

@@ -20,7 +20,7 @@ from plica.cli.command import Command
 from plica.cli.option import ending
 from plica.cli.program import declarations
 from plica.cli.trace_time import configure_time, timed
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:

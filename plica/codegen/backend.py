@@ -39,8 +39,7 @@ from plica.codegen.lower.processor import processor
 from plica.codegen.lower.scheduled import Scheduler, TunedBy
 from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
-from plica.core.diagnostic import did_you_mean
-from plica.core.extension import ExtensionGroup
+from plica.core import ExtensionGroup, did_you_mean
 from plica.ir.contract import Contract
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline

@@ -39,8 +39,7 @@ from plica.ir.loop.invocation import TensorIntrinsic, register
 from plica.ir.loop.scalar import BitAnd, Cast, Lit, ShiftRight, index
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType, i8, i16, i32, u8
+from plica.ir.type import DType, dim_var, i8, i16, i32, u8
 from plica.schedule.default.machine import QUAD, WINDOW_LANES, Dot
 
 

@@ -11,7 +11,7 @@ from plica.codegen.llvm.fold import fold
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program, Space
 from plica.codegen.target import Target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.runtime.artefact import Artefact, ArtefactMachine, CompilationRecord
 from plica.runtime.cross import check_cross, emulated_model
 from plica.runtime.interface import Interface

@@ -35,7 +35,7 @@ from plica.codegen.subject import (
     scheduled,
     subject,
 )
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
 from plica.ir.loop.statement import For, statements

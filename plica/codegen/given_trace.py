@@ -17,7 +17,7 @@ from attrs import evolve
 from plica.codegen.lower.extern_call import called_symbol
 from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.program import Chunks, KernelOrigin, Launch, Program, kernel_name, plain_name
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Block, Kernel, statements

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.machine import CycleRates, MachineDescription
 

@@ -19,9 +19,7 @@ from attrs import frozen
 
 from plica.analysis.memory import Allocation, MemoryPlan, pack_arena
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Slot, Step
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.memo import Memo
+from plica.core import Memo, free_vars, post_order
 from plica.ir.loop.scalar import Load, Max, Min, Scalar
 from plica.ir.loop.statement import Bind, Kernel, Store
 

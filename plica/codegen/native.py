@@ -29,11 +29,11 @@ from plica.codegen.llvm.fold import fold
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.program import Launch, Program, Slot, Space
 from plica.codegen.target import Target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import evaluate
+from plica.ir.type import evaluate
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side
 from plica.runtime.link import LinkedCode

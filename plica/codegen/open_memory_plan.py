@@ -24,7 +24,7 @@ from attrs import field, frozen
 
 from plica.codegen.memory_plan import WorkspacePlan, lives_of, written_over
 from plica.codegen.program import Chunks, Launch, Program
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.scalar import Max, Scalar, index
 from plica.ir.type.dim import Key, evaluate, is_size, polynomial
 

@@ -18,11 +18,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Final
 
-from plica.core.fold import post_order
-from plica.core.memo import Memo
+from plica.core import Memo, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 _COUNTED: Final = (sc.Add, sc.Sub, sc.Mul, sc.Div, sc.Max, sc.Min, sc.Pow, sc.Intrinsic)
 

@@ -16,8 +16,7 @@ from plica.codegen.llvm.fold import fold
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Program
 from plica.codegen.subject import CPU, Passes
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.loop.scalar import Add, Sub, index
 from plica.ir.loop.statement import For, Kernel, statements
 

@@ -25,9 +25,9 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.lower.passes import lower
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.loop.statement import THREADS, Block, For, Kernel, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import Gpu

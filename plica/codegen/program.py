@@ -24,13 +24,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
+from plica.core import CompilerBug, digest
 from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import product
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type import DType, f32, product
 from plica.schedule.trace import Trace
 
 if TYPE_CHECKING:

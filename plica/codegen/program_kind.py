@@ -27,12 +27,12 @@ from math import prod
 from typing import Final, Literal, TypeAlias
 
 from plica.codegen.lower.supported import has_too_many, unsupported
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.graph.expression import Apply, Call, Expr, Function, If, Let, LetDim, Match
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import has_open_dims
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType, holds_function, static_shape
+from plica.ir.type import TensorType, TupleType, infer, static_shape, type_of
+from plica.ir.type.term import holds_function
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.late import lazy_imports
 

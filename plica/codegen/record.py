@@ -20,9 +20,8 @@ from typing import Any, Final
 from attrs import fields, has
 
 from plica.codegen.program import Program, kernel_name
+from plica.core import Name, Term
 from plica.core.digest import digests
-from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.statement import Kernel

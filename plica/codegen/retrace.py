@@ -40,7 +40,7 @@ from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.target import Target
 from plica.codegen.text_equality import first_difference
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.contract import Contract, fused, named, signless_zero
 from plica.ir.loop.statement import Barrier, Kernel, statements
 from plica.ir.passes import RENAMED, Pass, PassError, installed_pass

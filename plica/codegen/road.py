@@ -34,14 +34,14 @@ from plica.codegen.lower.processor import processor
 from plica.codegen.lower.scheduled import Scheduler, TunedBy, untuned
 from plica.codegen.program import Program
 from plica.codegen.workers import Workers
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.contract import Contract, fused, signless_zero
 from plica.ir.driver import Checks, Instrument, check_contracts, drive
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline, exact_pass
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.history import History, begun
 from plica.rewrite.rule_pass import Setting, advanced, through

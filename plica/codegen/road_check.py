@@ -21,9 +21,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.verify import well_formed
 from plica.ir.passes import Pass
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.check.sample import FILLS, samples
 from plica.rewrite.history import History
 from plica.rewrite.rule_pass import HistoryChecks, contract_since

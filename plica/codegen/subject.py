@@ -20,9 +20,7 @@ from attrs import frozen
 from plica.analysis.race import races
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.native import Entry, NativeKernel, llvm_entry, run_together
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, map_bottom_up
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Add, Sub, dtype_of

@@ -31,8 +31,8 @@ from typing import Any, ClassVar, Final
 from attrs import evolve, frozen
 
 from plica.codegen.machine_table import ARCHITECTURES, row_of
-from plica.core.diagnostic import did_you_mean
-from plica.core.extension import WHERE, ExtensionGroup
+from plica.core import ExtensionGroup, did_you_mean
+from plica.core.extension import WHERE
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.machine import CycleRates, MachineDescription, rates_of
 

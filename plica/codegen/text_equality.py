@@ -28,7 +28,7 @@ from typing import Final
 
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.text.word import TAKEN_IN_KERNELS
-from plica.ir.type.dtype import DTYPES
+from plica.ir.type import DTYPES
 
 _TOKEN: Final = re.compile(r'"[^"]*"|[^\W\d]\w*|\S')
 _IS_NAME: Final = re.compile(r"[^\W\d]\w*")

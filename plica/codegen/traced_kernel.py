@@ -23,14 +23,13 @@ from plica.codegen.lower.group import Group, groups_of
 from plica.codegen.lower.passes import digest_of, lowered
 from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.road import Job, grouped
-from plica.core.diagnostic import Malformed
-from plica.core.encode import from_json, to_json
+from plica.core import Malformed, from_json, to_json
 from plica.ir.graph.module import Module
 from plica.ir.loop.stage import ExternStage, Fold, Scan
 from plica.ir.loop.stages import Stages, reductions
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.history import begun
 from plica.runtime.error import Diagnostic

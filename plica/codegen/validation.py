@@ -25,10 +25,7 @@ from plica.codegen.lower.scheduled import Scheduled, Scheduler
 from plica.codegen.lower.step import shown
 from plica.codegen.native import Entry, NativeKernel, shape_of
 from plica.codegen.program import Chunks, Launch, Program, kernel_name, launches
-from plica.core.binding import substitute
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, digest, substitute
 from plica.ir.contract import APPROX, Contract, exact, signless_zero
 from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.interpret.kernel import run_kernel
@@ -40,8 +37,8 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.ir.type.dim import evaluate as size_of
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
+from plica.ir.type import evaluate as size_of
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import Diagnostic, EvaluationError, Place, PlicaError
 from plica.runtime.guard import SIDES, Side

@@ -7,15 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.core import Name
 from plica.core.extension import FAILURES, said
-from plica.core.name import Name
 from plica.extending.verdict import ExtensionVerdict
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.op import find
-from plica.ir.type.dtype import f32
-from plica.ir.type.infer import infer
-from plica.ir.type.term import tensor
+from plica.ir.type import f32, infer, tensor
 from plica.runtime.error import UnsupportedError
 
 SIZES: Final = ((8, 8, 8), (16, 16, 16), (16, 24, 16))

@@ -29,15 +29,14 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from attrs import field, frozen
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.extending.verdict import ExtensionVerdict
 from plica.ir.contract import Contract, approx
 from plica.ir.graph.expression import Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.text.script import Scripted, as_module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.pipeline import compile
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.data import seeded

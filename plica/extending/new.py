@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template as Text
 from typing import Final
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.extending.check import group_named
 from plica.extending.template import KINDS, template_text
 from plica.runtime.error import Diagnostic, Place, UnsupportedError

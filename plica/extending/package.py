@@ -18,7 +18,7 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.core.extension import WHERE, ExtensionPoint, installed_points, provisionally
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 

@@ -12,7 +12,7 @@ from plica.extending.verdict import ExtensionVerdict
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, stages
 from plica.ir.loop.tensor import reduce
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused

@@ -23,7 +23,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.runtime.error import wrong_argument
 
 

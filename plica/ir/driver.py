@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.contract import Contract
 from plica.ir.graph.check import check
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, has_form
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.runtime.error import Diagnostic, PlicaError
 
 S = TypeVar("S")

@@ -29,14 +29,11 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import evolve, field, frozen
 
-from plica.core.diagnostic import did_you_mean
-from plica.core.extension import ExtensionGroup
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import ExtensionGroup, Term, did_you_mean, post_order
 from plica.ir.contract import DEFAULT_CONTRACT, Contract, exact, join
 from plica.ir.graph.expression import Call, Constructor, Function, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.runtime.error import Diagnostic, PlicaError
 
 Form: TypeAlias = Callable[[Module], bool]

@@ -14,7 +14,7 @@ AttributeError: There is no operator nn.sofmax. Did you mean 'softmax'?
 
 from __future__ import annotations
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.op import Operator, aliases, find, names, namespaces
 from plica.ir.op.namespace import OperatorNamespace
 from plica.op import nn

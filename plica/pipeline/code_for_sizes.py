@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 import numpy as np
 
 from plica.codegen.lower.supported import unsupported
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.graph.shape_specialisation import (
@@ -28,9 +27,7 @@ from plica.ir.graph.shape_specialisation import (
     tensors,
 )
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.type.dim import known
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, infer, known
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, Interface, Shape
 from plica.runtime.late import lazy_imports

@@ -17,9 +17,9 @@ from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import FINGERPRINT, fingerprint
 from plica.codegen.program import Program
 from plica.codegen.road import Arranged, Job, lowered, record
+from plica.core import digest
 from plica.core.collector import age, paused
 from plica.core.deferred import unobserved
-from plica.core.digest import digest
 from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
-from plica.core.diagnostic import did_you_mean
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, did_you_mean, post_order
 from plica.ir.graph.module import Extern, Module
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.extern import NONE, ExternCallback, Externs, ExternSource

@@ -16,12 +16,11 @@ the parameters and by their names; its dims are those of the function.
 
 from __future__ import annotations
 
-from plica.core.name import Name, fresh
+from plica.core import Name, fresh
 from plica.ir.graph.expression import Call, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 

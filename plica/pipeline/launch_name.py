@@ -15,14 +15,13 @@ from attrs import evolve
 from plica.analysis.statement import reads_memory
 from plica.codegen.program import Launch, launches
 from plica.codegen.road import Lowered
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.graph.expression import Apply, Var
 from plica.ir.graph.node_name import names_within
 from plica.ir.graph.shape_specialisation import OPEN
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.statement import Bind, Kernel, Store
-from plica.ir.type.infer import type_of
+from plica.ir.type import type_of
 from plica.report.origin import LaunchOrigin, origins
 from plica.runtime.error import of_node
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.codegen.machine_table import row_named
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.ir.contract import KNOWN, Contract, named
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from plica.codegen.staged.cut import cut
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.pipeline.code_for_sizes import interface_of
 from plica.runtime.executable import Executable
 from plica.runtime.staged.executable import StagedExecutable

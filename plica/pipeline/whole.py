@@ -35,7 +35,7 @@ from plica.ir.driver import check_contracts
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import checked_externs, externs_of
 from plica.pipeline.option import (

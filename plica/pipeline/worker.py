@@ -16,8 +16,8 @@ from multiprocessing.reduction import recv_handle
 from typing import Final, TypeAlias
 
 from plica.analysis.statement import LoweringRefused
+from plica.core import CompilerBug
 from plica.core.collector import paused
-from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import PlicaError
 from plica.runtime.late import load_all
 

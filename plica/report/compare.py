@@ -21,12 +21,11 @@ from attrs import evolve, frozen
 from plica.bench.peer import difference
 from plica.codegen.backend import AnyTarget
 from plica.codegen.program import Launch, launches
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.type.infer import infer, type_of
+from plica.ir.type import infer, type_of
 from plica.pipeline import Lowered, arranged, build
 from plica.report.origin import LaunchOrigin, nodes_of, origins
 from plica.report.study import StudiedModel

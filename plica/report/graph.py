@@ -18,11 +18,10 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.fold import parts_first
+from plica.core import parts_first
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, If, Literal, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, static_shape, type_of
 from plica.rewrite.fuse import is_primitive
 from plica.rewrite.graph.walk import operands
 

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.module import Module
 from plica.report.graph import NodeBox, Reach, boxes_in

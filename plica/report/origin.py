@@ -25,8 +25,7 @@ from attrs import frozen
 
 from plica.codegen.program import launches
 from plica.codegen.road import Lowered
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, post_order, rebuild
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project
 from plica.rewrite.derivation import at, provenance
 from plica.rewrite.fuse import is_primitive

@@ -22,7 +22,7 @@ from collections import Counter
 
 from attrs import frozen
 
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply, Call
 from plica.ir.graph.module import Module
 from plica.rewrite.derivation import Derivation, at

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.core.fold import parts_first
-from plica.core.term import Term, rebuild
+from plica.core import Term, parts_first, rebuild
 
 
 @frozen(eq=False)

@@ -30,7 +30,7 @@ from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.passes import Pass, Pipeline
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.pipeline import Lowered, build, job_for, page_of
 from plica.report.origin import Names, origins
 from plica.report.stage import ModuleStage, stages

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Apply, Call, Function
 
 

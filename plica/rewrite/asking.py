@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.diagnostic import RuleRefused
+from plica.core import RuleRefused
 from plica.ir.graph.module import Module
 from plica.rewrite.derivation import DerivationStep, Rewritten
 from plica.rewrite.dominate import rewrite_dominated

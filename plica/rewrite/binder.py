@@ -27,10 +27,8 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import fields_of_children, free_vars, name_of, rename, substitute
-from plica.core.fold import post_order
-from plica.core.name import fresh
-from plica.core.term import Term, rebuild
+from plica.core import Term, free_vars, fresh, name_of, post_order, rebuild, rename, substitute
+from plica.core.binding import fields_of_children
 from plica.ir.graph.expression import Var
 from plica.rewrite.pattern import Hole
 

@@ -30,10 +30,7 @@ from plica.ir.graph.operator import find
 from plica.ir.loop.fusion_kind import kind
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.index import take
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i8, i32, u8
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i8, i32, infer, known, type_of, u8
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 

@@ -15,11 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.binding import free_vars
+from plica.core import EvaluationError, Memo, Term, free_vars
 from plica.core.deferred import look_at, unobserved
-from plica.core.diagnostic import EvaluationError
-from plica.core.memo import Memo
-from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Const, Expr, Literal
 from plica.ir.graph.provenance import answered, leaves_of
 from plica.rewrite.pattern import hole

@@ -31,14 +31,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from attrs import frozen
 
-from plica.core.fold import fold_into
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, fold_into
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module
 from plica.ir.graph.module import module as build
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType, TensorType, TupleType, static_shape
+from plica.ir.type import FuncType, TensorType, TupleType, infer, static_shape, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import operands, with_operands

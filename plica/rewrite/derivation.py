@@ -20,9 +20,7 @@ from typing import Final, Literal
 
 import attrs
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import CompilerBug, Term, post_order, rebuild
 from plica.ir.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text

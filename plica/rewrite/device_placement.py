@@ -33,7 +33,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import IllTyped
+from plica.core import IllTyped
 from plica.ir.graph.expression import (
     Apply,
     Const,
@@ -48,8 +48,7 @@ from plica.ir.graph.expression import (
 from plica.ir.graph.module import Module
 from plica.ir.op.mark import device_copy
 from plica.ir.passes import exact_pass
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.min_cut import cheapest

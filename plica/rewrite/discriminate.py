@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Apply, Const, Literal
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.rewrite.match import Matcher, head

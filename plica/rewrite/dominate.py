@@ -36,9 +36,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import RuleRefused, Term, post_order, rebuild
 from plica.ir.graph.expression import Apply, Call, Expr, Project, Tuple
 from plica.ir.graph.module import Module
 from plica.rewrite.check.probe import types_differ

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from plica.core import RuleRefused, Term, post_order, rebuild
 from plica.core.collector import paused
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
 from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, Rewritten
 from plica.rewrite.discriminate import Index
 from plica.rewrite.match import covered

@@ -20,7 +20,7 @@ from attrs import frozen
 from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, exact_pass
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.derivation import Derivation, DerivationStep, Rewritten
 from plica.rewrite.pack import Pack
 from plica.rewrite.pattern import Hole

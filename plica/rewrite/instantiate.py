@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, post_order, rebuild
 from plica.ir.graph.expression import Apply, Expr, Literal, const
 from plica.ir.graph.operator import find
-from plica.ir.type.dtype import DType, bool_
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bool_, type_of
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

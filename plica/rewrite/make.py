@@ -20,9 +20,7 @@ from typing import Any
 
 from attrs import evolve
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import RuleRefused, Term, post_order
 from plica.ir.contract import KNOWN, Contract, exact, named
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module

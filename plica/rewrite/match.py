@@ -23,14 +23,11 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import MANY, ONE, Term, field_kinds, field_names, leaf_key
+from plica.core import RuleRefused, Term, field_names, post_order
+from plica.core.term import MANY, ONE, field_kinds, leaf_key
 from plica.ir.graph.expression import Apply, Const, Expr, Function, Literal, Tuple
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, known, type_of
 from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports

@@ -24,13 +24,10 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, field_names
+from plica.core import RuleRefused, Term, field_names, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, Literal, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer, type_of
 from plica.rewrite import pattern as pt
 from plica.rewrite.match import Filling, Matcher, PatternMatch, part_matcher
 from plica.rewrite.rule import Rule

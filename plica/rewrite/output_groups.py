@@ -20,9 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import RuleRefused
-from plica.core.term import Term, rebuild
+from plica.core import RuleRefused, Term, free_vars, rebuild
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple
 from plica.ir.graph.module import Module
 from plica.rewrite.check.probe import types_differ

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import RuleRefused, Term, post_order
 from plica.ir.graph.expression import Apply, Expr, Project, Tuple
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import Hole, Outputs, Recursive, Rest, alternatives

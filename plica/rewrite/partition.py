@@ -35,14 +35,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import parts_first, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, RuleRefused, Term, parts_first, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, exact_pass
-from plica.ir.type.infer import infer, type_of
+from plica.ir.type import infer, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.match import covered

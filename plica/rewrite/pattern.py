@@ -22,12 +22,10 @@ from typing import Any, TypeAlias, cast
 
 from attrs import frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import RuleRefused, Term, post_order, rebuild
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dtype import DTYPES, DType, dtype, i64
+from plica.ir.type import DTYPES, DType, dtype, i64
 from plica.runtime.error import Diagnostic, wrong_argument
 
 Predicate: TypeAlias = Callable[[Any], bool]

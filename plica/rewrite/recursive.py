@@ -29,9 +29,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import RuleRefused, Term, post_order, rebuild
 from plica.ir.graph.expression import Expr
 from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place

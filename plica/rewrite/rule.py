@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import RuleFailed, RuleRefused
+from plica.core import RuleFailed, RuleRefused, Term
 from plica.core.extension import FAILURES, raised_at, said
-from plica.core.term import Term
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module

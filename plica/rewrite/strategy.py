@@ -18,9 +18,7 @@ from typing import TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import RuleRefused, Term, post_order, rebuild
 from plica.rewrite.derivation import (
     Derivation,
     DerivationStep,

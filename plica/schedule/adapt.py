@@ -20,7 +20,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from plica.core.term import MANY, field_kinds, field_names
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Instruction, Sampling, Scene
 from plica.schedule.primitive.split import Split

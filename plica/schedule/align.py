@@ -23,8 +23,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.core.digest import digest
-from plica.core.term import Term
+from plica.core import Term, digest
 from plica.schedule.handle import Handle
 from plica.schedule.spelling import spelled
 from plica.schedule.trace import Trace, handles

@@ -24,13 +24,10 @@ from plica.analysis.access import inside, unbound
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer, update
 from plica.analysis.region import Box, block_boxes, boxes
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Barrier, Block, Seq, Stmt, Store, statements
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.problem import Problem
 
 Corners: TypeAlias = tuple[tuple[Scalar, ...], tuple[Scalar, ...]]

@@ -28,10 +28,10 @@ from plica.analysis.index import Fails, Holds, decide
 from plica.analysis.index.certificate import holds
 from plica.analysis.index.context import Context
 from plica.analysis.index.prove import Answer
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop.scalar import Load, Scalar, dtype_of, index
 from plica.ir.loop.statement import Bind, For, Kernel, statements
-from plica.ir.type.dtype import i32
+from plica.ir.type import i32
 from plica.schedule.verify import VerifiedAccess, accesses, bindings, point_text
 
 

@@ -21,9 +21,7 @@ from plica.analysis.constant_bound import Interval, interval
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import with_parts
-from plica.core.binding import free_vars
-from plica.core.fold import map_top_down
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_top_down
 from plica.ir.loop.scalar import Le, Lit, Lt, Scalar, Select, index
 from plica.ir.loop.statement import Block, Stmt
 from plica.schedule.tidy import mapped

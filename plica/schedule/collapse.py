@@ -34,13 +34,11 @@ from typing import TypeAlias, TypeVar
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import Stages, as_elements, as_scan, loads, reductions, stages
-from plica.ir.type.dim import known, product
+from plica.ir.type import known, product
 from plica.schedule.unit_axis import without_units
 
 Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"

@@ -24,7 +24,7 @@ from functools import lru_cache
 from plica.analysis.access import accesses
 from plica.analysis.dependence import conflicts
 from plica.analysis.site import map_of
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer

@@ -32,8 +32,7 @@ from plica.analysis.dependence import scope_of, stranger
 from plica.analysis.index.context import conjuncts
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.site import Above, Site, map_of
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
 from plica.schedule.block_class import carried_by, complete_body, reduction_body, scan_body

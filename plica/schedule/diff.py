@@ -33,9 +33,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import Malformed
-from plica.core.digest import digest
-from plica.core.term import Term
+from plica.core import Malformed, Term, digest
 from plica.runtime.error import Diagnostic
 from plica.runtime.notebook import preformatted
 from plica.schedule.align import aligned, signatures

@@ -17,8 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeAlias
 
-from plica.core import encode
-from plica.core.name import Name
+from plica.core import Name, encode
 from plica.ir.text.script.text import parse
 from plica.runtime.error import Place
 from plica.schedule.handle import Handle, Sort

@@ -25,8 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.extension import ExtensionGroup
+from plica.core import ExtensionGroup, RuleRefused
 from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.stages import Stages
 from plica.runtime.error import Diagnostic

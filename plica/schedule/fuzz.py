@@ -19,9 +19,7 @@ import attrs
 import numpy as np
 
 from plica.analysis.site import distinct
-from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
-from plica.core.name import Name
+from plica.core import EvaluationError, Name, free_vars
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
 from plica.ir.interpret.kernel import run_kernel

@@ -13,8 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.loop.scalar import ScalarVar
 
 Sort: TypeAlias = Literal["block", "loop", "number"]

@@ -28,8 +28,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.weight_array import (
     ColumnwiseArray,
@@ -40,7 +39,7 @@ from plica.ir.graph.weight_array import (
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
 
 Shape: TypeAlias = tuple[int, ...]

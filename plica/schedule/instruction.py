@@ -19,10 +19,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 from attrs import frozen
 
 from plica.analysis.site import Map, Site, map_of
+from plica.core import ExtensionGroup, Name, Term, field_names
 from plica.core.encode import misfit
-from plica.core.extension import ExtensionGroup
-from plica.core.name import Name
-from plica.core.term import Term, field_names
 from plica.ir.contract import Contract, exact
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel

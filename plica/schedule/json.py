@@ -32,9 +32,7 @@ import math
 import re
 from typing import Any, Final
 
-from plica.core import encode
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, encode
 from plica.ir.loop.index_map import IndexMap
 from plica.runtime.error import Place, wrong_argument
 from plica.schedule.handle import Handle

@@ -31,13 +31,11 @@ from typing import Final
 from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import Child, children, conflicts, indexed, meets_nowhere
 from plica.analysis.site import Site
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, substatements
-from plica.ir.type.dim import same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, same_dim
 from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene

@@ -20,14 +20,11 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from plica.core.diagnostic import IllFormed, ScriptError
-from plica.core.fold import fold
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import IllFormed, Name, ScriptError, Term, fold
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Mul, Scalar, ScalarVar, Sub, index
 from plica.ir.text.script.text import parse
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 LONGEST: Final = 2000  # characters
 

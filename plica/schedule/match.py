@@ -18,14 +18,11 @@ from attrs import evolve, frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.reduction import reducer
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.statement import Kernel, Region, Store
-from plica.ir.type.dim import same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, same_dim
 from plica.runtime.late import lazy_imports
 from plica.schedule.nest import Nest, nests_of
 

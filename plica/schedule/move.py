@@ -25,7 +25,7 @@ from attrs import frozen
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.site import Above, Site
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Block, For, Kernel, Seq, Stmt
 from plica.schedule.concurrent import unsafe_after

@@ -20,11 +20,10 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context, can_prove
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Block, For, Seq, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.block_class import reduction_body
 
 Values = dict[Term, Scalar]

@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from plica.core import CompilerBug, Name, Term, digest, map_bottom_up
 from plica.core.collector import paused
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.loop.statement import Kernel
 from plica.schedule.align import signatures
 from plica.schedule.handle import Handle, Output

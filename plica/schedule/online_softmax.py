@@ -25,15 +25,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.type.dtype import bf16, f16, f32, f64
+from plica.ir.type import bf16, f16, f32, f64
 
 Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
 """Something that may as well be done to a sum as to each of its terms."""

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.interpret.value import Array
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.size import shape_of
+from plica.ir.type import shape_of
 from plica.runtime.error import Diagnostic, EvaluationError, InputError
 from plica.schedule.unlowered import run_unlowered
 

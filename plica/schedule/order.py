@@ -32,11 +32,10 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer
 from plica.analysis.site import Site
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Alloc, Block, For, Stmt
-from plica.ir.type.dim import dim_var, known
+from plica.ir.type import dim_var, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.instruction import Scene
 from plica.schedule.precondition import bindings_of, rectangular

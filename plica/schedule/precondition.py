@@ -48,7 +48,7 @@ from plica.analysis.block_coverage import is_covered
 from plica.analysis.dependence import children, conflicts, scope_of, stranger
 from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.site import Site
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import Alloc, Block, For, Seq, Stmt

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from plica.analysis.block_coverage import is_covered
 from plica.analysis.dependence import Child, children, conflicts, stranger
 from plica.analysis.site import Site, map_of, rebuilt, with_body
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Block, For, Kernel, allocated, substatements
 from plica.schedule.block_class import reduction_body

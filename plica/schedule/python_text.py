@@ -33,9 +33,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-from plica.core import encode
-from plica.core.name import Name
-from plica.core.term import Term, field_names
+from plica.core import Name, Term, encode, field_names
 from plica.ir.loop.index_map import IndexMap
 from plica.schedule.do_reader import read_do
 from plica.schedule.handle import Handle, Output

@@ -17,8 +17,8 @@ from attrs import evolve, frozen
 from pyrsistent import PMap, pmap
 
 from plica.analysis.site import Site, distinct, map_of
+from plica.core import Name
 from plica.core.collector import paused
-from plica.core.name import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.memory_scope import scope

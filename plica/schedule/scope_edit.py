@@ -29,13 +29,10 @@ from plica.analysis.site import (
     with_inside,
     with_parts,
 )
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 
 
 @frozen(eq=False)

@@ -13,14 +13,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.interpret.value import Array
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, dtype_of, index
 from plica.ir.loop.statement import Alloc, Block, For, Kernel, Seq, Stmt, Store, seq, statements
 from plica.ir.loop.verify import well_formed
-from plica.ir.type.size import shape_of
+from plica.ir.type import shape_of
 from plica.rewrite.fuzz.driver import least
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.trace import Step, Trace

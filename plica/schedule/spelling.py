@@ -18,9 +18,8 @@ from typing import Any, NoReturn, cast
 
 import attrs
 
-from plica.core.diagnostic import IllFormed, Malformed, did_you_mean
+from plica.core import IllFormed, Malformed, did_you_mean, field_names
 from plica.core.encode import misfit
-from plica.core.term import field_names
 from plica.runtime.error import Diagnostic, Place
 from plica.schedule.instruction import Decision, Instruction, Sampling, kind_of, kinds
 from plica.schedule.trace import Step, Trace, handles

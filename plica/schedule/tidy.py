@@ -20,8 +20,7 @@ from plica.analysis.enclosing import tidy
 from plica.analysis.index import EMPTY, Context, Range, can_prove
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import with_inside, with_parts
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Block, For, Stmt, substatements
 from plica.schedule.guard import all_of

@@ -24,11 +24,10 @@ from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.region import Box, hull, neighbours, relaxed, within_extents
 from plica.analysis.site import Site, map_of
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop.scalar import Add, Buffer, FloorDiv, Le, Lit, Scalar, ScalarVar, Sub, index
 from plica.ir.loop.statement import Block, For, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import FlowStage, common, stages
 from plica.schedule.scope_edit import ValueSpan
 

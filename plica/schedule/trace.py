@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import InputError, wrong_argument

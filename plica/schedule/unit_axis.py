@@ -24,13 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions, stages
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 def without_units(of: Stages, free: bool = False) -> Stages:

@@ -30,14 +30,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plica.analysis.site import Above, rebuilt, with_body
-from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import EvaluationError, Term, free_vars, map_bottom_up
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
 from plica.ir.loop import statement as st
-from plica.ir.type.size import Sizes
+from plica.ir.type import Sizes
 
 AT_ONCE: Final = frozenset({"parallel", "vectorized", *st.THREADS})
 

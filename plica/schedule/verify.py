@@ -20,7 +20,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.analysis.index import EMPTY, Context, Fails, Holds, can_prove, decide
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.vector import store_lanes

@@ -21,7 +21,7 @@ from plica.codegen.backend import AnyTarget
 from plica.codegen.choices import ChoiceRow
 from plica.codegen.lower.scheduled import ChosenSchedule
 from plica.codegen.lower.workload import USUAL
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module

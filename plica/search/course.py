@@ -17,7 +17,7 @@ from typing import Protocol, TypeAlias
 from attrs import field, frozen
 
 from plica.codegen.operation_count import operations
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.search.measure import SpaceWork
 from plica.search.observation import Observation
 from plica.search.space import Point, Space

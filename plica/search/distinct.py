@@ -17,8 +17,8 @@ from attrs import frozen
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.lower.passes import lowered
+from plica.core import digest
 from plica.core.collector import paused
-from plica.core.digest import digest
 from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.rewrite.pack import Pack

@@ -23,11 +23,11 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Job, grouped
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pipeline
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.history import begun
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule_pass import advanced

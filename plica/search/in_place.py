@@ -22,8 +22,7 @@ from attrs import evolve, frozen
 
 from plica.codegen.record import as_script
 from plica.ir.graph.module import Module
-from plica.ir.type.dim import known
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known
 from plica.runtime.artefact import aligned_array
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable

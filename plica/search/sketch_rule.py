@@ -22,8 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.extension import ExtensionGroup
+from plica.core import ExtensionGroup, RuleRefused
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic

@@ -33,7 +33,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel

@@ -23,8 +23,8 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, TypeAlias
 
+from plica.core import digest
 from plica.core.collector import paused
-from plica.core.digest import digest
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.default import Machine

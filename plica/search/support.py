@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.instruction import Decision, Sampling, Scene
 from plica.schedule.primitive.sample_categorical import SampleCategorical
 from plica.schedule.primitive.sample_compute_location import SampleComputeLocation

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of, find_target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel

@@ -27,14 +27,14 @@ from plica.codegen.lower.step import launched
 from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Job, grouped
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.rewrite.history import begun
 from plica.rewrite.optimise import DEFAULT_CONTRACT

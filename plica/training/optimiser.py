@@ -20,12 +20,11 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module
 from plica.ir.text.script import Scripted, from_text
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, infer
 from plica.runtime.error import Diagnostic, InputError, Place
 
 _FILE: Final = "update_script.py"

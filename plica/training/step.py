@@ -27,9 +27,7 @@ from plica.ir.graph.expression import Call, Const, Expr, Function, Project, Tupl
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.op.elementwise import cast
-from plica.ir.type.dtype import DType, f32
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import DType, TensorType, TupleType, Type, f32, infer
 from plica.rewrite.gradient import value_and_grad
 from plica.rewrite.gradient.derive import Program, Which
 from plica.rewrite.graph.dataflow import to_dataflow

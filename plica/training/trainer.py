@@ -30,7 +30,7 @@ import numpy as np
 from attrs import field, frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.contract import Contract
 from plica.pipeline import compile
 from plica.rewrite.gradient.derive import Program, Which

@@ -35,10 +35,9 @@ from plica.analysis.index.knowledge import (
 )
 from plica.analysis.index.modular import residue
 from plica.analysis.index.polynomial import Key, Polynomial, Product
-from plica.core.fold import fold_into
-from plica.core.term import Term
+from plica.core import Term, fold_into
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 def bounds(term: sc.Scalar, context: Context = EMPTY) -> Interval:

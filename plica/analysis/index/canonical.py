@@ -36,11 +36,7 @@ from plica.analysis.index.polynomial import (
     to_term,
 )
 from plica.analysis.index.surely import not_negative, not_zero
-from plica.core.binding import free_vars
-from plica.core.digest import digest
-from plica.core.fold import fold_into
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, digest, fold_into, free_vars
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
 
 DEEPEST: Final = 40  # how many remainders inside one another a quotient is pushed through

@@ -25,10 +25,9 @@ from plica.analysis.index.point import (
     structure_parts,
 )
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
-from plica.core.fold import parts_first
-from plica.core.name import Name
+from plica.core import Name, parts_first
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 class LinearConstraint(NamedTuple):

@@ -34,7 +34,7 @@ from plica.analysis.index.interval import EVERYTHING, Interval
 from plica.analysis.index.period import Periods, box, repeats, slopes_of
 from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
 from plica.analysis.index.polynomial import literal
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.loop import scalar as sc
 from plica.runtime.late import lazy_imports
 

@@ -24,11 +24,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import fold_into
-from plica.core.term import Term
+from plica.core import Term, fold_into, free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 WRITTEN = "rewrite.index.context"  # the path that its terms are written down under
 

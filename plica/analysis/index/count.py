@@ -16,10 +16,9 @@ from typing import Final
 
 from plica.analysis.index.context import EMPTY
 from plica.analysis.index.prove import can_prove
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar, index
-from plica.ir.type.dim import known, normal_dim, polynomial, product, same_dim
+from plica.ir.type import known, normal_dim, polynomial, product, same_dim
 
 ZERO: Final = index(0)
 ONE: Final = index(1)

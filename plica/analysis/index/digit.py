@@ -33,10 +33,9 @@ from plica.analysis.index.count import (
     times,
 )
 from plica.analysis.index.knowledge import ARITHMETIC
-from plica.core.binding import free_vars
-from plica.core.fold import fold_into
+from plica.core import fold_into, free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
+from plica.ir.type import known, normal_dim, polynomial, quotient, same_dim
 
 DividedSum: TypeAlias = Literal["below", "apart", "whole"]
 """What becomes a source of a sum that is divided: what the divisor leaves of it, each part of it

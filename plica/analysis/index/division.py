@@ -24,9 +24,9 @@ from plica.analysis.index.context import TRUE, conjuncts
 from plica.analysis.index.count import ZERO, ceiling, times
 from plica.analysis.index.digit import Digit, DigitSum, compact
 from plica.analysis.index.iteration import IterationMap
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import And, Scalar, ScalarVar
-from plica.ir.type.dim import quotient
+from plica.ir.type import quotient
 
 
 @frozen(eq=False)

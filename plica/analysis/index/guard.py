@@ -28,10 +28,9 @@ from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.point import value
 from plica.analysis.index.polynomial import Polynomial, number, polynomial
 from plica.analysis.index.surely import not_negative, not_zero, surely
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.loop.scalar import And, Le, Like, Lit, Lt, Ne, Scalar, dtype_of, index
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 

@@ -25,13 +25,11 @@ from plica.analysis.index.context import EMPTY, FALSE, Context
 from plica.analysis.index.digit import Digits, reach
 from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.index.simplify import simplify
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Eq, Le, Lit, Lt, Not, Or, Scalar, ScalarVar, index
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.runtime.late import late
 
 evaluate = late("plica.ir.interpret.evaluate:evaluate")

@@ -30,10 +30,9 @@ from plica.analysis.index.context import EMPTY, TRUE, conjuncts
 from plica.analysis.index.count import ONE, ZERO, at_least, ceiling, comparison, times
 from plica.analysis.index.digit import Digit, Digits, DigitSum, DividedSum, compact, separable
 from plica.analysis.index.prove import can_prove
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
-from plica.ir.type.dim import known, normal_dim, polynomial, quotient, same_dim
+from plica.ir.type import known, normal_dim, polynomial, quotient, same_dim
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
 

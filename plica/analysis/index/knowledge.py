@@ -22,10 +22,9 @@ import attrs
 from plica.analysis.index.context import Context
 from plica.analysis.index.interval import Interval
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
-from plica.core.fold import fold_into
-from plica.core.term import Term
+from plica.core import Term, fold_into
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 Form: TypeAlias = frozenset[tuple[Key, int]]
 

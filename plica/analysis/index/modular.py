@@ -18,9 +18,9 @@ from typing import Final
 
 from plica.analysis.index.knowledge import KINDS, Knowledge, Residue, mentions_data
 from plica.analysis.index.polynomial import Key, Polynomial, Product
-from plica.core.fold import fold_into
+from plica.core import fold_into
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar, dtype_of
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 ANY: Final = Residue(1, 0)
 

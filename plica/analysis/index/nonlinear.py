@@ -40,9 +40,9 @@ from plica.analysis.index.deduction import (
 )
 from plica.analysis.index.point import innermost, replaced
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 @attrs.frozen

@@ -27,8 +27,7 @@ from typing import TypeAlias
 import numpy as np
 
 from plica.analysis.index.point import Values, atoms, is_structure, structure_parts
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold_into
+from plica.core import CompilerBug, fold_into
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Mul, Scalar, Sub
 
 Slopes: TypeAlias = dict[Scalar, Fraction]  # per unit of each variable; 0 is left out

@@ -16,11 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold_into, parts_first
-from plica.core.term import rebuild
+from plica.core import CompilerBug, fold_into, parts_first, rebuild
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type import bool_, i64
 
 Values = np.ndarray[Any, np.dtype[Any]]  # int64, object or bool, one value a point
 Point = Mapping[sc.Scalar, int]

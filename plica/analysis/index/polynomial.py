@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, MutableMapping
 from math import gcd
 from typing import Final, NamedTuple, TypeAlias
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, Sub
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 class Product:

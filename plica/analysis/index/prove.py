@@ -52,7 +52,7 @@ from plica.analysis.index.point import all_values, atoms
 from plica.analysis.index.search import counterexample, fails, smallest
 from plica.analysis.index.surely import surely
 from plica.ir.loop.scalar import And, Eq, Or, Scalar, dtype_of
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

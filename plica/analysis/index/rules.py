@@ -55,7 +55,7 @@ from plica.ir.loop.scalar import (
     Sub,
     index,
 )
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import ANYTHING, Constraint, IndexHole, index_constants, index_holes

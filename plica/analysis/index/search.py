@@ -22,7 +22,7 @@ from plica.analysis.index.bounds import knowledge, of_term
 from plica.analysis.index.context import Context
 from plica.analysis.index.point import Values, all_values, atoms, structure_nodes, value
 from plica.ir.loop.scalar import Lit, Scalar, dtype_of
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 POINTS: Final = 4_096
 LARGEST: Final = 1 << 62  # numbers below are put into arrays of machine integers

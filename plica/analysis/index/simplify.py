@@ -28,9 +28,9 @@ from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
 from plica.analysis.index.guard import Within
 from plica.analysis.index.point import replaced
 from plica.analysis.index.sweep import RULES, swept
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type import bool_, i64
 from plica.rewrite.derivation import Derivation, DerivationStep, at
 from plica.rewrite.discriminate import Index
 from plica.rewrite.make import tabled as rule

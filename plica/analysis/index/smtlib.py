@@ -24,10 +24,10 @@ from typing import Final
 
 from plica.analysis.index.context import EMPTY, Context
 from plica.analysis.index.point import atoms, is_structure
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.text.show.scalar import show_scalar
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 # fmt: off
 WORDS: Final[dict[type[sc.Scalar], str]] = {

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from plica.analysis.index.point import atoms, structure_parts
-from plica.core.fold import fold_into
+from plica.core import fold_into
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 MILLISECONDS: Final = 2_000
 MISSING: Final = "z3 is not installed (pip install plica[prove])"

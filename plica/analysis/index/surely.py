@@ -21,7 +21,7 @@ from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
 from plica.analysis.index.polynomial import Key, Polynomial, Product
 from plica.ir.loop.scalar import And, Eq, Le, Lit, Lt, Ne, Not, Or, Scalar, dtype_of
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 def surely(condition: Scalar, known: Knowledge) -> bool:

@@ -21,11 +21,9 @@ from plica.analysis.index.guard import RuleGuard, Within
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.polynomial import Polynomial, Product, number
 from plica.analysis.index.rules import INDEX_RULES, SUMS
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold_into
-from plica.core.term import rebuild
+from plica.core import CompilerBug, fold_into, rebuild
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.rewrite.derivation import DerivationStep, RewriteSweep
 from plica.rewrite.discriminate import Index
 from plica.rewrite.match import PatternMatch

@@ -40,12 +40,9 @@ from plica.analysis.index.guard import RuleGuard, Within
 from plica.analysis.index.point import atoms, value
 from plica.analysis.index.polynomial import literal
 from plica.analysis.index.prove import Fails, Holds, Undecided, decide, same
-from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, digest, post_order
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Min, Scalar, ScalarVar, Select, dtype_of
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type import bool_, i64
 from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import IndexHole, alternatives

@@ -17,7 +17,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.analysis.memory.allocation import MemoryPlan
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 
 
 @frozen

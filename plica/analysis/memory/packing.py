@@ -20,7 +20,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan, aligned
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 
 MANY: Final = 10_000  # how many storages are arranged by size
 

@@ -26,7 +26,7 @@ from plica.codegen.accel.instruction import (
     flags,
     values,
 )
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.runtime.error import Diagnostic, Place
 
 

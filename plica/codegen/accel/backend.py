@@ -18,7 +18,7 @@ from plica.codegen.backend import Backend, Texts
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.road import Arranged, Job, emitted
 from plica.codegen.target import unknown_target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.runtime.accel.executable import AccelExecutable

@@ -32,11 +32,10 @@ from plica.codegen.accel.part import (
     Way,
     element,
 )
-from plica.core.diagnostic import did_you_mean
-from plica.core.fold import post_order
+from plica.core import did_you_mean, post_order
 from plica.ir.loop.scalar import Load, Reduce, ScalarVar
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.size import shape_of
+from plica.ir.type import shape_of
 from plica.runtime.error import Diagnostic, Place
 
 

@@ -48,7 +48,7 @@ from plica.codegen.accel.part import (
     element,
     operands_of,
 )
-from plica.core.term import Term
+from plica.core import Term
 from plica.runtime.error import PlicaError
 
 __all__ = [

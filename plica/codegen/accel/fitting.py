@@ -42,9 +42,7 @@ from plica.codegen.accel.flow import (
 from plica.codegen.accel.instruction import find
 from plica.codegen.accel.micro import reaches_of
 from plica.codegen.accel.unroll import MOST_STEPS, Array, evaluate, numbers_of
-from plica.core.diagnostic import did_you_mean
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, did_you_mean, post_order
 from plica.ir.loop.scalar import ScalarVar
 from plica.runtime.error import Diagnostic, Place, PlicaError
 

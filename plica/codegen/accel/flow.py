@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 
 ZERO = index(0)

@@ -29,8 +29,7 @@ from plica.codegen.accel.declaration import (
     queue_of,
     table,
 )
-from plica.core.diagnostic import did_you_mean
-from plica.core.term import Term
+from plica.core import Term, did_you_mean
 from plica.runtime.accel.functional import MICRO
 from plica.runtime.error import Diagnostic, Place, PlicaError
 

@@ -18,15 +18,13 @@ from __future__ import annotations
 
 from plica.codegen.accel.declaration import Accelerator, Operation, Sweep
 from plica.codegen.accel.meaning import contraction
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.loop.intrinsic import TensorIntrinsic, intrinsic
 from plica.ir.loop.memory_scope import MemoryScope, declare_scope
 from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 def declare(machine: Accelerator) -> tuple[TensorIntrinsic, ...]:

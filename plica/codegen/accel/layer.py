@@ -40,9 +40,7 @@ from plica.codegen.accel.epilogue import epilogue
 from plica.codegen.accel.tiling import tilings
 from plica.codegen.accel.units import MachineUnits, units_of
 from plica.ir.loop.layout import Layout, show_layout
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.quantise.form import IntegerConvolution
 
 Array = np.ndarray[Any, Any]

@@ -32,7 +32,7 @@ from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.layer import AccelLayer, layer_of
 from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.op.convolution import conv
@@ -42,9 +42,7 @@ from plica.ir.op.join import concat
 from plica.ir.op.linear import dense
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dtype import i32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, i32, infer, static_shape, type_of
 from plica.rewrite.graph.walk import expressions, with_operands
 from plica.rewrite.graph.walk import operands as parts_of
 from plica.rewrite.quantise.form import (

@@ -23,13 +23,11 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.loop import scalar as s
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.dtype import DType
-from plica.ir.type.size import shape_of
+from plica.ir.type import DType, shape_of
 from plica.runtime.accel.formula import ContractionStep, Formula, Step, evaluate
 from plica.runtime.error import Diagnostic, UnsupportedError
 

@@ -31,12 +31,10 @@ from plica.codegen.accel.reason import FORM, Near, near, remedies
 from plica.codegen.accel.split import HostStage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.lower.graph_flattening import flatten_graph
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
-from plica.ir.type.dim import known
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer, known, type_of
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
 from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, NativePart, ProgramLaunch, Step
 from plica.runtime.accel.functional import MemorySpan

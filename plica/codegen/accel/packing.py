@@ -39,17 +39,13 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from plica.codegen.accel.layer import AccelLayer
-from plica.core.diagnostic import CompilerBug
-from plica.core.name import Name
+from plica.core import CompilerBug, Name
 from plica.ir.graph.expression import Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import module
 from plica.ir.loop.layout import as_it_is
 from plica.ir.loop.scalar import index
 from plica.ir.op.elementwise import cast
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import DType, TensorType, TupleType, Type, i8, known, type_of
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import NameSupply, operands
 from plica.rewrite.layout.convert import LayoutConverter

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop import scalar as sc
 from plica.runtime.error import Diagnostic, UnsupportedError
 

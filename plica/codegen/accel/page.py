@@ -11,10 +11,10 @@ from plica.codegen.accel.offload import Offloaded, assembled, offload
 from plica.codegen.interface import faced, slots_of
 from plica.codegen.llvm import toolchain
 from plica.codegen.road import Arranged, Job
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline
-from plica.ir.type.term import TupleType
+from plica.ir.type import TupleType
 from plica.runtime.accel.artefact import AccelArtefact
 
 

@@ -16,11 +16,10 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.loop.scalar import Buffer, index
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 
 FLAGS: Final = ("pop_prev", "pop_next", "push_prev", "push_next")
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8

@@ -24,12 +24,10 @@ from typing import Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply, Const, Expr, attr
 from plica.ir.graph.module import Module
-from plica.ir.type.dtype import i8, i32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, i8, i32, infer, static_shape, type_of
 from plica.rewrite.closed import is_closed
 from plica.rewrite.quantise.annotate import LAYERS
 

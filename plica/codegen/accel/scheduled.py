@@ -33,13 +33,11 @@ from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
 from plica.codegen.accel.declaration import Scope as Held
 from plica.codegen.accel.intrinsic import kernel_of
 from plica.codegen.accel.padding import Margin, margins, unguarded
-from plica.core.fold import post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, post_order
 from plica.ir.loop import statement as ir
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Alloc, For, Invoke, Kernel, Region, Seq, Store, substatements
-from plica.ir.type.size import shape_of
+from plica.ir.type import shape_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 ONE = index(1)

@@ -25,11 +25,10 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.codegen.accel.packing import Packed, tensors
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module, module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, UnsupportedError
 

@@ -35,8 +35,7 @@ from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
 from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, Tensor, find, made
 from plica.codegen.accel.micro import OperationNest, Path, fold_nest
 from plica.codegen.accel.unroll import unroll
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
+from plica.core import CompilerBug, Term
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Words: TypeAlias = tuple[int, ...]

@@ -17,8 +17,7 @@ from typing import ClassVar, Final
 from attrs import frozen
 
 from plica.codegen.accel.declaration import Accelerator
-from plica.core.diagnostic import did_you_mean
-from plica.core.extension import ExtensionGroup
+from plica.core import ExtensionGroup, did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 DEFAULT: Final = "vta"

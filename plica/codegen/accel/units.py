@@ -29,11 +29,11 @@ from attrs import frozen
 
 from plica.codegen.accel.declaration import Accelerator, Move, Operation, Scope, Sweep
 from plica.codegen.accel.meaning import contraction
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop import scalar as s
 from plica.ir.loop.layout import Layout, read_layout
 from plica.ir.loop.scalar import Cast, Lit, Load, Scalar, ScalarVar
-from plica.ir.type.dtype import DType, i8, i32
+from plica.ir.type import DType, i8, i32
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Role: TypeAlias = Literal["sums", "data", "weight", "tensor"]

@@ -22,9 +22,7 @@ import numpy as np
 
 from plica.analysis.grid import on_grid
 from plica.codegen.accel.flow import Leaf, Loop, Steps, Stmt, Threads, Transfer, Work
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, fold
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.runtime.error import Diagnostic, UnsupportedError
 

@@ -28,8 +28,7 @@ from attrs import evolve
 
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.flow import Flow, Loop, Steps, Stmt, Threads, Tile, Touch, Transfer, Work
-from plica.core.fold import fold, map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, fold, map_bottom_up, post_order
 from plica.ir.loop.scalar import ScalarVar
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.accel import declaration as d
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.type.dtype import i8, i32, u32

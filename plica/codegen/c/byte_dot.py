@@ -14,10 +14,10 @@ from typing import Final
 
 from plica.codegen.dot_product import meaning
 from plica.codegen.emit.expression import Expressions
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.invocation import TensorIntrinsic, register
 from plica.ir.loop.statement import Invoke, Region
-from plica.ir.type.dtype import i8
+from plica.ir.type import i8
 from plica.schedule.default.machine import Dot
 
 BYTE_DOT: Final = Dot("c.dot_i8i8_4", 4, i8)

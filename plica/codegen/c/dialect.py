@@ -28,7 +28,7 @@ from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.dialect import decimal
 from plica.codegen.emit.prelude import HELPERS, extreme, instance
-from plica.ir.type.dtype import DTYPES, DType, f32, f64, i64
+from plica.ir.type import DTYPES, DType, f32, f64, i64
 
 __all__ = ["C99", "HEAD", "f32", "helpers", "i64"]
 

@@ -35,10 +35,10 @@ from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Invoke, Kernel
-from plica.ir.type.dtype import i8
+from plica.ir.type import i8
 
 SCRATCH: Final = "p_scratch"
 """Static memory that kernels use one after the other."""

@@ -15,7 +15,7 @@ from plica.codegen.c.dialect import HEAD, helpers
 from plica.codegen.c.kernel import SCRATCH, function
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space, kernel_name
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 
 ENTRY: Final = "plica_main"
 

@@ -24,12 +24,9 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index.context import conjuncts
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import linear
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dim import polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, polynomial
 
 VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
 """The types by which so many bytes are moved at once."""

@@ -21,7 +21,7 @@ from attrs import evolve
 
 from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.dialect import decimal
-from plica.ir.type.dtype import DType, f32, f64, i64
+from plica.ir.type import DType, f32, f64, i64
 
 __all__ = ["CUDA", "WIDE", "f32", "i64"]
 

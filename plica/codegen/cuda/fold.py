@@ -57,9 +57,7 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.lower.index_narrowing import MOST_BLOCKS
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.memo import Memo
+from plica.core import CompilerBug, Memo, free_vars
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
@@ -77,8 +75,7 @@ from plica.ir.loop.statement import (
     Store,
     statements,
 )
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known
 from plica.runtime.cuda.tile import TileMap
 
 WARPS: Final = "threadIdx.y"

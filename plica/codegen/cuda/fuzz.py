@@ -33,8 +33,7 @@ from plica.codegen.cuda.toolchain import compiled
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.codegen.subject import FuzzSubject, margins, meaning
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
+from plica.core import CompilerBug, Term
 from plica.ir.interpret.value import Array
 from plica.ir.loop.define import defined
 from plica.ir.loop.scalar import Cast, Max, Scalar, dtype_of
@@ -44,7 +43,7 @@ from plica.ir.loop.stages import Stages, kernel_of, stages
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
-from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.ir.type import DType, bf16, f16, f32
 from plica.rewrite.check.report import as_comment
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally
 from plica.rewrite.fuzz.judge import CRASHES, crash

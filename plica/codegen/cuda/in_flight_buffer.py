@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.codegen.cuda.in_flight_depth import copied, flat, numbers, places
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 def in_flight_buffers(nest: st.Stmt) -> frozenset[Buffer]:

@@ -22,12 +22,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from plica.codegen.cuda.address import valued
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 
 MOST: Final = 7
 """Turns that copies may be behind, at most."""

@@ -16,16 +16,12 @@ from plica.codegen.cuda import warp_register as register
 from plica.codegen.cuda import wgmma as group
 from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Bind, Branch, For, Invoke, Region, Stmt, substatements
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 
 LANE: Final = "threadIdx.x"
 """The threads of a warp."""

@@ -14,9 +14,7 @@ from typing import Final
 
 from plica.analysis.statement import refused
 from plica.codegen.emit.clike import count_of
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import (
@@ -38,7 +36,7 @@ from plica.ir.loop.scalar import (
     Sub,
     dtype_of,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:

@@ -31,9 +31,7 @@ from plica.codegen.lower.flatten import flatten
 from plica.codegen.lower.index_narrowing import narrow_indices
 from plica.codegen.lower.loop_order import NEAR, replaced, stored
 from plica.codegen.lower.nest import in_order, open_sizes
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
@@ -52,8 +50,7 @@ from plica.ir.loop.statement import (
     seq,
     statements,
 )
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, bool_, f32, f64
+from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 
 THREADS: Final = 256

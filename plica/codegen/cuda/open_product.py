@@ -18,9 +18,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.loop_order import StoredElement, stored
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
@@ -36,8 +34,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known, product
 from plica.schedule.default.lane import is_row
 
 SIDE: Final = 64

@@ -19,11 +19,10 @@ from plica.codegen.device_program import check_unconditional
 from plica.codegen.interface import size_text
 from plica.codegen.open_memory_plan import OpenPlan
 from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel, kernel_name
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.graph.shape_specialisation import named
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.type.dim import dim
+from plica.ir.type import dim
 from plica.runtime.artefact import Launched
 from plica.runtime.cuda.open_step import (
     OpenCopy,

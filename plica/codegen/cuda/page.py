@@ -21,7 +21,7 @@ from plica.codegen.road import Job
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.history import History

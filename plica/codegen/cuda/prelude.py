@@ -20,7 +20,7 @@ from typing import Final
 
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
-from plica.ir.type.dtype import DTYPES, bf16, f16
+from plica.ir.type import DTYPES, bf16, f16
 
 _HEAD: Final = "__device__ __forceinline__"
 

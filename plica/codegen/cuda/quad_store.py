@@ -24,9 +24,7 @@ from plica.codegen.cuda.address import certain, wide
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.cuda.vector_access import HeldVectors, VectorAccess
 from plica.codegen.emit.expression import linear, mentions
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import (
     And,
@@ -41,8 +39,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.statement import NOTHING, Branch, For, Stmt, Store
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, polynomial
 
 QUAD: Final = 4
 """Threads that hold neighbours of a row."""

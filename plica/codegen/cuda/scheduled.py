@@ -48,7 +48,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import as_elements
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import as_reductions
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.collapse import collapsed

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.runtime.cuda.code import ARCHITECTURES, suited
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default.gpu.machine import Gpu

@@ -45,14 +45,11 @@ from plica.analysis.index.context import Context, conjuncts
 from plica.analysis.statement import refused
 from plica.codegen.cuda.address import wide
 from plica.codegen.emit.expression import linear
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.statement import For, Region, Stmt, Store, statements
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, polynomial
 from plica.runtime.cuda.tile import TileMap
 
 SWIZZLED: Final = "shared.swizzled"

@@ -46,14 +46,10 @@ from plica.codegen.cuda.tma import (
     no_tile,
 )
 from plica.codegen.emit.expression import linear
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.name import fresh
-from plica.core.term import Term
+from plica.core import Term, free_vars, fresh, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Stmt, Store
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, polynomial
 
 Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]
 """Products of some terms, and how often each is taken."""

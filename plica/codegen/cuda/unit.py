@@ -22,7 +22,7 @@ from plica.codegen.memory_plan import OVERWRITABLE, overwritable
 from plica.codegen.operation_count import OPERATIONS, operations
 from plica.codegen.program import Copy, Launch, Program, kernel_name
 from plica.codegen.workers import GroupTask, Workers, together
-from plica.core.memo import Memo
+from plica.core import Memo
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
 from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Launched

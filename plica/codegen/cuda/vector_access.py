@@ -34,7 +34,7 @@ from plica.codegen.cuda.address import (
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import Expressions, mentions
 from plica.codegen.emit.operator import packed, unpacked
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import (
     And,
@@ -48,7 +48,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
 )
 from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 NARROW: Final = 2
 """Bytes of elements that are read by aligned words, wherever they begin, at most."""

@@ -17,13 +17,12 @@ from typing import Final
 from plica.analysis.statement import refused
 from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Region, Stmt, Store, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 _HEAD: Final = "__device__ __forceinline__"
 

@@ -24,12 +24,12 @@ from plica.analysis.statement import refused
 from plica.codegen.cuda.address import valued
 from plica.codegen.cuda.tma import ROW, SWIZZLED
 from plica.codegen.emit.expression import Expressions
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Invoke, Region, Stmt, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 GROUP: Final = 4
 """Warps that multiply together."""

@@ -17,13 +17,11 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.graph.expression import Call, Const, Expr, Function, Tuple, Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType, infer, type_of
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.walk import expressions, map_expressions
 

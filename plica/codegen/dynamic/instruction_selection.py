@@ -21,17 +21,13 @@ from plica.codegen.dynamic.tree import Place, Row, Test, tree
 from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import Scheduler
 from plica.codegen.program import KernelOrigin
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.pattern import sketch_pattern
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import DataType, Type
+from plica.ir.type import DataType, Type, type_of
 
 
 def select_instructions(

@@ -22,8 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.dynamic.layout import fields
-from plica.core.diagnostic import CompilerBug
-from plica.core.name import Name
+from plica.core import CompilerBug, Name
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.value import DataValue
 from plica.ir.type import term as ty

@@ -24,13 +24,11 @@ from plica.codegen.lower.linearise import PLAIN
 from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import Scheduler, read_by
 from plica.codegen.program import KernelOrigin
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.graph.expression import Const, Expr, Function, Var
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.fuse.reading import parts, reading
 from plica.schedule.trace import Trace
 

@@ -14,10 +14,10 @@ data from left to right.
 
 from __future__ import annotations
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import field_types
-from plica.ir.type.term import DataType, TensorType, TupleType, Type
+from plica.ir.type import DataType, TensorType, TupleType, Type
 
 
 def leaves(of: Type | None) -> list[Type]:

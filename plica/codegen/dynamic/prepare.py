@@ -25,8 +25,7 @@ from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.op import find
 from plica.ir.passes import Pipeline, exact_pass, renamed
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType, TupleType
+from plica.ir.type import FuncType, TupleType, infer, type_of
 from plica.rewrite.fuse import fuse, is_primitive
 from plica.rewrite.fuse.decide import inside
 from plica.rewrite.fuse.group import PRIMITIVE

@@ -23,8 +23,8 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.codegen.dynamic import program as dp
-from plica.core.diagnostic import CompilerBug
-from plica.core.task import Task, run
+from plica.core import CompilerBug, Task
+from plica.core.task import run
 
 Live: TypeAlias = set[int]
 """Registers, and cells as numbers below 0."""

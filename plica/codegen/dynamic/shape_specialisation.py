@@ -17,16 +17,14 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.graph.expression import Call, Expr, Function, Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.graph.shape_specialisation import function_at
 from plica.ir.loop.scalar import Lit, ScalarVar
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.size import solve, type_equations
-from plica.ir.type.term import FuncType, Type
+from plica.ir.type import FuncType, Type, infer, solve, type_of
+from plica.ir.type.size import type_equations
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, Place, UnsupportedError

@@ -34,7 +34,7 @@ from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.statement import Row, Step, assuming
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, dtype_of
 from plica.ir.loop.statement import NOTHING, Alloc, Barrier, Bind, Branch, For, Store
-from plica.ir.type.dim import evaluate
+from plica.ir.type import evaluate
 
 __all__ = ["Lit", "allocate", "count_of", "loop", "rows"]
 

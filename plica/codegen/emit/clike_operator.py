@@ -14,7 +14,7 @@ from plica.codegen.emit.dialect import Dialect, OperatorPlace, SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.ir.loop.scalar import Cast, Eq, FloorDiv, FloorMod, Le, Scalar, row_of
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f64
+from plica.ir.type import DType, bool_, f64
 
 
 class TextPlace(OperatorPlace, Protocol):

@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.ir.type.float_code import float_code
 
 _CODES: Final = {1: "unsigned char", 2: "unsigned short"}

@@ -10,7 +10,7 @@ fn p_round_u4(a: u32) -> u32 { return p_unpack_u4(p_pack_u4(a)); }
 
 from __future__ import annotations
 
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.ir.type.float_code import float_code
 
 

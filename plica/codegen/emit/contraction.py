@@ -44,7 +44,7 @@ from plica.ir.loop.scalar import (
     Sub,
     dtype_of,
 )
-from plica.ir.type.dtype import f32, f64, i32
+from plica.ir.type import f32, f64, i32
 
 SMALL: Final = "small"
 """The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""

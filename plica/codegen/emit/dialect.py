@@ -25,10 +25,10 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Scalar
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bool_, f32, f64, i32
+from plica.ir.type import DType, bool_, f32, f64, i32
 
 __all__ = ["Dialect", "OperatorPlace", "SpecialOperator", "Way", "f32", "i32"]
 

@@ -29,9 +29,7 @@ from plica.codegen.emit.scalar import (
     operands,
     order,
 )
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, post_order
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     And,
@@ -50,8 +48,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import evaluate, known, normal_dim
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type import DType, bool_, evaluate, i64, known, normal_dim
 
 LONGEST: Final = 96
 """An expression that is longer gets a name."""

@@ -17,9 +17,9 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
-from plica.ir.type.dtype import DType, f32, i32
+from plica.ir.type import DType, f32, i32
 
 WIDE: Final = frozenset(("sin", "cos", "tan", "asin", "acos", "asinh", "acosh"))
 """The formulas that need an f64, or a square root as good as an f32's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from plica.core.name import Name
+from plica.core import Name
 
 
 class Identifiers:

@@ -20,7 +20,7 @@ from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, write
 from plica.codegen.emit.work_item import ItemLaunch, launches_of
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Buffer, dtype_of
 from plica.ir.loop.statement import For, Kernel
 

@@ -16,8 +16,7 @@ from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -40,8 +39,7 @@ from plica.ir.loop.scalar import (
     row_of,
 )
 from plica.ir.loop.statement import NOTHING, Branch, For, Store
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import f32, f64, i32
+from plica.ir.type import f32, f64, i32, known, polynomial
 
 LARGEST: Final = (1 << 31) - 1
 """The greatest index that a lane of a vector of indices holds."""

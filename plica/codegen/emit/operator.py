@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.codegen.emit.dialect import OperatorPlace
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Intrinsic, Scalar, Select, dtype_of, row_of
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 
 
 def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> str:

@@ -32,7 +32,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 from attrs import frozen
 
 from plica.ir.loop.scalar import Add, Lit, Load, Reduce, Scalar, ScalarVar, dtype_of
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 
 __all__ = [
     "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold",

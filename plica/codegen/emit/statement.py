@@ -23,9 +23,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from plica.analysis.constant_bound import KnownBounds
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.statement import STATEMENTS, For, Seq, Stmt, Store
-from plica.ir.type.dim import Polynomial
+from plica.ir.type import Polynomial
 
 __all__ = ["For", "Row", "Rows", "Step", "Store", "assuming", "write"]
 

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 

@@ -26,7 +26,7 @@ from plica.codegen.form_fuzz.judge import MOST_INTERPRETED, StagesSubject, resul
 from plica.codegen.form_fuzz.run import Drawn, kinds
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.operation_count import operations
-from plica.core.term import field_names
+from plica.core import field_names
 from plica.ir.interpret.value import Array
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel

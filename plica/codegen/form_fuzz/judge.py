@@ -25,12 +25,12 @@ from plica.codegen.dot_product import DOTS, TILES
 from plica.codegen.lower.passes import lower
 from plica.codegen.operation_count import operations
 from plica.codegen.subject import CPU, Passes
-from plica.core.diagnostic import EvaluationError
+from plica.core import EvaluationError
 from plica.ir.interpret.value import Array
 from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, Template, by_template, recorded

@@ -12,8 +12,7 @@ from attrs import evolve
 
 from plica.codegen.form_fuzz.judge import FormWay
 from plica.codegen.plant import planted, with_a_longer_loop
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.loop.scalar import Lit, Reduce, index
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel

@@ -14,9 +14,9 @@ from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue
 from plica.codegen.llvm.load import LoadEmitter
 from plica.codegen.llvm.writer import SHORT, LlvmPlace
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Buffer
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type import bool_, i64
 
 
 class MemoryEmitter(LoadEmitter):

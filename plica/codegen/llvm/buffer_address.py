@@ -22,10 +22,9 @@ from attrs import frozen
 from plica.codegen.llvm.dialect import memory, register
 from plica.codegen.llvm.lane import Lanes, LaneValue, constant, wrapped
 from plica.codegen.llvm.writer import OPAQUE
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug, free_vars
 from plica.ir.loop.scalar import Buffer, Scalar
-from plica.ir.type.dim import evaluate, known, product
+from plica.ir.type import evaluate, known, product
 
 REGISTER_BYTES: Final = 16
 UNALIGNED: Final = 256

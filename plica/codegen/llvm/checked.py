@@ -20,8 +20,7 @@ from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import operands
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
+from plica.core import CompilerBug, post_order
 from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar, Sub
 
 WORDS: Final[Mapping[type[Scalar], str]] = {Add: "sadd", Sub: "ssub", Mul: "smul"}

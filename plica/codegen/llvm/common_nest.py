@@ -23,7 +23,7 @@ from attrs import frozen
 
 from plica.analysis.constant_bound import Interval
 from plica.codegen.llvm.lane import TRUE
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.loop.statement import (
     Alloc,
@@ -37,7 +37,7 @@ from plica.ir.loop.statement import (
     statements,
     substatements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 if TYPE_CHECKING:
     from plica.codegen.llvm.value import LlvmValues

@@ -27,7 +27,7 @@ import numpy as np
 from plica.codegen.emit.dialect import Dialect
 from plica.codegen.llvm.scalar import SPECIALS, by_word, loaded, stored
 from plica.codegen.llvm.writer import LlvmPlace
-from plica.ir.type.dtype import DTYPES, DType, bf16, f32, f64
+from plica.ir.type import DTYPES, DType, bf16, f32, f64
 
 __all__ = ["LLVM", "bf16", "f32", "literal", "memory", "register"]
 

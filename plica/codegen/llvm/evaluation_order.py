@@ -28,7 +28,7 @@ from plica.codegen.llvm.lane import LaneValue, constant
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type import f32, i64
 
 __all__ = [
     "EvaluationOrder", "ScalarVar", "StraightAccess", "StraightStore", "f32", "of_literal", "parts",

@@ -26,9 +26,7 @@ from typing import Final
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import constant
 from plica.codegen.llvm.value import LlvmValues
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop.scalar import Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, Store, statements
 from plica.schedule.default.machine import LINE

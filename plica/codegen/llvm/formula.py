@@ -16,7 +16,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.dialect import literal
 from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS, Bitwise, CarriedNumber, Order
-from plica.ir.type.dtype import DType, f32, f64, i32
+from plica.ir.type import DType, f32, f64, i32
 
 
 class _Body:

@@ -43,7 +43,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -14,9 +14,9 @@ from typing import Final
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
 from plica.codegen.target import Target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.formula import NEAR
-from plica.ir.type.dtype import DTYPES, DType, f32, f64
+from plica.ir.type import DTYPES, DType, f32, f64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

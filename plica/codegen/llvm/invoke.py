@@ -14,11 +14,11 @@ from plica.codegen.llvm.loop_context import RegionOutside
 from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.lower.extern_call import PREFIX
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import QUAD, TILE_QUADS, WINDOW_LANES
 
 

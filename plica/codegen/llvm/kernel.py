@@ -17,7 +17,7 @@ from plica.codegen.llvm.lane import LaneValue
 from plica.codegen.llvm.statement import StatementEmitter
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, CodeTraits, LlvmWriter
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop.scalar import Intrinsic
 from plica.ir.loop.statement import Kernel
 from plica.runtime.late import lazy_imports

@@ -32,9 +32,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations_with_replacement
 from typing import Final, TypeAlias
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.term import PLAIN, Term, rebuild
+from plica.core import Term, free_vars, post_order, rebuild
+from plica.core.term import PLAIN
 from plica.ir.loop.scalar import (
     FloorDiv,
     FloorMod,
@@ -48,7 +47,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Alloc, For, Kernel, Store
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 Numbers: TypeAlias = tuple[int, ...]
 """What stands at one place in each of some kernels, or what one kernel is told."""

@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from plica.codegen.llvm.dialect import LLVM, literal, register
 from plica.codegen.llvm.writer import REGISTER, LlvmWriter
-from plica.core.diagnostic import CompilerBug
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.core import CompilerBug
+from plica.ir.type import DType, bool_, i64
 
 
 class LaneValue(NamedTuple):

@@ -15,9 +15,9 @@ from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, Buf
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued
 from plica.codegen.llvm.writer import SHORT, LlvmPlace
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Buffer
-from plica.ir.type.dtype import f32, f64, i64
+from plica.ir.type import f32, f64, i64
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import PASSING, waiting
 

@@ -21,12 +21,9 @@ from plica.analysis.constant_bound import Interval, KnownBounds
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant
 from plica.codegen.llvm.writer import LlvmWriter
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import CompilerBug, Name, Term, free_vars
 from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.type.dim import Polynomial
+from plica.ir.type import Polynomial
 
 __all__ = ["LlvmWriter", "LoopContext", "OpenLoop", "RegionOutside"]
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from plica.codegen.llvm.buffer_address import BufferAddress
 from plica.codegen.llvm.lane import TRUE, constant
 from plica.codegen.llvm.value import LlvmValues
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Store
-from plica.ir.type.dim import polynomial
+from plica.ir.type import polynomial
 
 
 def move(values: LlvmValues, loop: For, count: int) -> bool:

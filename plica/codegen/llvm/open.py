@@ -24,9 +24,9 @@ from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.open_memory_plan import OpenPlan
 from plica.codegen.program import Chunks, Copy, Launch, Program, RowKernel
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.type.dim import is_size
+from plica.ir.type import is_size
 from plica.runtime.artefact import SIZES
 from plica.runtime.open_executable import NEGATIVE, TOO_LARGE
 

@@ -20,7 +20,7 @@ from plica.codegen.llvm.lane import TRUE, LaneValue
 from plica.codegen.llvm.pool import PARALLEL
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
 from plica.ir.loop.statement import For
 

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import (
     Alloc,
@@ -36,8 +35,7 @@ from plica.ir.loop.statement import (
     Store,
     statements,
 )
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, normal_dim
 
 USUAL: Final = 67
 """How large an open size is, or a number that several kernels of one text differ in; it is odd, so

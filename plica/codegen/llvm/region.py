@@ -19,7 +19,7 @@ from attrs import frozen
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import Choose, Chunks, Copy, Force, Launch, Program, Space
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Scalar
 
 if TYPE_CHECKING:

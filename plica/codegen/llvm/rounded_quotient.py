@@ -28,13 +28,10 @@ from attrs import frozen
 
 from plica.analysis.statement import mapped, with_body
 from plica.codegen.emit.contraction import MOST_BITS, SMALL, held_within
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name, fresh
+from plica.core import Name, free_vars, fresh, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, i32
+from plica.ir.type import DType, f32, i32, known
 
 LEAST_SCALE: Final = 2.0**-90
 """From here to its inverse a scale times what it divides has no rest that is subnormal: rests are

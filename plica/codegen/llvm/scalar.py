@@ -15,11 +15,11 @@ from plica.codegen.emit.contraction import bounded, nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
 from plica.codegen.emit.operator import rounded
 from plica.codegen.llvm.writer import LlvmPlace
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Intrinsic, Lit, Scalar, dtype_of
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DType, bf16, bool_, f32, f64, i8, i32
+from plica.ir.type import DType, bf16, bool_, f32, f64, i8, i32
 from plica.schedule.default.lane import EXACT_QUOTIENT_BITS
 
 BESIDE: Final = 3 << 22

@@ -17,7 +17,7 @@ from plica.codegen.llvm.buffer_address import sizes_of
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue
 from plica.codegen.llvm.loop_context import LoopContext
 from plica.ir.loop.scalar import And, Le, Load, Lt, Or, Reduce, Scalar, Select, index
-from plica.ir.type.dim import Polynomial, polynomial
+from plica.ir.type import Polynomial, polynomial
 
 Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
 """An operand, the guard it stands behind, and how that must come out."""

@@ -28,8 +28,7 @@ from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
 from plica.codegen.llvm.writer import PLAIN
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import (
     NOTHING,
@@ -42,7 +41,7 @@ from plica.ir.loop.statement import (
     Store,
     statements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

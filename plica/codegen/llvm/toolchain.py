@@ -25,7 +25,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 from plica.codegen.llvm.region import ENTRY
 from plica.codegen.llvm.writer import PLAIN
 from plica.codegen.target import Target
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.runtime.elf import MACHINES, header
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.host import features as system_features

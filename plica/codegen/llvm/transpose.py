@@ -25,7 +25,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.lane import Lanes
 from plica.codegen.llvm.writer import SHORT
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 
 BLOCK: Final = 16
 """The bytes of a block."""

@@ -26,7 +26,7 @@ from plica.codegen.lower.passes import digest_of
 from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.workers import GroupTask, Workers, together
-from plica.core.memo import Memo
+from plica.core import Memo
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports

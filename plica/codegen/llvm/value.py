@@ -43,8 +43,7 @@ from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, val
 from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug, free_vars
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Add,
@@ -63,8 +62,7 @@ from plica.ir.loop.scalar import (
     Sub,
     dtype_of,
 )
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bool_, i32, i64
+from plica.ir.type import DType, bool_, i32, i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -25,12 +25,11 @@ from plica.codegen.emit.contraction import SMALL
 from plica.codegen.emit.statement import Step
 from plica.codegen.llvm.lane import TRUE, constant, mask_of
 from plica.codegen.llvm.value import LlvmValues
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

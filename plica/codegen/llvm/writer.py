@@ -22,7 +22,7 @@ from attrs import frozen
 
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.ir.loop.scalar import FloorDiv, FloorMod
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 
 PLAIN: Final = '"plica-loops"="plain"'
 """Says of a function that LLVM should look at its loops: no schedule has."""

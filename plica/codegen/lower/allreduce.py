@@ -29,15 +29,12 @@ from attrs import frozen
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import distinct, map_of
 from plica.analysis.statement import refused, walked, with_body, with_substatements
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import And, Buffer, Cast, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.ir.type import DType, bf16, f16, f32, known
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 WORDS: Final[dict[type, Combiner]] = {join: word for word, (_, join) in MEANING.items()}  # type: ignore[misc]  # the joins are node classes

@@ -35,14 +35,12 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name, fresh
-from plica.core.task import Task, run
-from plica.core.term import Term
+from plica.core import Name, Task, Term, free_vars, fresh, substitute
+from plica.core.task import run
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Scalar, ScalarVar, index
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 SHARED: Final = "shared"
 

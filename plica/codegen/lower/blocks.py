@@ -21,11 +21,10 @@ from functools import reduce
 from typing import TypeAlias
 
 from plica.analysis.statement import refused, walked, with_body, with_substatements
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Eq, Scalar, like
-from plica.ir.type.dim import polynomial
+from plica.ir.type import polynomial
 
 State: TypeAlias = tuple[frozenset[Term], frozenset[Term]]  # variables of threads, and counts
 

@@ -29,7 +29,7 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.analysis.statement_coverage import covered, touches_buffer
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer

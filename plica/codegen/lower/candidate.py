@@ -17,7 +17,7 @@ from attrs import evolve, field, frozen
 
 from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, from_form
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Function
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.stages import Stages

@@ -31,18 +31,13 @@ from attrs import frozen
 
 from plica.codegen.lower.nest import nest
 from plica.codegen.operation_count import operations
-from plica.core.binding import free_vars
-from plica.core.diagnostic import IllTyped
-from plica.core.fold import map_bottom_up, map_top_down, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import IllTyped, Name, Term, free_vars, map_bottom_up, map_top_down, post_order
 from plica.ir.graph.expression import Apply, Function, Var
 from plica.ir.graph.module import module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store, statements
-from plica.ir.type.dim import dim_var, known, product
-from plica.ir.type.infer import type_of
+from plica.ir.type import dim_var, known, product, type_of
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.collapse import collapsed
 

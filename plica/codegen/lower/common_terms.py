@@ -19,10 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from plica.analysis.statement import reads_memory, walked, with_body, with_substatements
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Intrinsic, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, statements, substatements
 

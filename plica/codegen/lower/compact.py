@@ -36,13 +36,12 @@ from plica.analysis.statement import (
 )
 from plica.analysis.statement_coverage import part_touching
 from plica.analysis.symbolic_bound import reach
-from plica.core.binding import free_vars
+from plica.core import Term, free_vars
 from plica.core.fold import map_within
-from plica.core.term import Term
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
-from plica.ir.type.dim import Polynomial, from_polynomial, known
+from plica.ir.type import Polynomial, from_polynomial, known
 
 BANKS: Final = 32
 """Elements after which memory that threads share begins again with its first bank."""

@@ -17,18 +17,13 @@ import attrs
 
 from plica.codegen.lower.extent import extents_of_inputs
 from plica.codegen.lower.graph_flattening import flatten_graph
-from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import CompilerBug, Name, Term, free_vars, name_of, post_order, rebuild
 from plica.ir import op
 from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.passes import form
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import Type
+from plica.ir.type import Type, infer, type_of
 
 
 def is_primitive(of: Module) -> bool:

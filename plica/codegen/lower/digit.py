@@ -33,14 +33,11 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.statement import THREADS, Branch, For, Kernel, Stmt, Store
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, polynomial
 from plica.schedule.guard import all_of
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from plica.codegen.program import Choose, Copy, Launch, Program
-from plica.core.binding import free_vars, substitute
+from plica.core import free_vars, substitute
 from plica.ir.loop.scalar import (
     And,
     Buffer,
@@ -38,7 +38,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine

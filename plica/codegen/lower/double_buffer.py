@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from plica.analysis.statement import mapped, refused, with_body
 from plica.codegen.lower.pipeline import STAGE
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load
 

@@ -13,15 +13,11 @@ from typing import Final
 
 import attrs
 
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
 from plica.ir.op.relation import axes_of
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, i64, known, product, type_of
 
 _WORDS: Final[dict[type, str]] = {
     Add: "add",

@@ -19,11 +19,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.module import Extern
 from plica.ir.loop.scalar import Buffer, index
 from plica.ir.loop.statement import Invoke, Kernel, Region
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 PREFIX: Final = "extern."

@@ -20,12 +20,11 @@ from typing import Final
 
 from plica.analysis.enclosing import tidy
 from plica.analysis.statement import reads_memory
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Add, Buffer, FloorDiv, FloorMod, Load, Scalar, index
 from plica.ir.loop.statement import Alloc, Kernel, Region, Store
-from plica.ir.type.dim import known, product
+from plica.ir.type import known, product
 
 DIGITS: Final = (FloorDiv, FloorMod)
 

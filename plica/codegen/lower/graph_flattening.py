@@ -19,11 +19,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.codegen.lower.supported import unsupported
-from plica.core.binding import free_vars, substitute
+from plica.core import CompilerBug, Term, fold_into, free_vars, post_order, substitute
 from plica.core.collector import paused
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import fold_into, post_order
-from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
 from plica.ir.graph.unique_binder import rename_apart
@@ -31,9 +28,7 @@ from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.loop.statement import Kernel
 from plica.ir.op import find
 from plica.ir.passes import form
-from plica.ir.type.dim import dim, normal_dim
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, dim, normal_dim, type_of
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import lazy_imports
 

@@ -23,9 +23,7 @@ from plica.codegen.lower.step import launched
 from plica.codegen.program import KernelOrigin, function_name
 from plica.codegen.road import Job
 from plica.codegen.workers import Following, GroupTask, together
-from plica.core.diagnostic import Malformed
-from plica.core.encode import from_json, to_json
-from plica.core.term import Term
+from plica.core import Malformed, Term, from_json, to_json
 from plica.ir.contract import Contract, fused
 from plica.ir.graph.expression import Call, Expr, Function
 from plica.ir.graph.module import Module

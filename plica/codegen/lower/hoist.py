@@ -29,10 +29,7 @@ from functools import reduce
 from plica.analysis.constant_bound import interval
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop.scalar import (
     And,
     Cast,
@@ -49,7 +46,7 @@ from plica.ir.loop.scalar import (
     like,
 )
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 def hoist(kernel: Kernel) -> Kernel:

@@ -13,11 +13,10 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.lower.loop_order import NEAR
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type import f32, f64, known, polynomial
 from plica.schedule.default.contraction import product_of, says_inside
 
 TAPS: Final = 49

@@ -32,12 +32,10 @@ from __future__ import annotations
 from attrs import evolve
 
 from plica.analysis.statement import mapped
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.loop.scalar import Buffer, Load, Scalar
 from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Stmt, Store, statements
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type import known, same_dim
 
 
 def in_place(kernel: Kernel) -> Kernel:

@@ -19,13 +19,10 @@ from typing import Final, TypeAlias
 
 from plica.analysis.index import Context, bounds
 from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, free_vars, post_order, rebuild, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known
 
 LOW, HIGH = i32.bounds
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)

@@ -30,18 +30,13 @@ from attrs import evolve
 from plica.analysis.statement_coverage import covered
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.codegen.lower.extern_call import called_symbol, extern_kernel
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, post_order, substitute
 from plica.ir.graph.module import Extern, Module
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Stmt, Store, While, seq, statements
 from plica.ir.loop.verify import well_formed
-from plica.ir.type.dim import known, normal_dim, product
-from plica.ir.type.dtype import i64
-from plica.ir.type.size import solve, type_equations
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, i64, known, normal_dim, product, solve
+from plica.ir.type.size import type_equations
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.concurrent import unsafe
 from plica.schedule.instruction import Scene

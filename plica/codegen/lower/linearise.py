@@ -48,10 +48,8 @@ from plica.codegen.program import (
     Space,
     Step,
 )
-from plica.core.diagnostic import MOST_BYTES, CompilerBug, spanned_bytes, too_large
-from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, digest, post_order
+from plica.core.diagnostic import MOST_BYTES, spanned_bytes, too_large
 from plica.ir.contract import exact
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
@@ -59,9 +57,7 @@ from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.loop.scalar import index as index_term
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import greater, known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, greater, known, static_shape, type_of
 from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import UnsupportedError

@@ -48,9 +48,7 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar import (
     Buffer,
@@ -82,7 +80,7 @@ from plica.ir.loop.statement import (
     statements,
     substatements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 MOST: Final = 1024
 """How many copies of a body one loop may make."""

@@ -28,7 +28,7 @@ from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store
-from plica.ir.type.dim import dim, known
+from plica.ir.type import dim, known
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import RegisterTile, fits

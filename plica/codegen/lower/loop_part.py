@@ -25,11 +25,10 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.statement import mapped
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 FEW: Final = 3
 """So many iterations beside the middle are made one by one, where choices are known in each."""

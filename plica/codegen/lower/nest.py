@@ -48,7 +48,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, kernel_of, loads, pairs
 from plica.ir.loop.statement import Kernel, LoopKind, Seq, Stmt, Store, allocated
 from plica.ir.loop.summation import spelled
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine

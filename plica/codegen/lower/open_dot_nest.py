@@ -17,9 +17,7 @@ from plica.codegen.lower.loop_order import loops_around, replaced
 from plica.codegen.lower.nest import elements, open_sizes
 from plica.codegen.lower.open_dot import OpenDot
 from plica.codegen.lower.open_tile_choice import EACH, rests
-from plica.core.binding import substitute
-from plica.core.fold import map_top_down, post_order
-from plica.core.term import Term
+from plica.core import Term, map_top_down, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
@@ -37,8 +35,7 @@ from plica.ir.loop.statement import (
     Store,
     seq,
 )
-from plica.ir.type.dim import dim, known
-from plica.ir.type.dtype import i32
+from plica.ir.type import dim, i32, known
 from plica.schedule.default.machine import LINE, Machine
 
 LONG: Final = 8

@@ -16,7 +16,7 @@ from typing import Final
 
 from plica.analysis.index.context import conjuncts
 from plica.codegen.lower.loop_order import loops_around
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import (
     And,
     Buffer,
@@ -33,7 +33,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Stmt, Store, seq
-from plica.ir.type.dim import dim, known
+from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 
 STRIP: Final = 4

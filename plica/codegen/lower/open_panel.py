@@ -43,8 +43,7 @@ from plica.codegen.lower.open_tile import (
     without_units,
 )
 from plica.codegen.lower.open_tile_choice import ANOTHER
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Min, Mul, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each
@@ -62,7 +61,7 @@ from plica.ir.loop.statement import (
     Store,
     seq,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine

@@ -32,9 +32,7 @@ from plica.codegen.lower.loop_order import (
 from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
 from plica.codegen.lower.open_tile_choice import EACH, rests
-from plica.core.binding import substitute
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order, substitute
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import (
     And,
@@ -61,7 +59,7 @@ from plica.ir.loop.statement import (
     Stmt,
     Store,
 )
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW
 

@@ -22,7 +22,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
 from plica.ir.loop.statement import Branch, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 
 

@@ -24,13 +24,12 @@ from typing import Final
 from plica.codegen.lower.image_window import BLOCKS, WRITTEN, ImageWindow
 from plica.codegen.lower.loop_order import LoopOrder, StoredElement, loops_around, replaced
 from plica.codegen.lower.nest import elements, in_registers, open_sizes
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.type.dim import dim, known
+from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 
 HIGHEST: Final = 8

@@ -33,15 +33,12 @@ from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Program
 from plica.codegen.road import GroupByGroup, Job
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline, exact_pass, renamed
-from plica.ir.type.dtype import f32, i32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, i32, infer, type_of
 from plica.rewrite.fuse import FusionLimits, fuse
 from plica.rewrite.graph import find_pass
 from plica.rewrite.graph.fold import fold_constants

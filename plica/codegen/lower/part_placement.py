@@ -33,8 +33,7 @@ from plica.codegen.lower.step import leaves, made_by, shown, steps_below
 from plica.codegen.memory_plan import lives_of, workspace_plan
 from plica.codegen.program import Launch, Program
 from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Var
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, static_shape, type_of
 from plica.rewrite.fuse.adjacent import Piece, pieces, window
 from plica.rewrite.fuse.reading import operator, parts, reading
 

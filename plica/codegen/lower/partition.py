@@ -52,14 +52,11 @@ from plica.analysis.statement import (
 )
 from plica.analysis.symbolic_bound import reach
 from plica.codegen.lower.tidy import decided
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.type.dim import from_polynomial, known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import from_polynomial, i64, known, polynomial
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # of many kernels no loop is cut

@@ -14,14 +14,12 @@ from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
-from plica.core.digest import digest
-from plica.core.fold import post_order
+from plica.core import did_you_mean, digest, post_order
 from plica.ir.loop.scalar import Cast, dtype_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, Store, statements
 from plica.ir.loop.summation import spelled_within
 from plica.ir.passes import Pass, Pipeline, exact_pass
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.late import lazy_imports
 

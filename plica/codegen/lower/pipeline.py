@@ -27,12 +27,10 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.analysis.index import Context
 from plica.analysis.statement import mapped, outermost, refused, with_body
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Lt, Max, Scalar, index
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -29,9 +29,7 @@ from attrs import evolve
 
 from plica.analysis.access import accesses
 from plica.analysis.statement import mapped, with_body
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.stages import Names
@@ -47,7 +45,7 @@ from plica.ir.loop.statement import (
     Store,
     statements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 MAX_BYTES: Final = 80
 """Bytes that a thread asks for at once, at most."""

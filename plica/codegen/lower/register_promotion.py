@@ -21,15 +21,11 @@ from collections.abc import Iterator
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import distinct, map_of
 from plica.analysis.statement import mapped, reads_memory, with_body
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, map_bottom_up, post_order, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 
 LARGEST = 64
 """Elements that a thread has registers for."""

@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from plica.analysis.statement import holding, walked, with_body, with_substatements
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, free_vars, map_bottom_up
 from plica.ir.loop.scalar import Buffer, Load, index
 from plica.ir.loop.statement import (
     Alloc,
@@ -31,7 +28,7 @@ from plica.ir.loop.statement import (
     allocated,
     substatements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 def reuse(kernel: Kernel) -> Kernel:

@@ -18,10 +18,8 @@ from attrs import evolve, field, frozen
 from plica.codegen.lower.passes import LoweredKernel, digest_of, lowered
 from plica.codegen.lower.step import shown
 from plica.codegen.program import KernelOrigin
-from plica.core.binding import substitute
+from plica.core import CompilerBug, digest, substitute
 from plica.core.deferred import unobserved
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
 from plica.ir.contract import Contract, exact
 from plica.ir.graph.expression import Const, Expr, Function, own_const
 from plica.ir.graph.provenance import answered, derived_const
@@ -29,8 +27,7 @@ from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.ir.type.dim import dim
-from plica.ir.type.dtype import i32
+from plica.ir.type import dim, i32
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine

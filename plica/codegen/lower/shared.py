@@ -23,11 +23,10 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.core.fold import fold, post_order
-from plica.core.term import Term
+from plica.core import Term, fold, post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 LEAST: Final = 1 << 17
 """Fewer stores than that are not worth waking other cores."""

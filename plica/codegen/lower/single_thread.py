@@ -35,7 +35,7 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Load, ScalarVar, index
 from plica.ir.loop.stages import Names
@@ -53,7 +53,7 @@ from plica.ir.loop.statement import (
     statements,
     substatements,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.launch import repeated, shares
 
 

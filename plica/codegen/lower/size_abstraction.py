@@ -30,12 +30,10 @@ from functools import lru_cache
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_top_down, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_top_down, post_order
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.type.dim import is_size, polynomial
+from plica.ir.type import is_size, polynomial
 
 
 @frozen(eq=False)

@@ -29,13 +29,11 @@ from attrs import evolve, frozen
 from plica.codegen.lower.image_window import BLOCKS, ImageWindow, WindowSide
 from plica.codegen.lower.loop_order import LoopOrder, StoredElement, loops_around, replaced
 from plica.codegen.lower.nest import in_registers, open_sizes
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stmt, Store
-from plica.ir.type.dim import dim, known, polynomial, product
+from plica.ir.type import dim, known, polynomial, product
 from plica.schedule.default.depthwise import sums_under_way
 from plica.schedule.default.machine import PAGE, Machine
 from plica.schedule.default.share import pays

@@ -21,9 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from plica.core.binding import free_vars
-from plica.core.fold import fold, post_order
-from plica.core.term import Term
+from plica.core import Term, fold, free_vars, post_order
 from plica.ir.graph.expression import Function, Let, Var
 from plica.ir.graph.module import DataDef, Definition, Extern, Module
 from plica.ir.loop.statement import Kernel

@@ -29,14 +29,11 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, free_vars, post_order, rebuild, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.vector import has_vectors
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 
 
 def tidy(kernel: st.Kernel) -> st.Kernel:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.verify import well_formed
 from plica.ir.passes import exact_pass

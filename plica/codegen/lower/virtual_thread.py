@@ -27,9 +27,7 @@ from plica.analysis.statement import (
     with_body,
     with_substatements,
 )
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.runtime.late import lazy_imports

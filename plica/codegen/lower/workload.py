@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, get_args
 
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.graph.expression import Const, Function
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions, stages

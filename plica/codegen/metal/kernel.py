@@ -20,7 +20,7 @@ from plica.codegen.emit.statement import Row, Step
 from plica.codegen.metal.dialect import HEAD, METAL, formulas, helpers, text_in_metal
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import For, Kernel, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 UNROLLED: Final = 16
 """Turns that are written out, at most."""

@@ -32,7 +32,7 @@ from plica.codegen.program import Program
 from plica.codegen.record import kernels
 from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.rule_pass import rules

@@ -20,7 +20,7 @@ from attrs import frozen
 
 from plica.codegen.c.toolchain import OWN_POWERS
 from plica.codegen.micro.core import Core
-from plica.core.fold import fold_into
+from plica.core import fold_into
 from plica.runtime.artefact import Artefact
 from plica.runtime.c_interface import c_parameters
 from plica.runtime.c_source import source_files

@@ -16,7 +16,7 @@ from plica.codegen.c.program import NarrowParams
 from plica.codegen.interface import aligned_bytes
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.ir.graph.expression import Const
-from plica.ir.type.dtype import i8, i32
+from plica.ir.type import i8, i32
 from plica.runtime.port import Array
 
 

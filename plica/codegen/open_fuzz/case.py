@@ -10,17 +10,13 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.binding import substitute
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, substitute
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.opened import open_modules
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.shape_specialisation import open_dims
-from plica.ir.type.dim import dim_var, evaluate
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim_var, evaluate, infer
 
 SMALL: Final = (2, 3, 4, 5, 6, 7, 8, 9)
 LARGE: Final = (5, 11, 13, 16, 17, 7, 12, 9, 20)

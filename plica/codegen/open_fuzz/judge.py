@@ -20,13 +20,12 @@ from attrs import asdict, evolve, frozen
 
 from plica.codegen.open_fuzz.case import Case, arrays_for, with_names
 from plica.codegen.open_fuzz.peer import Array, meaning
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.scalar import Scalar
 from plica.ir.text.show.type import show_dim
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim_var, known
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError
 from plica.runtime.executable import Executable

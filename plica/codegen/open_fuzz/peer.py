@@ -19,12 +19,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, If, Tuple, Var
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import evaluate
+from plica.ir.type import evaluate
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Attrs: TypeAlias = dict[str, Any]  # Any: what attributes hold

@@ -11,7 +11,7 @@ from typing import Final
 
 from plica.codegen.open_fuzz.case import Case, open_cases
 from plica.codegen.open_fuzz.judge import CaseVerdict, Compile, judge
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply
 from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Tally

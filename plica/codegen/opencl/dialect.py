@@ -19,7 +19,7 @@ from plica.codegen.c.dialect import helpers as plain_helpers
 from plica.codegen.emit.dialect import decimal, suffixed
 from plica.codegen.emit.formula_text import FormulaWords, formula_lines
 from plica.codegen.emit.lane_store import FORMULAS, LENGTHS
-from plica.ir.type.dtype import DType, f32, i32, i64
+from plica.ir.type import DType, f32, i32, i64
 
 __all__ = ["DOUBLES", "HEAD", "OPENCL", "f32", "helpers", "i64", "text_in_opencl"]
 

@@ -17,8 +17,8 @@ from plica.codegen.cuda.intrinsic_text import ANYWHERE
 from plica.codegen.cuda.warp_register import LANES, TEXTS
 from plica.codegen.emit.coded import Words, conversions
 from plica.codegen.emit.prelude import HELPERS, extreme, template
-from plica.core.diagnostic import CompilerBug
-from plica.ir.type.dtype import DTYPES
+from plica.core import CompilerBug
+from plica.ir.type import DTYPES
 
 INCLUDE: Final = "#include <hip/hip_runtime.h>\n"
 

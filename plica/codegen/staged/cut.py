@@ -27,13 +27,11 @@ from plica.codegen.staged.host_part import (
     turn_of,
 )
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Module, module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import operands, with_operands
 from plica.runtime.staged.program import (

@@ -10,9 +10,7 @@ from collections.abc import Set
 from functools import lru_cache
 
 from plica.codegen.program_kind import is_loop, is_ordering
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up
 from plica.ir.graph.expression import (
     Apply,
     Call,
@@ -26,8 +24,7 @@ from plica.ir.graph.expression import (
     Var,
 )
 from plica.ir.loop.scalar import ScalarVar, index
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, type_of
 from plica.rewrite.graph.walk import expressions, is_atom, operands
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import lazy_imports

@@ -18,14 +18,11 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.graph.expression import Apply, Expr, Function, Tuple, Var
 from plica.ir.graph.module import Defined, Definition, Module, module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dtype import bool_, i64
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, tensor
+from plica.ir.type import TensorType, bool_, i64, infer, tensor, type_of
 
 __all__ = ["Segment", "i64", "is_cheap", "segment"]
 

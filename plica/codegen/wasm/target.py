@@ -14,7 +14,7 @@ from attrs import frozen
 
 from plica.codegen.llvm.pool import WASM_THREADS
 from plica.codegen.target import Target
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 TRIPLE: Final = "wasm32-unknown-unknown"

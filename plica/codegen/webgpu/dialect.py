@@ -28,7 +28,7 @@ from plica.codegen.emit.formula_text import NARROW, FormulaWords, formula_lines
 from plica.codegen.emit.operator import rounded
 from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.type.dtype import DTYPES, DType, bool_, f32, i32
+from plica.ir.type import DTYPES, DType, bool_, f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 __all__ = ["LONG", "LONG_HELPERS", "WGSL", "f32", "helpers", "i32"]

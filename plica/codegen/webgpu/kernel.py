@@ -27,8 +27,7 @@ from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import write
 from plica.codegen.emit.work_item import ItemLaunch, launches_of
 from plica.codegen.webgpu.dialect import LONG, LONG_HELPERS, WGSL, helpers
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, post_order
 from plica.ir.loop.scalar import Buffer, Cast, Scalar, dtype_of
 from plica.ir.loop.statement import Alloc, Kernel, Store, statements
 from plica.ir.type.dtype import DType, bool_, f64, i64, u64

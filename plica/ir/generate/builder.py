@@ -8,8 +8,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from plica.core.binding import substitute
-from plica.core.name import Name, fresh
+from plica.core import Name, fresh, substitute
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.name import hints
 from plica.ir.generate.scope import GenerationScope

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, post_order
 from plica.ir.generate.builder import Builder, fields_of, is_first_order
 from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from plica.ir.generate.operation import apply
@@ -24,8 +23,7 @@ from plica.ir.generate.type import dims_in
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar
+from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, Type, TypeVar, i64
 
 DEPTH: Final = 4
 EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {"first": lambda x, y: x, "same": lambda x: x}

@@ -18,8 +18,7 @@ from plica.ir.generate.pattern import catch_all, split, variables
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.type.dtype import DType, bool_
-from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, bool_
 
 CALL_LIMIT: Final = 200
 """No call site is written whose callee may take more steps than this."""

@@ -8,12 +8,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.generate.value import arrays
 from plica.ir.graph.module import Module
-from plica.ir.type.dim import evaluate
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, evaluate
 
 
 @st.composite

@@ -22,8 +22,7 @@ import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.binding import free_vars, rename
-from plica.core.name import Name
+from plica.core import Name, free_vars, rename
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.scalar import index_terms, scalars
 from plica.ir.generate.value import dtypes
@@ -48,8 +47,7 @@ from plica.ir.loop.statement import (
     While,
 )
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import bool_, i64
+from plica.ir.type import bool_, dim_var, i64
 
 STATEMENTS: Final = (
     "store", "update", "block", "for", "seq", "branch", "alloc", "bind", "while", "invoke",

@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from plica.core.name import Name
+from plica.core import Name
 
 PLAIN: Final = ("x", "y", "z", "a", "f", "n", "acc")
 ODD: Final = ("x_1", "lambda", "_0", "conv/w:0", "", "f32", "op", "main", "match", "é")

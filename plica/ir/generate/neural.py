@@ -17,9 +17,7 @@ from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.table import INTEGER_ROWS, ROWS, drawn_call
 from plica.ir.graph.expression import Apply, Expr, Project, const
 from plica.ir.graph.operator import Mismatch, find, names
-from plica.ir.type.dtype import DType, f32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, Type, static_shape
+from plica.ir.type import DType, TensorType, TupleType, Type, f32, static_shape, type_of
 
 Typed: TypeAlias = tuple[Expr, Type]
 

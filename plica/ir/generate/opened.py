@@ -17,17 +17,14 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.neural import Typed, typed_apply
 from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.graph.expression import Const, Expr, Function, If, Tuple, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.type.dim import dim_var, known, product
-from plica.ir.type.dtype import f32, i64
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, tensor
+from plica.ir.type import TensorType, dim_var, f32, i64, infer, known, product, tensor
 from plica.runtime.error import PlicaError
 
 Row: TypeAlias = Callable[[DrawFn, Typed, GenerationScope], "Typed | None"]

@@ -19,9 +19,8 @@ from plica.ir.generate.value import constants, dtypes
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.type.dim import normal_dim, product
-from plica.ir.type.dtype import COMPUTED, DType, bool_
-from plica.ir.type.term import TensorType, Type, static_shape
+from plica.ir.type import DType, TensorType, Type, bool_, normal_dim, product, static_shape
+from plica.ir.type.dtype import COMPUTED
 
 Typed: TypeAlias = "tuple[Expr, Type] | None"
 Growth: TypeAlias = Callable[[DrawFn, GenerationScope, Expr, TensorType], Typed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plica.ir.generate.builder import Builder, fields_of
 from plica.ir.graph.expression import PAny, Pattern, PConstructor, PTuple, PVar, Var
-from plica.ir.type.term import DataType, TupleType, Type
+from plica.ir.type import DataType, TupleType, Type
 
 
 def cover(builder: Builder, type: Type, depth: int = 2) -> list[Pattern]:

@@ -15,7 +15,7 @@ from plica.ir.generate.definition import TEMPLATES, Definitions, data_type, exte
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module, module
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType
 
 
 @st.composite

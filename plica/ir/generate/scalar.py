@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.value import every_dtype, numbers
 from plica.ir.loop import scalar as sc
@@ -16,8 +16,7 @@ from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS
 from plica.ir.loop.statement import Alloc, Branch, For, Kernel, LoopKind, Seq, Stmt, Store
 from plica.ir.loop.tensor import Compute, axis
-from plica.ir.type.dim import dim_var, normal_dim
-from plica.ir.type.dtype import DType, bool_, f32, i64
+from plica.ir.type import DType, bool_, dim_var, f32, i64, normal_dim
 
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)
 INTEGER_ONLY: Final = (

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.graph.expression import Expr, Let, Var
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.term import Type, TypeVar
+from plica.ir.type import Type, TypeVar
 
 
 @attrs.frozen

@@ -22,9 +22,7 @@ from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.generate.value import dtypes, small_shapes
 from plica.ir.graph.expression import Call, Expr, Function, If, Tuple, Var
 from plica.ir.graph.module import Defined, Definition, Module, module
-from plica.ir.type.dim import dim
-from plica.ir.type.dtype import DType, bool_, f32
-from plica.ir.type.term import FuncType, TensorType, TupleType
+from plica.ir.type import DType, FuncType, TensorType, TupleType, bool_, dim, f32
 
 
 @st.composite

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, post_order
 from plica.ir.generate.name import names
 from plica.ir.generate.scalar import dims
 from plica.ir.generate.value import dtypes

@@ -21,10 +21,8 @@ from typing import Any
 
 import attrs
 
-from plica.core.binding import name_of
-from plica.core.diagnostic import did_you_mean
-from plica.core.fold import post_order
-from plica.core.term import Term, leaf_key
+from plica.core import Term, did_you_mean, name_of, post_order
+from plica.core.term import leaf_key
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.graph.operator import Mismatch

@@ -26,10 +26,8 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 from attrs import frozen
 
-from plica.core.deferred import DeferredBytes
-from plica.core.diagnostic import ill_formed
-from plica.core.name import Name
-from plica.core.term import LARGE, FrozenBytes, Term
+from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed
+from plica.core.term import LARGE
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype

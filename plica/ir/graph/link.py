@@ -16,11 +16,7 @@ Laws: `merge(m, m) is m`; `merge(merge(a, b), b) is merge(a, b)`; up to `main`, 
 
 from __future__ import annotations
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import Malformed
-from plica.core.digest import alpha_equal
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Malformed, Name, Term, alpha_equal, free_vars, substitute
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.runtime.error import Diagnostic, Place

@@ -15,11 +15,8 @@ from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
-from plica.core.diagnostic import ill_formed, no_main
-from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, digest, ill_formed, post_order
+from plica.core.diagnostic import no_main
 from plica.ir.graph.expression import Constructor, Expr, Function, Var
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.term import DataName, DataType, FuncType, Type, TypeVar

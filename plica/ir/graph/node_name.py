@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply, Const, Expr, Literal, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module
 

@@ -24,10 +24,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import IllTyped, did_you_mean
-from plica.core.extension import ExtensionGroup, installed_points
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import ExtensionGroup, IllTyped, Term, did_you_mean, post_order
+from plica.core.extension import installed_points
 from plica.ir.graph.expression import Apply, Attrs, Expr, as_expr
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.tensor import Compute

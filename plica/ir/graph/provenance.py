@@ -29,11 +29,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.deferred import LOOKED_AT, DeferredBytes, StoredBytes, look_at, unobserved
-from plica.core.encode import to_json
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import LARGE, Term
+from plica.core import DeferredBytes, Name, Term, map_bottom_up, post_order, to_json
+from plica.core.deferred import LOOKED_AT, StoredBytes, look_at, unobserved
+from plica.core.term import LARGE
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
 from plica.ir.graph.weight_array import LIKE_NUMPY, QUESTIONS

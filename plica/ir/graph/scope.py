@@ -19,8 +19,8 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from plica.core.binding import fields_of_children, free_vars, name_of, shadowed_in
-from plica.core.term import Term
+from plica.core import Term, free_vars, name_of
+from plica.core.binding import fields_of_children, shadowed_in
 from plica.ir.graph.expression import Function, Let
 
 

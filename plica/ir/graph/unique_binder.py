@@ -21,10 +21,8 @@ from typing import Any, Final, TypeVar, cast
 
 from pyrsistent import PMap, pmap
 
-from plica.core.binding import fields_of_children, free_vars, rename, variables_of
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, free_vars, post_order, rebuild, rename, variables_of
+from plica.core.binding import fields_of_children
 from plica.ir.graph.expression import Clause, Function, Let, Match, Var
 
 T = TypeVar("T", bound=Term)

@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.deferred import DeferredBytes
+from plica.core import DeferredBytes
 from plica.runtime.artefact import aligned_array
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

@@ -19,12 +19,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.interpret.number import identity as unit
 from plica.ir.loop.scalar import ROW_OF, Pow, Scalar
 from plica.ir.loop.scalar_row import Function
 from plica.ir.loop.scalar_table import ROWS
-from plica.ir.type.dtype import DType, bool_, dtype, i8
+from plica.ir.type import DType, bool_, dtype, i8
 
 __all__ = [
     "Array", "Function", "Pow", "binary", "cast", "constant", "i8", "identity", "intrinsic",

@@ -12,14 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from plica.core.diagnostic import IllTyped
-from plica.core.name import Name
+from plica.core import IllTyped, Name
 from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.tensor import buffer, compute
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type import DType, bool_
 from plica.runtime.error import Diagnostic
 
 TRIALS: Final = 512

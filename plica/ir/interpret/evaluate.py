@@ -27,16 +27,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import (
-    MOST_BYTES,
-    CompilerBug,
-    EvaluationError,
-    spanned_bytes,
-    too_large,
-)
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term, free_vars, post_order, substitute
+from plica.core.diagnostic import MOST_BYTES, spanned_bytes, too_large
 from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.interpret.lane import laid
@@ -44,9 +36,7 @@ from plica.ir.interpret.tape import Tape, number, play
 from plica.ir.loop.scalar import Lit, Load, Reduce, ScalarVar
 from plica.ir.loop.tensor import Compute, Prefix, as_reductions
 from plica.ir.op.shape import regroup
-from plica.ir.type.dim import product, same_dim
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, product, same_dim
 from plica.runtime.error import Diagnostic
 
 Run: TypeAlias = Callable[[Sequence[Array]], Array]

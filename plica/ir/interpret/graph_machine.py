@@ -18,9 +18,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Extern, Module, module
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
@@ -29,8 +27,8 @@ from plica.ir.interpret.pattern import fits, unmatched
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction, Value, equations
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.infer import infer_expr, type_of
-from plica.ir.type.size import solve, type_equations
+from plica.ir.type import infer_expr, solve, type_of
+from plica.ir.type.size import type_equations
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import checked_size

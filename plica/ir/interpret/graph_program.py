@@ -17,10 +17,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Name, Term, free_vars, substitute
 from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, Operator
@@ -30,10 +27,7 @@ from plica.ir.interpret.value import Array, Value
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
-from plica.ir.type.dim import normal_dim
-from plica.ir.type.dtype import DType, dtype, i64
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import DType, TensorType, TupleType, Type, dtype, i64, infer, normal_dim
 from plica.runtime.error import Diagnostic, Place
 
 Signature: TypeAlias = tuple[Any, ...]  # shape, numpy dtype, shape, numpy dtype, …

@@ -21,9 +21,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term, free_vars, name_of
 from plica.ir.graph.expression import Constructor, Var
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import (
@@ -38,9 +36,8 @@ from plica.ir.interpret.value import (
     field_types,
     sketch,
 )
+from plica.ir.type import DType, Sizes, shape_of, solve
 from plica.ir.type import term as ty
-from plica.ir.type.dtype import DType
-from plica.ir.type.size import Sizes, shape_of, solve
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.given import in_order

@@ -30,7 +30,7 @@ from plica.ir.interpret.input import read_inputs
 from plica.ir.interpret.value import Array, Value
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.late import lazy_imports
 

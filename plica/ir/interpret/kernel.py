@@ -33,16 +33,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import EvaluationError
-from plica.core.term import Term
+from plica.core import EvaluationError, Term
 from plica.ir.interpret.loop_machine import LoopMachine
 from plica.ir.interpret.value import Array
 from plica.ir.loop.isolation import trespasses
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Invoke, Kernel, Store, statements
-from plica.ir.type.dtype import DType
-from plica.ir.type.size import Sizes, shape_of, solve
+from plica.ir.type import DType, Sizes, shape_of, solve
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 

@@ -24,9 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NoReturn
 
-from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term, free_vars, name_of
 from plica.ir.interpret.race import Strand, ThreadGrid
 from plica.ir.interpret.scalar_program import Line, line, run_line
 from plica.ir.interpret.storage import Storage, Watcher

@@ -24,12 +24,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar import Add, Div, FloorDiv
 from plica.ir.loop.scalar_row import Function, ScalarRow
 from plica.ir.loop.scalar_table import ROWS
-from plica.ir.type.dtype import DType, bool_, f32, f64
+from plica.ir.type import DType, bool_, f32, f64
 
 __all__ = [
     "Add", "Div", "FloorDiv", "binary", "cast", "combine", "identity", "intrinsic", "rounding",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from plica.core.diagnostic import EvaluationError
+from plica.core import EvaluationError
 from plica.ir.graph.expression import Match, PAny, Pattern, PConstructor, PTuple, PVar
 from plica.ir.interpret.value import sketch
 from plica.runtime.error import Diagnostic

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.interpret.storage import Storage, Watcher
 from plica.ir.loop.memory_scope import WARP, MemoryScope
 from plica.ir.loop.scalar import Scalar

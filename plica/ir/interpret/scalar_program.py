@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term
 from plica.ir.interpret import number
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled

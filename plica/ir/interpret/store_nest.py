@@ -22,13 +22,12 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.statement import ACCUMULATING, TRUE, Bind, Block, Branch, For, Seq, Stmt, Store
 from plica.ir.loop.vector import VECTORS
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 MOST_LOOPS: Final = 16
 _ZERO: Final = sc.Lit(0, i64)

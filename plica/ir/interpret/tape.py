@@ -16,9 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.term import Term
+from plica.core import CompilerBug, EvaluationError, Term, free_vars
 from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret.array_arithmetic import (
     Array,
@@ -41,7 +39,7 @@ from plica.ir.interpret.lane import (
 )
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
-from plica.ir.type.dim import known, normal_dim, polynomial
+from plica.ir.type import known, normal_dim, polynomial
 from plica.runtime.error import Diagnostic
 
 Step: TypeAlias = tuple[Function, int, tuple[int, ...]]  # function, where to, from where

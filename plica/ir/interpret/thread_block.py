@@ -24,8 +24,7 @@ from typing import Any, NoReturn
 
 import attrs
 
-from plica.core.diagnostic import EvaluationError
-from plica.core.term import Term
+from plica.core import EvaluationError, Term
 from plica.ir.interpret.race import KernelRun, ThreadGrid
 from plica.ir.interpret.storage import Storage
 from plica.ir.loop.memory_scope import MemoryScope, scope

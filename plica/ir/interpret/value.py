@@ -21,17 +21,13 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from plica.core.binding import substitute
-from plica.core.diagnostic import CompilerBug, did_you_mean
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import CompilerBug, Name, Term, did_you_mean, substitute
 from plica.ir.graph.expression import Constructor, Function, Var
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
+from plica.ir.type import DType, Sizes, dim_var
 from plica.ir.type import term as ty
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType
-from plica.ir.type.size import Equation, Sizes, size_of
+from plica.ir.type.size import Equation, size_of
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.port import number_text
 

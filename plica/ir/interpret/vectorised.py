@@ -24,9 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.interpret.array_arithmetic import Array, binary
 from plica.ir.interpret.lane import fold
 from plica.ir.interpret.race import KernelRun
@@ -36,7 +34,7 @@ from plica.ir.interpret.tape import Tape, play
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Max, Min, Mul, Scalar, Select, dtype_of
 from plica.ir.loop.statement import THREADS, TRUE, For
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 
 FEW: Final = 16
 """A nest of fewer points is faster one by one."""

@@ -19,9 +19,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.diagnostic import ill_formed
-from plica.core.term import Term
+from plica.core import Term, ill_formed, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.type.dtype import DType, bool_
 

@@ -35,10 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
 
-from plica.core.binding import free_vars, rename, substitute
-from plica.core.fold import map_top_down, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, map_top_down, post_order, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import TakenOut, exposed, taken_out

@@ -21,8 +21,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, post_order
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute, Prefix

@@ -21,10 +21,7 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import ill_formed
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, ill_formed, substitute
 from plica.ir.loop.scalar import Buffer, Like, Scalar, ScalarVar, dtype_of, index
 from plica.ir.type.dtype import i64
 

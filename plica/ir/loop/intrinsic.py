@@ -24,8 +24,7 @@ from zlib import crc32
 
 import numpy as np
 
-from plica.core.diagnostic import EvaluationError, ill_formed
-from plica.core.term import Term
+from plica.core import EvaluationError, Term, ill_formed
 from plica.ir.loop.invocation import TensorIntrinsic, find_intrinsic, intrinsics, register
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Annotations, Kernel

@@ -20,8 +20,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import EvaluationError, did_you_mean
-from plica.core.term import Term
+from plica.core import EvaluationError, Term, did_you_mean
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Annotations, Invoke, Kernel, Region, statements
 from plica.runtime.error import Diagnostic, Place

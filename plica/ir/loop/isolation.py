@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Bind, Block, For, Kernel, Stmt, substatements
 from plica.runtime.error import Diagnostic, Place

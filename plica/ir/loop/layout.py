@@ -29,8 +29,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import IllTyped, ill_formed
-from plica.core.term import Term
+from plica.core import IllTyped, Term, ill_formed
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Scalar, index
 from plica.ir.type.dim import known, product, quotient
 from plica.runtime.error import Diagnostic

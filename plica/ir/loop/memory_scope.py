@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import IllFormed, did_you_mean, ill_formed
+from plica.core import IllFormed, did_you_mean, ill_formed
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 Reach: TypeAlias = Literal["all", "block", "warp", "thread"]

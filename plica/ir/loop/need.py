@@ -26,9 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import fold, post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, fold, free_vars, post_order, rebuild, substitute
 from plica.ir.graph.expression import Apply, Expr, Function, If, Match, const
 from plica.ir.graph.module import Module, module
 from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index

@@ -26,10 +26,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, rebuild, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known

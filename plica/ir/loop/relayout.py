@@ -23,9 +23,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, post_order, rebuild
 from plica.ir.loop.layout import Layout
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.tensor import Compute, axis

@@ -31,9 +31,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import frozen
 
-from plica.core.diagnostic import OutOfRange, ill_formed
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, OutOfRange, Term, ill_formed
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS, ROWS
 from plica.ir.type.dtype import DType, bool_, i64

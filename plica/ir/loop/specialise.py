@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop.scalar import Lit, ScalarVar
 from plica.ir.loop.statement import Kernel
 

@@ -24,11 +24,7 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import ill_formed
-from plica.core.fold import post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, ill_formed, post_order, substitute
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.scalar import (
     Buffer,

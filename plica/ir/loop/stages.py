@@ -31,11 +31,7 @@ from functools import lru_cache
 import numpy as np
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import CompilerBug, Name, Term, free_vars, fresh, map_bottom_up, post_order
 from plica.ir.loop.define import define
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of, stage_of

@@ -34,9 +34,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from attrs import frozen
 
-from plica.core.diagnostic import ill_formed
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, ill_formed
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
 from plica.ir.type.dim import DimLike, dim
 from plica.ir.type.dtype import DType, bool_, i32, i64

@@ -36,10 +36,7 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known

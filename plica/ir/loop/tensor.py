@@ -22,10 +22,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Buffer,

@@ -18,9 +18,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from plica.core.diagnostic import EvaluationError
-from plica.core.fold import fold_into, parts_first
-from plica.core.term import Term, rebuild
+from plica.core import EvaluationError, Term, fold_into, parts_first, rebuild
 from plica.ir.loop.scalar import Broadcast, Lit, Load, Ramp, Scalar, Shuffle, dtype_of
 from plica.ir.loop.statement import Store
 from plica.runtime.error import Diagnostic

@@ -21,10 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import EvaluationError, Name, Term, free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
 from plica.ir.loop.invocation import find_intrinsic, misfit, unknown_intrinsic

@@ -32,8 +32,7 @@ from plica.ir.op.record import (
     widened,
 )
 from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
-from plica.ir.type.dtype import DType
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType
 
 
 def _activation(

@@ -29,9 +29,7 @@ from plica.ir.op.record import composite, scalar, tensor_of, tuple_of
 from plica.ir.op.relation import Shape, axis_of, broadcast, literal, rank_is, refuse, same, shown
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import new_shape_of, reshape, transpose
-from plica.ir.type.dim import known, normal_dim, product, quotient
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, i64, known, normal_dim, product, quotient
 
 # --- axes by codes and words ---------------------------------------------------------------------
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from plica.ir.graph.operator import Attribute, Mismatch
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
-from plica.ir.type.dim import dim, dim_var
-from plica.ir.type.dtype import DTYPES, DType, i64
+from plica.ir.type import DTYPES, DType, dim, dim_var, i64
 
 # Any: a reader takes whatever a user wrote and returns the form its operator works with.
 Reader: TypeAlias = Callable[[Any], Any]

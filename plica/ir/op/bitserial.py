@@ -31,9 +31,7 @@ from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense
 from plica.ir.op.record import as_dtype, composite, primitive, scalar
 from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, bf16, f16, f32, i8, i32, known, u8
 
 MOST_BITS = 8
 """Of a number: what more planes come to does not fit i32 any more."""

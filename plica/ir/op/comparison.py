@@ -16,7 +16,7 @@ from plica.ir.graph.operator import Operator
 from plica.ir.loop import scalar as sc
 from plica.ir.op.elementwise import binary, unary
 from plica.ir.op.relation import ANY, BOOL, INTEGER, NUMBER
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type import DType, bool_
 
 
 def _compare(

@@ -25,8 +25,7 @@ from plica.ir.op.pad import guarded
 from plica.ir.op.record import plus, primitive, tensor_of, times
 from plica.ir.op.relation import NUMBER, need, per_axis, rank_is, refuse, same, shown
 from plica.ir.op.window import DILATION, PADDING, STRIDES, windows
-from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, normal_dim, product, quotient, same_dim
 
 _GROUPS = attribute("groups", positive, 1)
 

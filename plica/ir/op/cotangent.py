@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Scalar, index
-from plica.ir.type.dim import known
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known
 
 
 def word(name: str) -> Callable[..., Expr]:

@@ -18,9 +18,7 @@ from plica.ir.op.attribute import index as index_reader
 from plica.ir.op.attribute import size as size_reader
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
-from plica.ir.type.dim import product
-from plica.ir.type.dtype import DType, bool_, f32, i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bool_, f32, i64, product
 
 _DTYPE = attribute("dtype", dtype, f32)
 _SHAPE = attribute("shape", dims)

@@ -19,8 +19,7 @@ from plica.ir.op.cotangent import pad, reshape, transpose, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import Body, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axis_of, need, rank_at_least, refuse
-from plica.ir.type.dim import greater, is_size, known, lesser, normal_dim, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, greater, is_size, known, lesser, normal_dim, same_dim
 
 flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
 iota, scatter_sum = word("iota"), word("scatter_sum")

@@ -34,8 +34,7 @@ from plica.ir.op.record import (
     widened,
 )
 from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
-from plica.ir.type.dtype import DType, bool_
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bool_
 
 
 def call(name: str, *args: sc.Scalar) -> sc.Scalar:

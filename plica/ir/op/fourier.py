@@ -30,9 +30,7 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, tensor_of, times
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, f64, known
 
 Array = np.ndarray[Any, Any]
 

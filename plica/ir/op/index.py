@@ -34,9 +34,7 @@ from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
 from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
-from plica.ir.type.dim import known, normal_dim, product
-from plica.ir.type.dtype import f32, i32, i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, i32, i64, known, normal_dim, product
 
 NARROW: Final = 1 << 31
 """Places of an axis as long as this are told apart by an i32."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Mismatch, Operator, Through, Values, register
 from plica.ir.loop.layout import Layout, layout_of
@@ -31,7 +31,7 @@ from plica.ir.op.pixel import upsample
 from plica.ir.op.pool import adaptive_avg_pool, avg_pool, max_pool
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import fitting, refuse, shown
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType
 
 # fmt: off
 LETTERS: Final[dict[str, tuple[str, ...]]] = {  # of each argument, then of the result

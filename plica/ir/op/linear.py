@@ -22,8 +22,7 @@ from plica.ir.op import relation as rel
 from plica.ir.op.attribute import attribute, flag, text
 from plica.ir.op.cotangent import broadcast_to, equal, reshape, transpose, unbroadcast, where, word
 from plica.ir.op.record import as_dtype, primitive, read, tensor_of
-from plica.ir.type.dim import product, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, product, same_dim
 
 iota = word("iota")
 

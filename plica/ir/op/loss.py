@@ -24,9 +24,7 @@ from plica.ir.op.record import composite, scalar, tensor_of
 from plica.ir.op.reduction import narrow, sum_, widen
 from plica.ir.op.relation import FLOAT, rank_at_least, rank_is, refuse, same
 from plica.ir.op.shape import expand_dims, reshape
-from plica.ir.type.dim import same_dim
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, same_dim
 
 _ATTRIBUTES = (
     attribute("reduction", choice("mean", "sum", "none"), "mean"),

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.graph.operator import load_namespace
 from plica.ir.op import Operator, aliases, find, names
 

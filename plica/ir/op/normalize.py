@@ -24,9 +24,7 @@ from plica.ir.op.pad import guarded, pad
 from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.reduction import average, max_, narrow, spread, sum_, supremum, widen
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known, product, quotient
-from plica.ir.type.dtype import DType
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, known, product, quotient
 
 _EPSILON = attribute("epsilon", real, 1e-5)
 

@@ -43,9 +43,7 @@ from plica.ir.op.reduction import cumsum, sum_
 from plica.ir.op.relation import BOOL, NUMBER, Shape, axis_of, refuse, same
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
-from plica.ir.type.dim import known, normal_dim, product
-from plica.ir.type.dtype import DType, bool_, i64, u8
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import DType, TensorType, TupleType, bool_, i64, known, normal_dim, product, u8
 
 LARGEST_EXPONENT: Final = 48
 """Bits of a size that is open: no memory holds 2^48 elements."""

@@ -18,8 +18,7 @@ from plica.ir.op.attribute import attribute, choice, natural, number, pairs
 from plica.ir.op.cotangent import slice_, word
 from plica.ir.op.record import plus, primitive, tensor_of
 from plica.ir.op.relation import literal, need, refuse
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, normal_dim
 
 iota, maximum, minimum = word("iota"), word("maximum"), word("minimum")
 scatter_sum = word("scatter_sum")

@@ -22,8 +22,7 @@ from plica.ir.op.cotangent import pad, slice_, sum_
 from plica.ir.op.record import composite, primitive, tensor_of
 from plica.ir.op.relation import Shape, literal, rank_at_least, refuse
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import known, normal_dim, product, quotient
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, normal_dim, product, quotient
 
 
 def _blocks(name: str, x: TensorType, block: int, deep: bool) -> Shape:

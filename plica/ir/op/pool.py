@@ -28,9 +28,7 @@ from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, 
 from plica.ir.op.reduction import argmax, max_, mean
 from plica.ir.op.relation import FLOAT, NUMBER, need, per_axis, rank_at_least, refuse, wide
 from plica.ir.op.window import DILATION, PADDING, Window, windows
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, known
 
 _KERNEL = attribute("kernel", per_axis_reader(positive))
 _STRIDES = attribute("strides", optional(per_axis_reader(positive)), None)

@@ -49,9 +49,7 @@ from plica.ir.op.reduction import max_, min_, narrow, prod, sum_, widen
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.scatter import REDUCTION, combines
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known, normal_dim, product, same_dim
-from plica.ir.type.dtype import DType, bool_, i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bool_, i64, known, normal_dim, product, same_dim
 
 MOST_PAIRS: Final = 1 << 22
 """Places times candidates that are compared directly; more are brought into order first."""

@@ -26,8 +26,7 @@ from plica.ir.op.attribute import attribute, choice, integer, optional
 from plica.ir.op.elementwise import call, negated
 from plica.ir.op.record import as_dtype, primitive, read
 from plica.ir.op.relation import broadcast, literal, refuse
-from plica.ir.type.dtype import DTYPES, DType, f32, f64, i32, i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import DTYPES, DType, TensorType, f32, f64, i32, i64
 
 SCALES: Final = frozenset({f32, f64})
 STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)

@@ -18,7 +18,7 @@ from plica.ir.op.index import where
 from plica.ir.op.record import scalar, tensor_of
 from plica.ir.op.reduction import sum_
 from plica.ir.op.shape import expand_dims
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64
 
 APART: Final = 1 << 30
 """Further than any two places are: rows that long are sorted."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, TypedDict, Unpack
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.graph.operator import Attribute, Flat, Gradient, Mismatch, Operator, Values, register
 from plica.ir.graph.weight_array import ColumnwiseArray
@@ -21,10 +21,8 @@ from plica.ir.loop.scalar import Buffer, Cast, Lit, Scalar, dtype_of, index
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.cotangent import unbroadcast
 from plica.ir.op.relation import ANY, Rule, Shape, broadcast, fitting, wide
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, TensorType, TupleType, known
 from plica.ir.type.local_type import local_type
-from plica.ir.type.term import TensorType, TupleType
 from plica.runtime.late import late
 
 # Any: the result type is a TensorType where there is one output, a TupleType of them where several.

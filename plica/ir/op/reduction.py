@@ -29,9 +29,7 @@ from plica.ir.op.create import iota, iota_like, size
 from plica.ir.op.index import NARROW, where
 from plica.ir.op.record import Described, as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.shape import reshape, transpose
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, f32, f64, i32, i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, f32, f64, i32, i64, known, product
 
 
 def reduced(shape: rel.Shape, axes: Collection[int], keepdims: bool) -> rel.Shape:

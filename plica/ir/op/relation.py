@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, Final, NoReturn, TypeAlias
 
-from plica.core.diagnostic import OutOfRange
+from plica.core import OutOfRange
 from plica.ir.graph.operator import Mismatch, Relation, Values
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type.dim import dim, dim_var, known, same_dim

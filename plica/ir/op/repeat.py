@@ -15,8 +15,7 @@ from plica.ir.op.attribute import AXES, attribute, axis, dims, integers, natural
 from plica.ir.op.cotangent import reshape, sum_, unbroadcast, zeros
 from plica.ir.op.record import plus, primitive, read, tensor_of
 from plica.ir.op.relation import Shape, axes_of, axis_of, broadcast, refuse, shown
-from plica.ir.type.dim import normal_dim, product, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, normal_dim, product, same_dim
 
 
 def _broadcast_rule(attrs: Values, x: TensorType) -> TensorType:

@@ -36,9 +36,7 @@ from plica.ir.op.record import composite, scalar, tensor_of
 from plica.ir.op.reduction import max_, mean, narrow, sum_, widen
 from plica.ir.op.relation import FLOAT, rank_is, refuse, same
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, known, product
 
 
 def _rule(attrs: Values, x: TensorType, rois: TensorType, batch: TensorType) -> TensorType:

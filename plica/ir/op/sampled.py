@@ -28,9 +28,7 @@ from plica.ir.op.relation import FLOAT, Shape, rank_is, refuse, same
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape
 from plica.ir.op.window import windows
-from plica.ir.type.dim import known, normal_dim, product, quotient
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, known, normal_dim, product, quotient
 
 # --- where offsets say ---------------------------------------------------------------------------
 

@@ -27,8 +27,7 @@ from plica.ir.op.cotangent import word
 from plica.ir.op.index import MODE, integers, place
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, primitive
-from plica.ir.type.dim import same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, same_dim
 
 take, take_along_axis = word("take"), word("take_along_axis")
 scatter_nd, expand_dims = word("scatter_nd"), word("expand_dims")

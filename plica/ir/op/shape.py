@@ -21,8 +21,7 @@ from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import AXES, attribute, axes, axis, dims, indices, integers, new_shape
 from plica.ir.op.record import composite, plus, primitive, tensor_of, times
 from plica.ir.op.relation import Shape, axes_of, axis_of, need, refuse, shown
-from plica.ir.type.dim import dim_var, known, normal_dim, product, quotient, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim_var, known, normal_dim, product, quotient, same_dim
 
 __all__ = ["dim_var", "same_dim"]
 

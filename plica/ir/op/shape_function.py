@@ -17,11 +17,10 @@ from collections.abc import Sequence
 
 import attrs
 
-from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
+from plica.core import CompilerBug, EvaluationError, IllTyped
 from plica.ir.graph.operator import Mismatch, Operator, Values
-from plica.ir.type.dtype import DType
-from plica.ir.type.size import Equation, Sizes, shape_of, solve
-from plica.ir.type.term import TensorType, TupleType, Type, tensor
+from plica.ir.type import DType, Sizes, TensorType, TupleType, Type, shape_of, solve, tensor
+from plica.ir.type.size import Equation
 from plica.runtime.error import Diagnostic
 
 Shape = tuple[int, ...]

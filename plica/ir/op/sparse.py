@@ -22,9 +22,7 @@ from plica.ir.op.record import composite, tensor_of
 from plica.ir.op.reduction import narrow, widen
 from plica.ir.op.relation import NUMBER, literal, rank_is, refuse, same
 from plica.ir.op.shape import expand_dims, transpose
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, known, normal_dim
 
 
 def _sparse_rule(attrs: Values, indices: TensorType, values: TensorType) -> TensorType:

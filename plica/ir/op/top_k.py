@@ -39,9 +39,7 @@ from plica.ir.op.reduction import max_, min_, sum_
 from plica.ir.op.relation import BOOL, NUMBER, axis_of, need, refuse
 from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dtype import bool_, i32, i64, u8
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, bool_, i32, i64, known, normal_dim, u8
 
 _LANES: Final = 16
 """Comparisons that most processors do at once, or two at a time."""

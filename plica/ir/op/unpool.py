@@ -32,9 +32,7 @@ from plica.ir.op.pool import WINDOW, pool_rule, sliding_windows, window_places
 from plica.ir.op.record import as_dtype, plus, primitive, tensor_of, times
 from plica.ir.op.relation import NUMBER, refuse, wide
 from plica.ir.op.window import Window
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, known, same_dim
 
 _SIZE = attribute("size", dims)
 

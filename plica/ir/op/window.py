@@ -18,7 +18,7 @@ from plica.ir.op.attribute import attribute, padding, positive
 from plica.ir.op.attribute import per_axis as per_axis_reader
 from plica.ir.op.record import plus, times
 from plica.ir.op.relation import need, per_axis, refuse, shown
-from plica.ir.type.dim import known, normal_dim
+from plica.ir.type import known, normal_dim
 
 STRIDES = attribute("strides", per_axis_reader(positive), 1)
 PADDING = attribute("padding", padding, 0)

@@ -36,9 +36,7 @@ from plica.ir.op.record import as_dtype, composite, primitive, tensor_of
 from plica.ir.op.relation import rank_is, refuse, same, shown, wide
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import PADDING, Window, sides
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, f64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # needed where weights are at hand

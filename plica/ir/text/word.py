@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from plica.ir.loop.scalar import INTRINSICS
-from plica.ir.type.dtype import DTYPES, DType
+from plica.ir.type import DTYPES, DType
 
 VERSION: Final = 1
 """The version of the text format, in the first line of a printed module: `# plica 1`."""

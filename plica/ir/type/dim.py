@@ -19,10 +19,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Final, TypeAlias
 
-from plica.core.binding import substitute
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, post_order, rebuild, substitute
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, ScalarVar, Sub
 from plica.ir.type.dtype import i64
 

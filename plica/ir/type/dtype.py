@@ -20,8 +20,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import ill_formed
-from plica.core.term import Term
+from plica.core import Term, ill_formed
 from plica.runtime.element import ELEMENTS, Kind
 
 WRITTEN = "ir.dtype"  # the path that its terms are written down under

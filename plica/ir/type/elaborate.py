@@ -12,8 +12,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.graph import expression as ex
 from plica.ir.type.refresh import is_untyped, untyped_binders
 from plica.ir.type.term import TensorType, Type

@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from plica.core.diagnostic import did_you_mean
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, did_you_mean, post_order
 from plica.ir.graph.expression import Apply, Const, Constructor, Literal, Var
 from plica.ir.graph.operator import Mismatch
 from plica.ir.op import names

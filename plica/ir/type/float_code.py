@@ -21,7 +21,7 @@ from typing import assert_never
 
 from attrs import frozen
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.type.dtype import DType
 
 

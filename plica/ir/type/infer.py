@@ -22,11 +22,8 @@ from weakref import WeakSet
 
 from attrs import evolve
 
-from plica.core.binding import name_of
+from plica.core import IllTyped, Term, name_of, post_order
 from plica.core.collector import paused
-from plica.core.diagnostic import IllTyped
-from plica.core.fold import post_order
-from plica.core.term import Term
 from plica.ir.graph.check import findings
 from plica.ir.graph.expression import Apply, Expr, Function, Match, Var, matches, remember_type
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module

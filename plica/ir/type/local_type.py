@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plica.core.memo import Memo
+from plica.core import Memo
 from plica.core.term import leaf_key
 from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Project, Var, remember_type
 from plica.ir.graph.operator import Mismatch, Operator, find

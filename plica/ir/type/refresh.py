@@ -21,10 +21,7 @@ from typing import Final
 
 import attrs
 
-from plica.core.binding import substitute, variables_of
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, post_order, rebuild, substitute, variables_of
 from plica.ir.graph.expression import Clause, Expr, Function, Let, Match, Var
 from plica.ir.type.term import TensorType, Unknown
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type.dim import evaluate, polynomial
 from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type

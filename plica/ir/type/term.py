@@ -17,9 +17,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, post_order
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type.dim import DimLike, dim, dim_var, known, normal_dim
 from plica.ir.type.dtype import DType, dtype, f32

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph import expression as ex
 from plica.ir.type.dim import dim
 from plica.ir.type.error_report import ErrorReport

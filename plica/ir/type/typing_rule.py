@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Mismatch
 from plica.ir.op import find

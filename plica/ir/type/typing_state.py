@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Expr, Function, Literal, Var
 from plica.ir.type.error_report import ErrorReport
 from plica.ir.type.refresh import Refresher, is_untyped

@@ -25,10 +25,7 @@ from typing import Any
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import OutOfRange
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, OutOfRange, Term, free_vars, rebuild, substitute
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar, Sub
 from plica.ir.type.dim import dim_var, from_polynomial, known, polynomial, same_dim
 from plica.ir.type.dtype import i64

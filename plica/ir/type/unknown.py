@@ -19,10 +19,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
+from plica.core import Name, Term, free_vars, post_order, rebuild
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import term as ty
 from plica.ir.type.dim import from_polynomial, polynomial, quotient

@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.ir.graph.operator import Attribute, Mismatch
-from plica.ir.type.dtype import DTYPES
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import DTYPES, TensorType, Type
 from plica.rewrite.check.data import Shape, sizes
 
 WORDS: Final = (

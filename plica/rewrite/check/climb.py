@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.diagnostic import EvaluationError
-from plica.ir.type.dtype import dtype
+from plica.core import EvaluationError
+from plica.ir.type import dtype
 from plica.rewrite.check.compare import distance
 from plica.rewrite.check.trial import Inputs, SidesDiffer, Trial
 from plica.rewrite.check.widen import array_in_f64

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from plica.ir.contract import APPROX, Contract, exact, signless_zero
-from plica.ir.type.dtype import dtype
+from plica.ir.type import dtype
 
 SLACK = 8.0
 """Roundings per operator that a reassociating rule may add, in units of the dtype's epsilon."""

@@ -13,9 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bool_
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import DType, TensorType, Type, bool_, known
 from plica.rewrite.check.sample import FILLS, flat
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds

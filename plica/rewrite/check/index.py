@@ -21,10 +21,9 @@ from plica.analysis.index.verdict import (
     WrongRule,
     prove_rule,
 )
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Le, Lit, Lt, Mul, Scalar, ScalarVar, Sub
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.rewrite.check.report import as_comment, slug
 from plica.rewrite.check.verdict import Counterexample, Proved, Refuted, Tested, Untested, Verdict
 from plica.rewrite.pattern import IndexHole

@@ -19,12 +19,8 @@ from typing import Any, Final, TypeVar
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import IllTyped
+from plica.core import IllTyped, Name, Term, free_vars, post_order, rebuild, substitute
 from plica.core.extension import FAILURES
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import (
     Apply,
     Attrs,

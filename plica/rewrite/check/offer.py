@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import RuleRefused
-from plica.core.fold import post_order
+from plica.core import RuleRefused, free_vars, post_order
 from plica.ir.graph.expression import Expr, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.dim import known
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer, known
 from plica.rewrite.check.data import Choose, array
 from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.pattern import bound_names

@@ -17,16 +17,14 @@ import numpy as np
 from attrs import frozen
 from hypothesis import strategies as st
 
+from plica.core import Name
 from plica.core.extension import FAILURES, said
-from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, Operator
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.reduction import sum_
-from plica.ir.type.dtype import DType, dtype, f64
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import DType, TensorType, TupleType, dtype, f64, infer, type_of
 from plica.rewrite.check.data import TAPE, Choose, reader, sizes
 from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.report import as_comment, closed, literal, slug, text

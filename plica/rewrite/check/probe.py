@@ -8,16 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from plica.core.diagnostic import IllTyped, RuleFailed, RuleRefused
+from plica.core import IllTyped, Name, RuleFailed, RuleRefused, Term, post_order
 from plica.core.extension import said
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type.dtype import bool_
-from plica.ir.type.infer import type_of
-from plica.ir.type.unify import same_type
+from plica.ir.type import bool_, same_type, type_of
 from plica.rewrite.check.data import seeded
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered

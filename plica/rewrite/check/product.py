@@ -18,18 +18,12 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from plica.core.diagnostic import IllTyped
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import IllTyped, Name, Term, post_order
 from plica.ir.graph.expression import Apply, Attrs, Expr, Var
 from plica.ir.graph.operator import Operator, find
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import bool_
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, bool_, known, type_of
 
 Array = np.ndarray[Any, Any]
 LONGEST: Final = 53

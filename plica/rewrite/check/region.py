@@ -23,8 +23,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Apply, Expr
 from plica.rewrite.dominate import applied, regions
 from plica.rewrite.instantiate import plan

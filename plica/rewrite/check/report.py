@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.contract import APPROX, Contract
 from plica.ir.graph.expression import Expr, Function, Var
 from plica.ir.graph.module import Module, module
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType, type_of
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.rule import Rule
 

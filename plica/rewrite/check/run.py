@@ -15,14 +15,13 @@ from typing import Any, Final, TypeAlias, overload
 import hypothesis
 from hypothesis import strategies as st
 
-from plica.core.diagnostic import IllTyped, RuleFailed
+from plica.core import IllTyped, RuleFailed, Term
 from plica.core.extension import said
-from plica.core.term import Term
 from plica.ir.contract import fused
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.infer import type_of
+from plica.ir.type import type_of
 from plica.rewrite.check.climb import STEPS, climb
 from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.decline import Declined

@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.type.dtype import DType, bool_, dtype, f32
+from plica.ir.type import DType, bool_, dtype, f32
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Sets: TypeAlias = Sequence[tuple[DType, tuple[int, ...]]]

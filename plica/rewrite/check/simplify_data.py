@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.ir.type.dtype import bool_, dtype
+from plica.ir.type import bool_, dtype
 from plica.rewrite.check.trial import SidesDiffer, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import EvaluationError, IllTyped
+from plica.core import EvaluationError, IllTyped
 from plica.core.extension import said
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret

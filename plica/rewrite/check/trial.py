@@ -17,16 +17,11 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from plica.core.binding import free_vars, name_of
-from plica.core.diagnostic import EvaluationError
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import EvaluationError, Term, free_vars, name_of, post_order
 from plica.ir.contract import fused, signless_zero
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.type.dtype import DType
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, type_of
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.probe import types_differ

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.graph.expression import Apply
 
 

@@ -6,12 +6,9 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Const, Var, const
-from plica.ir.type.dtype import DTYPES, f64
-from plica.ir.type.infer import type_of
+from plica.ir.type import DTYPES, f64, type_of
 from plica.rewrite.check.instance import Instance
 
 T = TypeVar("T", bound=Term)

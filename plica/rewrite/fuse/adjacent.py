@@ -27,10 +27,10 @@ from math import prod
 
 from attrs import frozen
 
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.graph.expression import Call, Expr, Function, attr
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dim import known, normal_dim
+from plica.ir.type import known, normal_dim
 from plica.rewrite.fuse.reading import AccessPattern, Index, count, parts, reading, reads_data
 
 

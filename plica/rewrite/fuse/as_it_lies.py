@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from plica.ir.graph.expression import Apply, Expr, attr
-from plica.ir.type.dtype import bf16, f16, f32, i8, i32, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, bf16, f16, f32, i8, i32, type_of, u8
 from plica.rewrite.fuse.reading import count, operator, parts
 
 MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")

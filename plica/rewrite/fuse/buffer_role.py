@@ -27,9 +27,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, map_bottom_up
 from plica.ir.loop.scalar import Buffer, Load, Mul, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, Scan
 from plica.ir.loop.stages import loads

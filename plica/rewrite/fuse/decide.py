@@ -34,15 +34,11 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.graph.expression import Apply, Expr, Function, If, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar, Select
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import i8, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i8, known, same_dim, type_of, u8
 from plica.rewrite.fuse.reading import AccessPattern, Index, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.late import lazy_imports

@@ -23,7 +23,7 @@ from attrs import frozen
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.loop.fusion_kind import Kind
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason
 from plica.rewrite.fuse.group import along_rows, is_primitive
 from plica.rewrite.fuse.reading import operator, reading

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plica.ir.graph.expression import Expr
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType
+from plica.ir.type import TensorType, TupleType, type_of
 from plica.rewrite.fuse.chain import is_product
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import count, operator

@@ -26,13 +26,12 @@ from typing import Final
 
 import attrs
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.expression import Attrs, Call, Const, Expr, Function, Var, attr
 from plica.ir.graph.module import Module
 from plica.ir.op import find
 from plica.ir.passes import form
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import Type
+from plica.ir.type import Type, infer, type_of
 from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, decide, inside
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows

@@ -26,10 +26,7 @@ from attrs import frozen
 from plica.analysis.constant_bound import interval
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.index.prove import same
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, post_order, substitute
 from plica.ir.graph.expression import Apply, Attrs, Expr, Project
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.fusion_kind import Kind, kind_of
@@ -37,9 +34,7 @@ from plica.ir.loop.scalar_table import ROWS
 from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.op import find
 from plica.ir.op.shape import regroup
-from plica.ir.type.dim import known, polynomial, product, same_dim
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, known, polynomial, product, same_dim, type_of
 
 Index: TypeAlias = tuple[sc.Scalar, ...]
 

@@ -38,9 +38,7 @@ from typing import Final, TypeAlias
 
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.fuse.decide import (
     USUAL,
     Decisions,

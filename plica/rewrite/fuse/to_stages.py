@@ -41,9 +41,7 @@ from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar, d
 from plica.ir.loop.stage import Each, Scan, stage_of
 from plica.ir.loop.stages import Stages, loads, stages
 from plica.ir.loop.tensor import Prefix
-from plica.ir.type.dtype import i64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, i64, type_of
 from plica.rewrite.fuse.buffer_role import one_role_each
 from plica.rewrite.fuse.decide import moved
 from plica.rewrite.fuse.group import is_small, labelled

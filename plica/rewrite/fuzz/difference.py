@@ -17,19 +17,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import EvaluationError, Name, Term, free_vars, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, approx, exact
 from plica.ir.graph.expression import Apply, Const, Constructor, Function, Tuple, Var, const
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType, TensorType
+from plica.ir.type import FuncType, TensorType, infer, type_of
 from plica.rewrite.check.compare import SLACK, difference, epsilon
 from plica.rewrite.check.widen import array_in_f64, in_f64
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.runtime.error import PlicaError
 
 CRASHES: Final = (

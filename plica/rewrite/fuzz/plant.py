@@ -11,13 +11,12 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.ir.op import find
 from plica.ir.passes import Pass
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.fuzz.stage import Stage
 from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack

@@ -20,14 +20,14 @@ from typing import Any, TypeAlias
 import attrs
 from hypothesis.strategies import SearchStrategy
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.contract import Contract, exact
 from plica.ir.driver import PassBroke
 from plica.ir.graph.check import check
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text
 from plica.rewrite.fuzz.case import Case, Programs, cases, made_by, of_programs
 from plica.rewrite.fuzz.difference import Compiled, Meaning

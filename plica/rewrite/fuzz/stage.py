@@ -16,12 +16,11 @@ from typing import TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
+from plica.core import CompilerBug, Term
 from plica.ir.contract import exact
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.derivation import first_bad
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack

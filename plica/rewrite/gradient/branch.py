@@ -15,8 +15,7 @@ from collections.abc import Sequence
 import attrs
 
 from plica.ir.graph import expression as ex
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import DataType, FuncType, TupleType, Type
+from plica.ir.type import DataType, FuncType, TupleType, Type, type_of
 from plica.rewrite.gradient.tangent import Part, Tangents, is_zero
 from plica.rewrite.graph.unfold import wrapped
 

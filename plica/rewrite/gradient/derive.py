@@ -25,16 +25,13 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import did_you_mean
-from plica.core.name import Name
+from plica.core import Name, did_you_mean, free_vars
 from plica.ir.graph.expression import Call, Expr, Function, LetDim, Project, Tuple, Var, const
 from plica.ir.graph.module import DataDef, Module, constructors
 from plica.ir.graph.module import module as module_of
 from plica.ir.op.create import zeros
 from plica.ir.text.script import Scripted, as_module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import DataType, TensorType, TupleType, Type
+from plica.ir.type import DataType, TensorType, TupleType, Type, infer, type_of
 from plica.rewrite.gradient.form import prepared
 from plica.rewrite.gradient.reverse import Reverse
 from plica.rewrite.graph.dataflow import to_dataflow

@@ -16,16 +16,14 @@ from typing import Final
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.graph.operator import Decomposition, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, infer, type_of
 from plica.rewrite.graph.anf import to_anf
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from plica.core.task import run
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType
 from plica.rewrite.gradient.form import unmarked
 from plica.rewrite.gradient.sweep import BlockSweep, branch_sweep
 from plica.rewrite.gradient.swept_program import SweptProgram

@@ -18,16 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.task import Task
+from plica.core import CompilerBug, Task, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Flat, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
 from plica.ir.op.mark import after
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, type_of
 from plica.rewrite.gradient.branch import BranchSweep, variables
 from plica.rewrite.gradient.swept_program import SweptProgram
 from plica.rewrite.gradient.tangent import Part, is_zero, projected

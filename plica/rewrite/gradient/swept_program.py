@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Defined, Definition, Module
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import DataType, FuncType, TupleType, Type
+from plica.ir.type import DataType, FuncType, TupleType, Type, type_of
 from plica.rewrite.gradient.form import is_kept
 from plica.rewrite.gradient.tangent import Tangents
 from plica.rewrite.graph.walk import NameSupply

@@ -21,9 +21,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
+from plica.core import CompilerBug, free_vars, post_order, substitute
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
 from plica.ir.loop.scalar import ScalarVar

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars, rename, substitute, variables_of
-from plica.core.term import Term, rebuild
+from plica.core import Term, free_vars, rebuild, rename, substitute, variables_of
 from plica.ir.graph.expression import Clause, Expr, Function, Let, Match, Var
 from plica.ir.graph.unique_binder import rename_apart
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands

@@ -19,15 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plica.core.binding import free_vars, rename, substitute
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
+from plica.core import CompilerBug, Term, free_vars, rename, substitute
 from plica.ir.graph.expression import Apply, Attrs, Call, Expr, Function, Let, Var
 from plica.ir.graph.operator import Mismatch, find
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import normal_dim
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import Type
+from plica.ir.type import Type, normal_dim, type_of
 from plica.ir.type.unify import Solver
 from plica.ir.type.unknown import is_open
 from plica.rewrite.graph.walk import NameSupply, map_expressions

@@ -13,8 +13,7 @@ import attrs
 
 from plica.ir.graph.expression import Call, Expr, Function, Let, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType, infer, type_of
 from plica.rewrite.graph.alpha_rename import alpha_renamed, with_selves
 from plica.rewrite.graph.dead import without_unused
 from plica.rewrite.graph.scope_placement import (

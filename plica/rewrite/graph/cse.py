@@ -18,15 +18,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from plica.core.binding import substitute
-from plica.core.digest import digest
-from plica.core.name import Name
+from plica.core import Name, Term, digest, substitute
 from plica.core.summary import summaries
-from plica.core.term import Term
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Let, Match, Project, Tuple, Var
 from plica.ir.graph.module import Extern, Module, Numbered
-from plica.ir.type.infer import components, declared, infer
-from plica.ir.type.unify import same_type
+from plica.ir.type import infer, same_type
+from plica.ir.type.infer import components, declared
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
 from plica.rewrite.graph.uses import reachable, references
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands

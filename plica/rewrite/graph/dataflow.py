@@ -18,10 +18,10 @@ from collections.abc import Iterable
 
 import attrs
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.graph.expression import Expr, Function, Let, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.dead import Need, without_unused
 from plica.rewrite.graph.walk import expressions, is_atom, map_functions, operands, with_operands

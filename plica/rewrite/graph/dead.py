@@ -29,11 +29,10 @@ from typing import Any
 
 import attrs
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Let, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType, infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.uses import escaping, reachable
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands

@@ -26,14 +26,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
 from plica.ir.graph.module import module as module_of
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import DataType, FuncType, TupleType, Type, holds_function
+from plica.ir.type import DataType, FuncType, TupleType, Type, infer, type_of
+from plica.ir.type.term import holds_function
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.family import Representation, Way, refusal

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from plica.core.fold import parts_first
-from plica.core.term import Term
+from plica.core import Term, parts_first
 from plica.ir.graph.expression import Expr
 from plica.rewrite.graph.tree import ScopeTree
 from plica.rewrite.graph.walk import operands

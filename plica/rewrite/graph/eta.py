@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import attrs
 
-from plica.core.binding import rename, substitute
-from plica.core.term import Term
+from plica.core import Term, rename, substitute
 from plica.ir.graph.expression import Call, Constructor, Expr, Function, Let, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType, infer, type_of
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.known import eta_reduced
 from plica.rewrite.graph.walk import NameSupply, expressions, map_functions, operands, with_operands

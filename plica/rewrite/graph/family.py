@@ -11,15 +11,11 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.digest import digest
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, digest, free_vars, post_order, substitute
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Module, constructors
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.term import DataName, DataType, FuncType, TupleType, Type, TypeVar
+from plica.ir.type import DataName, DataType, FuncType, TupleType, Type, TypeVar
 from plica.rewrite.graph.walk import NameSupply
 from plica.runtime.error import Diagnostic, UnsupportedError
 

@@ -25,17 +25,14 @@ from functools import cached_property
 from math import prod
 from typing import Any, Final
 
-from plica.core.binding import free_vars
+from plica.core import CompilerBug, EvaluationError, free_vars, post_order
 from plica.core.deferred import look_at, unobserved
-from plica.core.diagnostic import CompilerBug, EvaluationError
-from plica.core.fold import post_order
 from plica.core.term import LARGE
 from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.graph.provenance import derived_const, leaves_of, made_later
 from plica.ir.loop.scalar import Load
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, infer, type_of
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.runtime.late import lazy_imports

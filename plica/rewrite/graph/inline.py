@@ -19,7 +19,7 @@ from typing import Final
 
 from plica.ir.graph.expression import Call, Expr, Function, Let, Var, attr
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 from plica.rewrite.graph.alpha_rename import is_recursive
 from plica.rewrite.graph.unfold import Unfolder
 from plica.rewrite.graph.uses import recursive

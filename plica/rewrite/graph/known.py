@@ -16,12 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from plica.core.binding import rename, substitute
-from plica.core.term import Term
+from plica.core import Term, rename, substitute
 from plica.ir.contract import exact
 from plica.ir.graph import expression as ex
-from plica.ir.type.infer import type_of
-from plica.ir.type.unify import same_type
+from plica.ir.type import same_type, type_of
 from plica.rewrite.graph.beta import beta
 from plica.rewrite.graph.walk import NameSupply
 from plica.rewrite.make import rule

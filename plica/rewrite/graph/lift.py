@@ -21,14 +21,12 @@ from typing import Any
 
 import attrs
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.graph.expression import Call, Expr, Function, Let, Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.infer import infer
-from plica.ir.type.term import FuncType, Type, TypeVar
+from plica.ir.type import FuncType, Type, TypeVar, infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.beta import instantiation
 from plica.rewrite.graph.walk import NameSupply, expressions, is_atom, operands, with_operands

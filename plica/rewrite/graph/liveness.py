@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.graph.expression import Expr, Let, Var
 
 Interval: TypeAlias = tuple[int, int]

@@ -17,14 +17,12 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.graph.expression import Call, Constructor, Expr, Function, Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.ir.graph.module import module as module_of
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.infer import infer
-from plica.ir.type.term import DataName, FuncType, Type
+from plica.ir.type import DataName, FuncType, Type, infer
 from plica.rewrite.graph.beta import instantiation
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.lift import lift

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.binding import free_vars
-from plica.core.diagnostic import EvaluationError
+from plica.core import EvaluationError, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.interpret.graph_machine import GraphMachine, RunLimits
-from plica.ir.type.infer import infer, type_of
+from plica.ir.type import infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.fold import LIMIT, Folder

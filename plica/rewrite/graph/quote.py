@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.graph.expression import Call, Constructor, Expr, Tuple, own_const
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.interpret.value import DataValue
-from plica.ir.type.term import DataType, TensorType, TupleType, Type
+from plica.ir.type import DataType, TensorType, TupleType, Type
 
 
 def quote(value: Any, of: Type, table: Mapping[Term, Any], limit: int) -> Expr | None:

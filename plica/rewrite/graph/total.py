@@ -22,16 +22,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, post_order
 from plica.ir.graph.expression import Apply, Attrs, Call, Constructor, Expr, Function, Match, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Buffer, Load
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
-from plica.ir.type.infer import infer_expr, type_of
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, infer_expr, type_of
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, operands
 

@@ -17,12 +17,11 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.binding import free_vars, rename, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, rename, substitute
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.term import Type
+from plica.ir.type import Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.beta import at_sizes, at_types, instantiation
 from plica.rewrite.graph.dataflow import captured

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.graph.expression import Call, Expr, Var
 from plica.ir.graph.module import Defined, Definition, Module
 from plica.rewrite.graph.walk import expressions, operands

@@ -21,13 +21,11 @@ from typing import Any, Final
 
 import attrs
 
+from plica.core import Name, Term, post_order
 from plica.core.collector import paused
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Definition, Module
-from plica.ir.type.infer import infer
+from plica.ir.type import infer
 
 
 def operands(node: ex.Expr) -> tuple[ex.Expr, ...]:

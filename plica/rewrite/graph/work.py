@@ -14,16 +14,12 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from plica.core.fold import fold
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, fold
 from plica.ir.graph.expression import Apply, Attrs, Var
 from plica.ir.loop.scalar import Buffer, Reduce, Scalar
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
-from plica.ir.type.infer import infer_expr, type_of
-from plica.ir.type.size import shape_of
-from plica.ir.type.term import TensorType, Type
+from plica.ir.type import TensorType, Type, infer_expr, shape_of, type_of
 from plica.rewrite.graph.walk import expressions
 
 

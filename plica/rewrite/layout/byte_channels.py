@@ -26,10 +26,7 @@ from typing import Final
 
 from plica.ir.graph.expression import Apply, attr
 from plica.ir.graph.module import Module
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i32, infer, known, type_of
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.layout.convert import convert_layout
 

@@ -25,10 +25,7 @@ from typing import Final
 from plica.ir.graph.expression import Apply, Expr, Function, attr
 from plica.ir.graph.module import Module
 from plica.ir.op.pad import pad
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import bf16, f16, f32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, bf16, f16, f32, infer, known, type_of
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.rewrite.layout.convert import convert_layout

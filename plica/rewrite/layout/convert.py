@@ -24,8 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from plica.core.diagnostic import IllTyped, did_you_mean
-from plica.core.term import Term
+from plica.core import IllTyped, Term, did_you_mean
 from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import find
@@ -33,8 +32,7 @@ from plica.ir.loop.fusion_kind import kind
 from plica.ir.loop.layout import Layout, as_it_is, layout_of, permuted, show_layout
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands

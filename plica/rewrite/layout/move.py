@@ -26,11 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.digest import alpha_equal
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, alpha_equal, map_bottom_up, post_order, substitute
 from plica.ir.graph.expression import Attrs
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.loop.fusion_kind import kind
@@ -39,8 +35,7 @@ from plica.ir.loop.relayout import laid
 from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
-from plica.ir.type.dim import known
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, known
 
 Types: TypeAlias = tuple[TensorType, ...]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plica.ir.graph.expression import Expr
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.rewrite.layout.transform import operator, shape_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -29,19 +29,15 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
+from plica.core import CompilerBug, IllTyped, Name, substitute
 from plica.core.deferred import unobserved
-from plica.core.diagnostic import CompilerBug, IllTyped
-from plica.core.name import Name
 from plica.ir.graph.expression import Const, Expr, Var, const
 from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.layout import Layout, show_layout
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import Operator, find
 from plica.ir.op.relation import shown
-from plica.ir.type.dim import known, product, quotient
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, product, quotient, type_of
 from plica.runtime.error import Diagnostic
 
 _LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

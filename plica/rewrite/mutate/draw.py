@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from plica.analysis.index import INDEX_RULES
-from plica.core.diagnostic import IllTyped, RuleRefused
+from plica.core import IllTyped, RuleRefused
 from plica.core.extension import FAILURES
 from plica.ir.contract import APPROX
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, type_of
 from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.offer import offered
 from plica.rewrite.make import tabled

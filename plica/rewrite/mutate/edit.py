@@ -9,14 +9,10 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from plica.core.diagnostic import IllTyped
-from plica.core.fold import post_order
+from plica.core import IllTyped, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.graph.operator import Mismatch, find, names
-from plica.ir.type.dtype import DType, bf16, bool_, dtype, f16, f32, f64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
-from plica.ir.type.unify import same_type
+from plica.ir.type import DType, TensorType, bf16, bool_, dtype, f16, f32, f64, same_type, type_of
 from plica.rewrite.check.data import sizes
 from plica.rewrite.mutate.mutant import Edit, replaced
 

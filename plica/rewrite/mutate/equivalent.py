@@ -18,15 +18,11 @@ import re
 from math import prod
 from typing import Final
 
-from plica.core.diagnostic import IllTyped
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import IllTyped, Term, map_bottom_up, post_order
 from plica.ir.contract import APPROX
 from plica.ir.graph.expression import Apply, Expr, Var
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dtype import DTYPES
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, tensor
+from plica.ir.type import DTYPES, TensorType, tensor, type_of
 from plica.rewrite.check.data import TAPE, reader, sizes
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance

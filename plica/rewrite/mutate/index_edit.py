@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from plica.analysis.index.guard import RuleGuard, given
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.loop.scalar import (
     Add,
     Eq,
@@ -30,7 +29,7 @@ from plica.ir.loop.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.rewrite.instantiate import right_side
 from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.rule import Rule

@@ -17,8 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.fold import post_order
-from plica.core.term import Term, rebuild
+from plica.core import Term, post_order, rebuild
 from plica.ir.graph.expression import Expr
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, reassociates, signless_zero
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import find

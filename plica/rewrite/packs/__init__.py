@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from plica.core.diagnostic import RuleRefused
-from plica.core.extension import ExtensionGroup
-from plica.core.fold import post_order
+from plica.core import ExtensionGroup, RuleRefused, post_order
 from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
 from plica.rewrite.pack import Pack

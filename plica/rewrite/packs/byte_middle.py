@@ -34,8 +34,7 @@ from plica.ir.graph.provenance import leaves_of
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast, multiply, subtract
 from plica.ir.op.linear import matmul
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type import i8, i32, known, u8
 from plica.rewrite.closed import are_bytes, closed, is_closed, unseen, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -38,10 +38,7 @@ from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, multiply, subtract
 from plica.ir.op.linear import dense, matmul
 from plica.ir.op.shape import transpose
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, i8, i32, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, f32, i8, i32, known, type_of, u8
 from plica.rewrite.closed import closed, is_closed, value_anew, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

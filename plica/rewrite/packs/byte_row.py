@@ -20,8 +20,7 @@ from typing import Any, Final
 from plica.ir.graph.expression import Expr
 from plica.ir.op.elementwise import add, cast, subtract
 from plica.ir.op.linear import matmul
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type import i8, i32, known, product, u8
 from plica.rewrite.closed import closed
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from plica.ir.op.elementwise import cast
 from plica.ir.op.shape import flatten, reshape
-from plica.ir.type.dtype import i8, i32, u8
+from plica.ir.type import i8, i32, u8
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole

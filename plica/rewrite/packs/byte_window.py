@@ -44,10 +44,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.window import Window, windows
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, bool_, f32, i8, i32, i64, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bool_, f32, i8, i32, i64, known, product, type_of, u8
 from plica.rewrite.closed import are_bytes, closed, unseen, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -22,11 +22,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.graph.provenance import answered
 from plica.ir.op.relation import axes_of
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

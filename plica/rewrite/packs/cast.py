@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.term import Term
-from plica.ir.type.dtype import DType, bool_
+from plica.core import Term
+from plica.ir.type import DType, bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

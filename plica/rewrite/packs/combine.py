@@ -32,9 +32,7 @@ from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.shape import expand_dims, squeeze
 from plica.ir.passes import Pass, exact_pass
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.scope_placement import needed, regions

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import const
 from plica.ir.op.cut import AxisSlice, cut
 from plica.ir.op.index import NARROW
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

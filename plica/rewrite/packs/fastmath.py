@@ -33,7 +33,7 @@ from plica.ir.op.comparison import greater
 from plica.ir.op.elementwise import absolute, erf, exp, maximum, sign, square, tanh
 from plica.ir.op.index import where
 from plica.ir.op.normalize import log_softmax, softmax
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.rewrite.graph.walk import map_expressions
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled as rule

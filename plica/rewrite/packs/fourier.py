@@ -26,9 +26,7 @@ from typing import Any, Final
 from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr
 from plica.ir.op.fourier import by_factor, dft, extents
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
-from plica.ir.type.term import tensor
+from plica.ir.type import f32, f64, known, tensor
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.ir.graph.expression import If, const
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import b, d, f, g, i, m, n, op, spread, x, y, z

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import const
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, TypeAlias
 
-from plica.core.diagnostic import IllTyped
+from plica.core import IllTyped
 from plica.ir.contract import reassociates, signless_zero
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
@@ -35,10 +35,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.pool import avg_pool, lowest, max_pool
 from plica.ir.op.relation import FLOAT, NUMBER
 from plica.ir.op.window import Window, sides, windows
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
-from plica.ir.type.unify import same_type
+from plica.ir.type import TensorType, known, same_type, type_of
 from plica.rewrite.closed import are_finite, closed, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

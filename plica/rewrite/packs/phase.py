@@ -22,9 +22,7 @@ from plica.ir.op.join import concat
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import Window, windows
-from plica.ir.type.dtype import DType
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import DType, TensorType, static_shape, type_of
 from plica.rewrite.match import PatternMatch
 
 Sizes: TypeAlias = tuple[int, ...]

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.contract import Contract, approx, exact
 from plica.ir.graph.expression import Expr, Project
 from plica.ir.graph.module import Module
@@ -37,9 +37,7 @@ from plica.ir.op import find, names
 from plica.ir.op.elementwise import cast
 from plica.ir.op.join import split
 from plica.ir.passes import Pass
-from plica.ir.type.dtype import DType, bf16, f16, f32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, bf16, f16, f32, type_of
 from plica.rewrite.closed import closed, is_closed, value_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants

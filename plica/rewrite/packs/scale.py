@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import numpy as np
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.module import Module
@@ -48,10 +48,8 @@ from plica.ir.op.relation import FLOAT, NUMBER, Shape
 from plica.ir.op.shape import reshape
 from plica.ir.op.window import sides
 from plica.ir.passes import Pass
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import COMPUTED, DType
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, infer, known, same_dim, type_of
+from plica.ir.type.dtype import COMPUTED
 from plica.rewrite.closed import are_finite, closed, is_closed, value_of, varying
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.fold import fold_constants

@@ -42,10 +42,7 @@ from plica.ir.op.reduction import cumsum, max_
 from plica.ir.op.relation import NUMBER
 from plica.ir.op.scatter import scatter_rows
 from plica.ir.op.shape import reshape
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import bool_, i64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, bool_, i64, known, product, static_shape, type_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -25,9 +25,7 @@ from plica.ir.graph.expression import Expr, Tuple
 from plica.ir.op.index import take_along_axis
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.top_k import first_places, topk
-from plica.ir.type.dtype import f32, f64, i32, i64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.ir.type import TensorType, f32, f64, i32, i64, static_shape, tensor, type_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Project
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -44,10 +44,7 @@ from plica.ir.op.pad import pad
 from plica.ir.op.relation import FLOAT
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.op.window import windows
-from plica.ir.type.dim import normal_dim
-from plica.ir.type.dtype import f32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.ir.type import TensorType, f32, normal_dim, static_shape, tensor, type_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -26,12 +26,9 @@ from typing import Any, Final
 import numpy as np
 from attrs import evolve
 
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term
 from plica.ir.graph.expression import Expr, Var, const
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import f32
-from plica.ir.type.term import tensor
+from plica.ir.type import f32, known, same_dim, tensor
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack

@@ -33,7 +33,7 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import Operator
@@ -42,8 +42,7 @@ from plica.ir.op.elementwise import add, cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.pool import avg_pool, max_pool, sliding_windows
 from plica.ir.op.relation import NUMBER
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bf16, f16, f32
+from plica.ir.type import DType, bf16, f16, f32, known
 from plica.rewrite.closed import are_finite, closed
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

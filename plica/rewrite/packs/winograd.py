@@ -28,17 +28,14 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.provenance import answered
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
-from plica.ir.type.dim import evaluate, known
-from plica.ir.type.dtype import f32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, evaluate, f32, known, type_of
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

@@ -12,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from plica.core import CompilerBug, Term
 from plica.core.deferred import unobserved
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import Mismatch, find
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DTYPES, DType, TensorType, bool_, f32, known, same_dim, type_of
+from plica.ir.type.dtype import COMPUTED
 from plica.rewrite.instantiate import plan
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes

@@ -32,15 +32,13 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from attrs import evolve, frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple, Var, attr
 from plica.ir.graph.module import Module
 from plica.ir.graph.module import module as build
 from plica.ir.op.activation import bias_add
 from plica.ir.op.window import sides
-from plica.ir.type.dtype import DType, bf16, f16, f32, f64
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import DType, TensorType, bf16, f16, f32, f64, infer, static_shape, type_of
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.graph.walk import NameSupply

@@ -15,7 +15,7 @@ from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.index import take
 from plica.ir.op.pad import pad
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type.dtype import i32
+from plica.ir.type import i32
 from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

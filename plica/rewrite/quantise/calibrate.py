@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import numpy as np
 from attrs import evolve, field, frozen
 
-from plica.ir.type.dtype import DType, i8, u8
+from plica.ir.type import DType, i8, u8
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, Any]

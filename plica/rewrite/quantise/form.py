@@ -37,13 +37,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.graph.module import Module
 from plica.ir.op.comparison import right_shift
 from plica.ir.op.elementwise import add, cast, clip
-from plica.ir.type.dtype import i8, i32
-from plica.ir.type.infer import infer
+from plica.ir.type import i8, i32, infer
 from plica.rewrite.quantise.integer_contraction import integer_contraction
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -22,12 +22,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.fold import post_order
+from plica.core import post_order
 from plica.ir.graph.expression import Apply
 from plica.ir.graph.module import Module
-from plica.ir.type.dtype import f32
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, infer, type_of
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph import find_pass
 from plica.rewrite.history import History, begun

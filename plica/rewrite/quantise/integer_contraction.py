@@ -29,13 +29,12 @@ import numpy as np
 from attrs import frozen
 
 from plica.analysis.index.context import conjuncts
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import pairs
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i8, i32
+from plica.ir.type import i8, i32, known, polynomial
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.quantise.integer_region import IntegerRegion, joins, region_of
 

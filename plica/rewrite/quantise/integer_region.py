@@ -22,11 +22,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.expression import Apply, Const, Expr, Function, Var
-from plica.ir.type.dtype import i8, i32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i8, i32, type_of
 from plica.rewrite.fuse.reading import reading
 from plica.rewrite.graph.walk import operands, with_operands
 

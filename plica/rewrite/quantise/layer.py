@@ -17,9 +17,7 @@ from plica.ir.op.elementwise import add, cast
 from plica.ir.op.quantise import dequantise
 from plica.ir.op.reduction import sum_
 from plica.ir.op.window import sides
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, i32
-from plica.ir.type.term import static_shape
+from plica.ir.type import f32, i32, known, static_shape
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import Array

@@ -21,9 +21,7 @@ import numpy as np
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.op.elementwise import cast, clip, round_
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type.dtype import DType, f32, i8, i32, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import DType, TensorType, f32, i8, i32, type_of, u8
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

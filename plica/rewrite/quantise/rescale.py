@@ -13,7 +13,7 @@ from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.op.elementwise import add, cast, clip, multiply
 from plica.ir.op.join import concat
 from plica.ir.op.quantise import fixed_multiply, quantise
-from plica.ir.type.dtype import DType, f32, i8, i32
+from plica.ir.type import DType, f32, i8, i32
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of

@@ -14,11 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.graph.module import Module
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type.dtype import f32, i8
+from plica.ir.type import f32, i8
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.graph.walk import expressions, operands, with_operands
 from plica.rewrite.quantise.annotate import Annotated, origin, with_body

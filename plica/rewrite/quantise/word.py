@@ -15,9 +15,7 @@ from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.elementwise import cast, subtract
 from plica.ir.op.quantise import dequantise, quantise
-from plica.ir.type.dtype import f32, i8, i32, u8
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, f32, i8, i32, type_of, u8
 from plica.rewrite.closed import closed, value_of
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.quantise.fixed import Array

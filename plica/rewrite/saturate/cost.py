@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Apply, Call
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, TupleType, Type
+from plica.ir.type import TensorType, TupleType, Type, known, type_of
 from plica.rewrite.saturate.shape import is_leaf, open_children
 
 Cost: TypeAlias = Callable[[Term], int]

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.rewrite.saturate.forest import Forest, Why
 from plica.rewrite.saturate.shape import CONSTANTS, open_children, shape_of
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.expression import Apply, Literal
 from plica.ir.loop.scalar import Scalar
 from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Recursive, Rest, hole_names

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.rewrite.saturate.cost import Cost
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.scope import Choice, Scopes

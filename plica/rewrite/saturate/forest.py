@@ -23,8 +23,7 @@ from typing import TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.term import Term
+from plica.core import CompilerBug, Term
 from plica.rewrite.rule import Rule
 from plica.rewrite.saturate.shape import open_places
 

@@ -27,11 +27,9 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type.dtype import bool_
+from plica.ir.type import bool_
 from plica.rewrite.check.instance import instance
 from plica.rewrite.pack import Pack, rewrite
 from plica.rewrite.pattern import IndexHole, alternatives

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.rewrite.derivation import Rewritten
 from plica.rewrite.pack import Pack
 from plica.rewrite.rule_pass import rules

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from plica.core.term import Term, rebuild
+from plica.core import Term, rebuild
 from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep
 from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule

@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from plica.core import RuleRefused, Term
 from plica.core.collector import paused
-from plica.core.diagnostic import RuleRefused
-from plica.core.term import Term
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Apply
 from plica.rewrite.derivation import Derivation

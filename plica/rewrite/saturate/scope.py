@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from plica.core import Term, parts_first, post_order
 from plica.core.binding import bound_by
-from plica.core.fold import parts_first, post_order
-from plica.core.term import Term
 from plica.rewrite.saturate.egraph import EGraph
 from plica.rewrite.saturate.shape import is_leaf, open_children
 

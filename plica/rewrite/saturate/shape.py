@@ -21,7 +21,7 @@ from plica.core.binding import fields_of_children
 from plica.core.term import MANY, ONE, PLAIN, Term, field_kinds, field_names, leaf_key, rebuild
 from plica.ir.graph.expression import Const
 from plica.ir.loop.scalar import Lit
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.ir.type.term import TypeTerm
 
 # Any: plain data of whatever fields the class has, under which `==` is exact.

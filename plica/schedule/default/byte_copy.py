@@ -10,9 +10,9 @@ copy are written out.
 
 from __future__ import annotations
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.statement import Block
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import LINE, QUAD
 from plica.schedule.default.role import is_guarded, reads
 from plica.schedule.default.share import shared

@@ -31,15 +31,12 @@ from typing import Final
 
 from attrs import field, frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, f64, i32, i64
+from plica.ir.type import DType, f32, f64, i32, i64, known
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows

@@ -31,15 +31,12 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.ir.type import f32, f64, i32, i64, known
 from plica.schedule.default.column import Folds, cast_to, rows_together, stands_in_loads
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import LONGEST, Machine

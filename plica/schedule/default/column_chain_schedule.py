@@ -29,7 +29,7 @@ from attrs import frozen
 
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by

@@ -28,14 +28,11 @@ from attrs import evolve, frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import conjuncts
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, with_element
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 
 Index: TypeAlias = tuple[sc.Scalar, ...]
 

@@ -43,14 +43,11 @@ from typing import TypeAlias
 
 from attrs import evolve
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, fresh, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer
 from plica.schedule.default.machine import Machine

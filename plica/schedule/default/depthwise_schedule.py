@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.depthwise import (
     CHOSEN,
     FEW,

@@ -38,13 +38,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages, with_element
 from plica.ir.op.record import as_dtype
-from plica.ir.type.dtype import DType, f32, f64, i8, i32
+from plica.ir.type import DType, f32, f64, i8, i32
 from plica.schedule.default.few_bits import FewBits, few_bits
 from plica.schedule.default.form import names_of
 from plica.schedule.default.machine import QUAD, Dot, Machine

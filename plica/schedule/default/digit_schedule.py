@@ -16,8 +16,7 @@ from math import prod
 
 from plica.ir.loop.scalar import Add, BitAnd, Cast, Load, Mul, ShiftRight
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i8, i32
+from plica.ir.type import i8, i32, known
 from plica.schedule.default.digit_product import DIGITS, digit_tile
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, made_by

@@ -26,14 +26,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, stages
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i8, i32
+from plica.ir.type import DType, i8, i32, known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUADS_NEAR, Dot

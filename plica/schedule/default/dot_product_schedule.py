@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from math import prod
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import Add, Cast, Load, Mul
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i8, i16, u8
+from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.byte_copy import in_parts, in_vectors
 from plica.schedule.default.machine import GIVEN_ROWS, QUADS_NEAR, Dot, Machine

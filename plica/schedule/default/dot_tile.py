@@ -33,9 +33,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.ir.type import f32, f64, i32, i64
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.reduction import AT_ONCE

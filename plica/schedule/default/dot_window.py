@@ -28,14 +28,12 @@ from functools import reduce
 from math import prod
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.byte_copy import in_vectors
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels

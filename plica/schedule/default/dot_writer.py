@@ -25,9 +25,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Stages, stages

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from math import prod
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import Kernel, Store
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction

@@ -30,9 +30,9 @@ from typing import Literal
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dim import polynomial
+from plica.ir.type import polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import LINE, Machine

@@ -40,14 +40,12 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages, with_element
 from plica.ir.op.record import as_dtype
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import DType, f32, f64, i32
+from plica.ir.type import DType, f32, f64, i32, known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.estimate import fewest_lanes
 from plica.schedule.default.form import names_of

@@ -25,7 +25,7 @@ from attrs import frozen
 
 from plica.ir.loop import scalar as sc
 from plica.ir.op.top_k import place_of_rank
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 @frozen(eq=False)

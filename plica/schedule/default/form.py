@@ -30,8 +30,7 @@ from math import gcd, prod
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import substitute
-from plica.core.name import Name
+from plica.core import Name, substitute
 from plica.ir.loop.scalar import (
     And,
     Buffer,
@@ -48,8 +47,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, with_element
 from plica.ir.loop.stages import stages as joined
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import summed

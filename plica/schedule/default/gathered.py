@@ -24,11 +24,10 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import block, loops, parallel, reorder, split, unroll

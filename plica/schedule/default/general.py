@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.core.fold import fold, post_order
-from plica.core.term import Term
+from plica.core import Term, fold, post_order
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Load, Pow, Reduce, Scalar, ScalarVar, row_of
 from plica.ir.loop.scalar_row import Cost
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Block, For, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine, f32
 from plica.schedule.default.tile import reads_of

@@ -31,13 +31,11 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop.scalar import Buffer, Load, Pair, Scalar, ScalarVar
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by

@@ -22,9 +22,7 @@ from collections.abc import Sequence
 
 from attrs import evolve
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.loop.scalar import (
     Buffer,
     FloorDiv,
@@ -37,7 +35,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, Index
 
 

@@ -36,8 +36,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import NOTHING, Alloc, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.order import is_before
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32, i64
+from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces
 from plica.schedule.default.machine import Machine
 

@@ -13,13 +13,11 @@ from collections.abc import Collection
 from typing import Final
 
 from plica.analysis.constant_bound import interval
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Load, Pow, Reduce, Scalar, dtype_of
 from plica.ir.loop.scalar import ScalarVar as Axis
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import i32
+from plica.ir.type import i32, known, polynomial
 
 EXACT_QUOTIENT_BITS: Final = 32
 """Bits of integers that floats divide exactly, and so in lanes."""

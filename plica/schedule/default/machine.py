@@ -14,7 +14,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from plica.ir.type.dtype import DType, f32, i8
+from plica.ir.type import DType, f32, i8
 from plica.runtime.machine import CycleRates
 
 __all__ = ["QUAD", "Dot", "Machine", "f32"]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from math import prod
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.machine import CycleRates
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements

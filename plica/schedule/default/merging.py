@@ -26,15 +26,13 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
+from plica.core import map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.order import is_before, merged_place
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.default.machine import Machine
 
 SIDE_BY_SIDE: Final = 4

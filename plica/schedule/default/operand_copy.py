@@ -9,11 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from math import prod
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Block, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import is_guarded, made_by, reads_rows, turns_rows
 from plica.schedule.default.sample import is_sample, row_length

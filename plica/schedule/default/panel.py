@@ -32,15 +32,13 @@ from math import prod
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.stages import stages as joined
 from plica.ir.loop.statement import Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import elements, names_of, packed, packer
 from plica.schedule.default.machine import Machine

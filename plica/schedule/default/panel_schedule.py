@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel

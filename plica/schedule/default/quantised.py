@@ -26,11 +26,11 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, stages
-from plica.ir.type.dtype import DType, i8, i32, u8
+from plica.ir.type import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, flattened
 from plica.schedule.default.grouped import by_channel
 from plica.schedule.form import Facts

@@ -35,9 +35,7 @@ from math import prod
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Buffer,
@@ -53,8 +51,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
-from plica.ir.type.dim import known, polynomial, product
-from plica.ir.type.dtype import f32, f64, i32, i64
+from plica.ir.type import f32, f64, i32, i64, known, polynomial, product
 from plica.schedule.default.machine import Machine
 
 AT_ONCE = 4

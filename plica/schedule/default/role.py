@@ -30,10 +30,7 @@ from math import prod
 from attrs import frozen
 
 from plica.analysis.site import map_of
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, post_order
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
@@ -50,8 +47,7 @@ from plica.ir.loop.scalar import (
     Sub,
 )
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.schedule.default.contraction import stride
 
 

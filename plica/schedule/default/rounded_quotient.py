@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 
 ROUNDING: Final = frozenset({"round", "floor", "ceil", "trunc"})
 

@@ -30,8 +30,7 @@ from plica.core.term import Term, children
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import AT_ONCE, SHORT, in_parts, reduced_in_parts

@@ -26,12 +26,11 @@ from math import prod
 
 from attrs import evolve
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order, substitute
 from plica.ir.loop.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.statement import Block, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction, merged
 from plica.schedule.default.form import elements, names_of
 

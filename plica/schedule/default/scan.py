@@ -35,13 +35,11 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.site import map_of
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, free_vars, post_order
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Block, Kernel, Store, statements
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched
 from plica.schedule.default.general_schedule import block_schedule

@@ -39,16 +39,13 @@ from attrs import evolve, frozen
 
 from plica.analysis.index.context import EMPTY, conjuncts
 from plica.analysis.index.simplify import simplify
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.machine import Machine
 
 SHORTEST: Final = 8

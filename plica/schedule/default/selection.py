@@ -51,8 +51,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.op.order import is_before
 from plica.ir.op.rank import APART
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32, i64
+from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.kept_column import kept_columns
 from plica.schedule.default.machine import Machine

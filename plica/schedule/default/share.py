@@ -35,12 +35,10 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Load, ScalarVar
 from plica.ir.loop.statement import Block, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type import DType, f32, known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.step import fuse, parallel
 from plica.schedule.do import Body

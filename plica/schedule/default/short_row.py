@@ -34,17 +34,14 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Final, TypeVar
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import row_of
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import For, LoopKind, Stmt, Store, allocated, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.elementwise import COSTLY, UNEVEN
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.row import rows_of

@@ -25,11 +25,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by

@@ -27,8 +27,7 @@ from math import prod
 from typing import Final
 
 from plica.analysis.index.context import conjuncts
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import (
     Buffer,
     Eq,
@@ -43,7 +42,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays

@@ -29,16 +29,13 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.summation import TOTALS, run_shape
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f64
+from plica.ir.type import DType, f64, known
 from plica.schedule.default.contraction import Contraction, contraction
 
 __all__ = ["contraction", "in_equal_runs", "in_free_order", "in_runs", "summed"]

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from math import prod
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i8, u8
+from plica.ir.type import DType, i8, known, u8
 from plica.schedule.default.byte_copy import in_rows, in_vectors
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import lies, summed_by_ones

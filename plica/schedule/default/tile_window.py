@@ -14,12 +14,11 @@ from math import prod
 from attrs import evolve, frozen
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.contraction import flattened
 from plica.schedule.default.form import names_of, span
 from plica.schedule.default.machine import QUAD, Dot, Machine

@@ -13,8 +13,7 @@ from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, lit
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType, f32, i32
+from plica.ir.type import DType, dim_var, f32, i32
 
 M, N, P = (dim_var(name) for name in ("rows", "columns", "depth"))
 X, Y, Z = (axis(name) for name in "ijk")

@@ -21,8 +21,7 @@ from plica.analysis.site import with_parts
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type import f32, f64, known
 from plica.schedule.generate.material import KernelCase, Material
 
 Vars: TypeAlias = tuple[sc.ScalarVar, ...]

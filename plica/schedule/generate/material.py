@@ -15,16 +15,13 @@ import numpy as np
 from attrs import frozen
 
 from plica.analysis.region import boxes
-from plica.core.binding import free_vars
-from plica.core.name import Name
+from plica.core import Name, free_vars
 from plica.ir.interpret.value import Array
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import Alloc, Kernel, Stmt, seq
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType, f32, i32, i64
-from plica.ir.type.size import shape_of
+from plica.ir.type import DType, dim_var, f32, i32, i64, shape_of
 
 NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
 MOST_POINTS: Final = 200

@@ -12,10 +12,10 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.analysis.site import fresh_names, rebuilt, with_body
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Lit, ScalarVar
 from plica.ir.loop.statement import For
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from attrs import frozen
 
 from plica.analysis.site import replace, with_parts
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.loop.statement import Annotations, For, Plain, annotated
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -21,7 +21,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.analysis.site import replace
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.statement import THREADS, For
 from plica.schedule.handle import Handle

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.loop.statement import Block
 from plica.schedule.do import Find
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -32,14 +32,11 @@ from plica.analysis.index.context import conjuncts
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.region import ends_of
 from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_inside, with_parts
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, substitute
 from plica.ir.loop.scalar import And, Eq, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import TRUE, Alloc, Block, For, IterKind, Kernel, Seq, Stmt
 from plica.ir.loop.statement import block as make_block
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -27,7 +27,7 @@ from plica.analysis.dependence import scope_of
 from plica.analysis.index import EMPTY
 from plica.analysis.region import Box, clipped, hull
 from plica.analysis.site import Site, allocate, fresh_label, map_of
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Block, Kernel, Stmt
 from plica.schedule.concurrent import unsafe_after

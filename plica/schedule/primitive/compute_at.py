@@ -33,10 +33,10 @@ from plica.analysis.access import inside
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive

@@ -28,13 +28,10 @@ from attrs import frozen
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars, post_order, substitute
 from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Block, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import common, depth_of, stages, unsettled, users

@@ -35,8 +35,7 @@ from plica.analysis.site import (
     with_body,
     with_parts,
 )
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
 from plica.schedule.concurrent import unsafe_after

@@ -26,7 +26,7 @@ from plica.analysis.dependence import children, conflicts
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import Site, fresh_label, fresh_names, replace
-from plica.core.binding import free_vars, substitute
+from plica.core import free_vars, substitute
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, seq
 from plica.schedule.block_class import reduction_body, scan_begun

@@ -21,12 +21,10 @@ from plica.analysis.enclosing import context_of, simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import fresh_names, replace, with_parts
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import Lt, Scalar, ScalarVar
 from plica.ir.loop.statement import Block, For, Stmt
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -22,11 +22,10 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.site import distinct, fresh_names, replace
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, Stmt, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.choice import chosen_in
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle

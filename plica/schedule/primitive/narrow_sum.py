@@ -28,15 +28,12 @@ from attrs import evolve, frozen
 from plica.analysis.access import accesses
 from plica.analysis.reduction import reducer, update
 from plica.analysis.site import with_body
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order
 from plica.ir.contract import reassociates
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Scalar, Select, dtype_of
 from plica.ir.loop.statement import Alloc, Block, Region, Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

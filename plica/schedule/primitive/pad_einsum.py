@@ -26,14 +26,12 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.site import Site, allocate, fresh_label, fresh_names, replace, with_parts
-from plica.core.binding import substitute
-from plica.core.name import Name
+from plica.core import Name, substitute
 from plica.ir.contract import signless_zero
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, seq
 from plica.ir.loop.statement import block as make_block
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.guard import all_of

@@ -22,8 +22,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.reduction import update
 from plica.analysis.site import Site, replace, with_parts
-from plica.core.binding import substitute
-from plica.core.name import Name
+from plica.core import Name, substitute
 from plica.ir.contract import signless_zero
 from plica.ir.loop.scalar import Lt, index
 from plica.ir.loop.statement import Block, For, Store

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.statement import Kernel
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle

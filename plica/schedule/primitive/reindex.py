@@ -31,13 +31,11 @@ from plica.analysis.index import EMPTY
 from plica.analysis.index.inversion import image_shape
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.site import Site, allocate, fresh_label, fresh_names
-from plica.core.binding import free_vars
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, free_vars
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import Block, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, stages, steady
 from plica.schedule.handle import Handle

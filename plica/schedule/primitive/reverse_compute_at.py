@@ -33,10 +33,10 @@ from plica.analysis.enclosing import context_of, shown, simple
 from plica.analysis.index import Context
 from plica.analysis.region import Box
 from plica.analysis.site import Above
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
 from plica.ir.loop.statement import Block, For, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, unfinished
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive

@@ -33,9 +33,7 @@ from plica.analysis.access import inside
 from plica.analysis.dependence import scope_of
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.site import Site, with_parts
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import TRUE, Block, Stmt, Store, statements
 from plica.schedule.block_class import complete_body

@@ -38,8 +38,7 @@ from plica.analysis.site import (
     with_body,
     with_parts,
 )
-from plica.core.binding import free_vars, substitute
-from plica.core.name import Name
+from plica.core import Name, free_vars, substitute
 from plica.ir.contract import reassociates
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, Select, index

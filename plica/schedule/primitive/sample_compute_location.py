@@ -16,7 +16,7 @@ from random import Random
 
 from attrs import frozen
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.statement import Kernel
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive

@@ -15,7 +15,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.problem import Problem

@@ -15,8 +15,7 @@ from attrs import evolve, frozen
 from plica.analysis.access import accesses
 from plica.analysis.dependence import children
 from plica.analysis.site import Above, rebuilt, with_body
-from plica.core.binding import substitute
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean, substitute
 from plica.ir.loop.memory_scope import is_scope, scopes
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Kernel, Stmt, substatements

@@ -21,12 +21,10 @@ from attrs import frozen
 
 from plica.analysis.enclosing import context_of, simple
 from plica.analysis.site import fresh_names, replace
-from plica.core.binding import substitute
-from plica.core.name import Name
+from plica.core import Name, substitute
 from plica.ir.loop.scalar import Lit, Lt, Scalar, ScalarVar
 from plica.ir.loop.statement import For
-from plica.ir.type.dim import known, quotient
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, quotient
 from plica.runtime.error import wrong_argument
 from plica.schedule.do import Body
 from plica.schedule.do import DoBlock as Do

@@ -26,13 +26,13 @@ from plica.analysis.enclosing import context_of
 from plica.analysis.index import Context, can_prove
 from plica.analysis.region import block_boxes
 from plica.analysis.site import Above, replace, with_parts
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.ir.contract import reassociates
 from plica.ir.loop.intrinsic import find_intrinsic, intrinsics
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Le, index
 from plica.ir.loop.statement import Block, Invoke, Kernel, Stmt
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.match import IntrinsicMatch, MatchFailure, described, matched

@@ -27,14 +27,12 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.inversion import image_shape, inverse, is_bijective
 from plica.analysis.site import rebuilt, with_body, with_parts
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Load, Scalar, index
 from plica.ir.loop.statement import TRUE, Block, For, IterKind, Stmt, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from plica.analysis.site import replace
 from plica.ir.loop.statement import For
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.precondition import independent_iterations, serial

@@ -23,8 +23,7 @@ from plica.codegen.accel.cycle import Timed, simulate
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.stream import build
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
+from plica.core import CompilerBug, digest
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.search.accel.space import LayerTask, layer_space, tiling_of
 from plica.search.course import Course, TuningSubject

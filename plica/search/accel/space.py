@@ -26,8 +26,7 @@ from plica.codegen.accel.conv import Across, Convolution, ConvTiling
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
-from plica.core.diagnostic import CompilerBug
-from plica.core.digest import digest
+from plica.core import CompilerBug, digest
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.schedule.default.tile import reads_of
 from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.numbers import (

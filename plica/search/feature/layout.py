@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.search.feature.nest import AccessFeature, NestFeature, Stride
 from plica.search.feature.operation import Operations
 

@@ -29,14 +29,10 @@ from attrs import evolve, frozen
 
 from plica.analysis.access import accesses as accesses_of
 from plica.codegen.lower.blocks import blocks_to_loops
-from plica.core.binding import free_vars
-from plica.core.fold import fold_into
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fold_into, free_vars, fresh
 from plica.ir.loop import scalar as sc
 from plica.ir.loop import statement as st
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.search.feature.operation import Operations, operations, place_operations
 
 SYMBOLIC: Final = 64.0  # what a size counts for that is known only when the program runs

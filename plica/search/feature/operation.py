@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import scalar as sc
 
 Operations: TypeAlias = tuple[float, ...]

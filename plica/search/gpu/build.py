@@ -14,7 +14,7 @@ from plica.codegen.cuda.fold import KernelCode, KernelLaunch, fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import compiled
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.statement import Kernel
 from plica.runtime.cuda.tile import tile_data, tile_from
 from plica.search.measure.build import Built, built_in_stages

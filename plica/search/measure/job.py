@@ -14,14 +14,11 @@ from typing import Final, NoReturn
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.core import encode
-from plica.core.binding import free_vars
-from plica.core.diagnostic import Malformed
-from plica.core.term import Term
+from plica.core import Malformed, Term, encode, free_vars
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.error import Diagnostic
 from plica.schedule.hoist import Hoisted
 from plica.schedule.trace import Trace

@@ -23,7 +23,7 @@ from typing import Final, Literal, get_args
 
 from attrs import asdict, evolve, field, frozen
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic
 from plica.search.space import Point
 

@@ -19,11 +19,11 @@ from attrs import evolve, frozen
 from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Alloc, Kernel
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array

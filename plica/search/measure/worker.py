@@ -26,9 +26,8 @@ import numpy as np
 from attrs import frozen
 
 from plica.codegen.native import shape_of
-from plica.core import encode
+from plica.core import CompilerBug, encode
 from plica.core.collector import paused
-from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.fuzz.judge import CRASHES
 from plica.runtime.artefact import ALIGNMENT, aligned_array

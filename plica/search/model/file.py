@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic
 from plica.search.feature.layout import Floats
 

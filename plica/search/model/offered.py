@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.extension import ExtensionGroup
+from plica.core import ExtensionGroup
 from plica.runtime.error import InputError
 from plica.search.model.model import Model
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plica.core.diagnostic import did_you_mean
+from plica.core import did_you_mean
 from plica.search.model.baseline import Analytical, Chance
 from plica.search.model.blended import Blended
 from plica.search.model.file import File, malformed, read

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic, Place
 from plica.search.model.blended import Blended
 from plica.search.model.file import read

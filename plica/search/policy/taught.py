@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.schedule.default.machine import Machine
 from plica.schedule.trace import Trace
 from plica.search.course import TuningSubject

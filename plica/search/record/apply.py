@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.ir.loop.statement import Kernel
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled

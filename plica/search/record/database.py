@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NoReturn
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic, Place, wrong_argument
 from plica.search.record.record import Record, from_row, joined, to_row
 from plica.search.record.source import LINES, RecordSource

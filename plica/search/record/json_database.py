@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic, Place
 from plica.search.record.record import Record, from_row, to_row
 from plica.search.record.source import RecordSource, merged

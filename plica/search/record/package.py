@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn
 
 from attrs import frozen
 
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic, Place
 from plica.search.record.order import ALONE, FINAL, IN_PLACE, in_order
 from plica.search.record.record import Record, from_row, to_row

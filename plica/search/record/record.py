@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 from attrs import fields, frozen
 
 from plica.codegen.lower.workload import Equality, equality_of
-from plica.core.diagnostic import Malformed
+from plica.core import Malformed
 from plica.runtime.error import Diagnostic
 
 ERRORS: Final = ("", "refused", "build", "wrong", "crash", "timeout")

@@ -25,7 +25,7 @@ from typing import Final
 
 from plica.analysis.site import map_of
 from plica.ir.loop.statement import Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import shared

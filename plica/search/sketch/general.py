@@ -21,7 +21,7 @@ from plica.ir.contract import exact
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, reductions
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.choose import fallback_schedule
 from plica.schedule.default.reduction import AT_ONCE, row_form

@@ -37,10 +37,10 @@ from typing import Final, TypeAlias
 from attrs import evolve, frozen
 
 from plica.codegen.cuda.scheduled import refused
-from plica.core.digest import digest
+from plica.core import digest
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, gpu_trace
 from plica.schedule.default.gpu.choose import laid_out, template_of
 from plica.schedule.default.gpu.cost import (

@@ -15,7 +15,7 @@ from plica.analysis.site import map_of
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.default import Machine
 from plica.schedule.do import Body, do, trace_of

@@ -19,7 +19,7 @@ from attrs import evolve
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.stages import Stages, kernel_of
 from plica.ir.loop.statement import Alloc, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.role import contraction_blocks, made_by, roles
 from plica.schedule.handle import Handle

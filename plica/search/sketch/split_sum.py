@@ -27,7 +27,7 @@ from math import prod
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import map_of
 from plica.ir.loop.statement import Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine

@@ -31,9 +31,9 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.statement import Block, For, Kernel, statements
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Decision, Scene
 from plica.schedule.primitive.sample_tuple import SampleTuple

@@ -37,7 +37,7 @@ from plica.analysis.dependence import scope_of
 from plica.analysis.site import Site, map_of
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages
 from plica.schedule.default.machine import Machine

@@ -29,10 +29,9 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.primitive.fuse import Fuse

@@ -16,9 +16,9 @@ from plica.codegen.dynamic.tree import Leaf, Miss, Switch
 from plica.codegen.llvm.dynamic.convention import IN_REGISTERS, Folding, name_of, passed, word_at
 from plica.codegen.llvm.dynamic.support import class_of, meta, tensor_size
 from plica.codegen.llvm.writer import LlvmWriter
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.runtime.dynamic import state
 
 LONG: Final = 100

@@ -14,7 +14,7 @@ from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
 from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, ObjectOptions, entry_of, facts_of, made
 from plica.codegen.target import Target
-from plica.core.digest import digest
+from plica.core import digest
 from plica.runtime.store import ArtefactStore, key_of
 
 

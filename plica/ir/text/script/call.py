@@ -8,8 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from plica.core.diagnostic import OutOfRange
-from plica.core.fold import post_order
+from plica.core import OutOfRange, post_order
 from plica.ir.graph.expression import Attrs
 from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases
 from plica.ir.loop.scalar import Scalar, ScalarVar

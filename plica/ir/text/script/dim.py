@@ -15,10 +15,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from plica.core.diagnostic import OutOfRange
+from plica.core import OutOfRange
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Lit, Max, Min, Mul, Scalar, Sub
-from plica.ir.type.dim import normal_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, normal_dim
 
 TERMS: Final = 4096
 """A dim that multiplies out to more terms is refused: the time to do so may be anything."""

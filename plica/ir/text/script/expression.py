@@ -10,13 +10,13 @@ import ast
 from collections.abc import Callable
 from typing import Final
 
-from plica.core.task import Task
+from plica.core import Task
 from plica.ir.graph import expression as ex
 from plica.ir.op import find, names
 from plica.ir.text.script.call import OperatorReader
 from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.text.script.scope import Data, DeferredRegion, NameScope, Word
-from plica.ir.type.term import Type
+from plica.ir.type import Type
 
 HOLE: Final[ex.Expr] = ex.Tuple(())
 """Stands where something could not be read; the problem is noted, nothing is produced."""

@@ -28,7 +28,7 @@ from plica.ir.text.script.kernel_scope import Bound, KernelScope
 from plica.ir.text.script.origin import Origin, Problems
 from plica.ir.text.script.scope import Outer
 from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 def read_kernel(

@@ -18,14 +18,13 @@ from typing import Any, Final
 
 import attrs
 
-from plica.core.name import Name
-from plica.core.task import Task
+from plica.core import Name, Task
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import ITER_KINDS, TRUE, Annotations, Block, IterKind, Region, Stmt
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.script.kernel_statement import StatementReader, joined
 from plica.ir.text.word import is_reserved
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 KINDS: Final[dict[str, IterKind]] = {kind: kind for kind in ITER_KINDS.values()}
 

@@ -14,7 +14,7 @@ from plica.ir.text.script.kernel_number import Bare, Build, NumberReader, ScopeO
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.script.value import WRONG, named_float
 from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS, is_reserved
-from plica.ir.type.dtype import DType, i64
+from plica.ir.type import DType, i64
 
 PAIRS: Final[dict[str, type[sc.Scalar]]] = {
     each.word: of for of, each in sc.ROW_OF.items() if each.word

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from plica.core.diagnostic import IllFormed
+from plica.core import IllFormed
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_scope import KernelScope
 from plica.ir.text.script.origin import Node, Origin, Problems
 from plica.ir.text.script.scope import Word, inside, word
 from plica.ir.text.word import TAKEN_IN_KERNELS
-from plica.ir.type.dtype import DType, bool_, f32, i64
+from plica.ir.type import DType, bool_, f32, i64
 
 
 @attrs.frozen

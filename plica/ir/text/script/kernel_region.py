@@ -15,7 +15,7 @@ from plica.ir.text.script.kernel_scalar import ScalarReader
 from plica.ir.text.script.origin import Node
 from plica.ir.text.script.value import WRONG, named_float
 from plica.ir.text.word import DTYPE_WORDS
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 
 class RegionReader(ScalarReader):

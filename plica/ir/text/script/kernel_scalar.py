@@ -13,7 +13,7 @@ from plica.ir.graph.expression import Literal
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_call import CallReader
 from plica.ir.text.script.kernel_number import Bare, ScopeOnly, Value, Work
-from plica.ir.type.dtype import DType, i64
+from plica.ir.type import DType, i64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few kernels have views

@@ -22,11 +22,11 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from plica.core.name import Name, fresh
+from plica.core import Name, fresh
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
 from plica.ir.text.script.scope import Nowhere, Outer
 from plica.ir.text.word import DTYPE_WORDS, KERNEL_WORDS
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 
 __all__ = ["Bound", "KernelScope", "Nowhere"]
 

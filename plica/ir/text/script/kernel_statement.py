@@ -10,14 +10,14 @@ import ast
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from plica.core.task import Task
+from plica.core import Task
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, dtype_of, index
 from plica.ir.text.script.kernel_region import RegionReader
 from plica.ir.text.script.kernel_scalar import SIGNS
 from plica.ir.text.script.kernel_scope import Bound
 from plica.ir.text.word import BITS, is_reserved
-from plica.ir.type.dtype import DType, i32, i64
+from plica.ir.type import DType, i32, i64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few kernels have one

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from functools import reduce
 
 from plica.ir.loop.scalar import And, Buffer, Le, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.type.dim import known, normal_dim, polynomial, product
+from plica.ir.type import known, normal_dim, polynomial, product
 
 
 def place_in(

@@ -15,11 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.core import Name, ScriptError, Term
 from plica.core.collector import paused
-from plica.core.diagnostic import ScriptError
-from plica.core.name import Name
 from plica.core.task import run
-from plica.core.term import Term
 from plica.ir.graph.expression import Constructor, Expr, Literal, Var, const
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
 from plica.ir.graph.operator import Operator
@@ -31,9 +29,8 @@ from plica.ir.text.script.statement import BodyReader
 from plica.ir.text.script.text import parse, read_data
 from plica.ir.text.show.statement import dims_of
 from plica.ir.text.word import KERNEL_WORDS, SCRIPT_WORDS
-from plica.ir.type.dtype import DType
-from plica.ir.type.infer import infer
-from plica.ir.type.term import DataName, FuncType, TypeTerm
+from plica.ir.type import DataName, DType, FuncType, infer
+from plica.ir.type.term import TypeTerm
 from plica.runtime.error import Diagnostic, Place
 
 _MODULES: Final = {

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any, overload
 
-from plica.core.term import Term
+from plica.core import Term
 from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.statement import Kernel

@@ -12,8 +12,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from plica.core.diagnostic import ScriptError, did_you_mean
-from plica.core.term import Term
+from plica.core import ScriptError, Term, did_you_mean
 from plica.runtime.error import Diagnostic, Place
 
 Node: TypeAlias = ast.expr | ast.stmt | ast.arg | ast.pattern | ast.keyword | ast.alias

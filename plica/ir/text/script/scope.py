@@ -22,12 +22,12 @@ from typing import Final, Protocol, TypeAlias
 
 import attrs
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.graph.expression import Constructor, Expr, Var
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.word import BUILTINS, KERNEL_WORDS, SCRIPT_WORDS
-from plica.ir.type.term import DataName, Type, TypeVar
+from plica.ir.type import DataName, Type, TypeVar
 
 __all__ = [
     "Data", "DeferredRegion", "Local", "Meaning", "NameScope", "Nowhere", "Outer", "Var", "Word",

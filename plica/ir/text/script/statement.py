@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from plica.core.task import Task
+from plica.core import Task
 from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.script.expression import HOLE
@@ -17,7 +17,7 @@ from plica.ir.text.script.option import OptionReader, Options
 from plica.ir.text.script.origin import Node
 from plica.ir.text.script.scope import DeferredRegion, Word
 from plica.ir.text.word import is_reserved
-from plica.ir.type.term import Type
+from plica.ir.type import Type
 
 INSTEAD: Final[dict[type[ast.stmt], str]] = {
     ast.For: "Use recursion, or an operator on whole tensors.",

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
+from plica.core import Name, ScriptError
 from plica.core.collector import paused
-from plica.core.diagnostic import ScriptError
-from plica.core.name import Name
 from plica.core.task import run
 from plica.ir.graph.expression import Const, Constructor, Literal, Var
 from plica.ir.graph.module import (
@@ -38,8 +37,7 @@ from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems
 from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
 from plica.ir.text.script.statement import BodyReader
 from plica.ir.text.word import MAIN, VERSION, is_reserved
-from plica.ir.type.infer import infer
-from plica.ir.type.term import DataName, FuncType
+from plica.ir.type import DataName, FuncType, infer
 from plica.runtime.error import Diagnostic, Place, wrong_argument
 
 LONGEST: Final = 1 << 30

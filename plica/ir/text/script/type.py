@@ -13,14 +13,14 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.text.script.dim import read_dim
 from plica.ir.text.script.origin import Node, Origin, Problems
 from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
 from plica.ir.text.word import DTYPE_WORDS
-from plica.ir.type.dtype import DType, i64
-from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type, TypeTerm, TypeVar
+from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, i64
+from plica.ir.type.term import TypeTerm
 
 UNIT: Final = TupleType(())
 

@@ -21,7 +21,7 @@ from plica.ir.text.script.scope import Word
 from plica.ir.text.script.type import TypeReader
 from plica.ir.text.show.constant import constant_key
 from plica.ir.text.word import DTYPE_WORDS
-from plica.ir.type.dtype import DType, bool_, f32, i64
+from plica.ir.type import DType, bool_, f32, i64
 
 # Any: values of attributes are whatever operators declare.
 Value = Any

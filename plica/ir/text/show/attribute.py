@@ -11,13 +11,13 @@ import math
 import struct
 from typing import Any
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.core.term import leaf_key
 from plica.ir.graph.expression import Apply, Attrs
 from plica.ir.graph.operator import Attribute, Operator
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.text.show.type import TypePrinter, parenthesised
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.ir.type.term import TypeTerm
 
 

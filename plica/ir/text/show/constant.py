@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.core.diagnostic import CompilerBug
+from plica.core import CompilerBug
 from plica.ir.graph.expression import Const
 from plica.ir.text.show.type import parenthesised
-from plica.ir.type.dtype import DType, bool_
+from plica.ir.type import DType, bool_
 
 SMALL: Final = 16
 """Up to so many numbers are written out."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core.fold import post_order
-from plica.core.term import Term
+from plica.core import Term, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Operator
 from plica.ir.op import find
@@ -17,9 +16,7 @@ from plica.ir.text.show.attribute import float_text, keyword_texts, string_text
 from plica.ir.text.show.constant import constant_key, constant_text, is_archived, number_text
 from plica.ir.text.show.layout import HELD, TAIL, PrintLayout
 from plica.ir.text.show.type import TypePrinter, parenthesised
-from plica.ir.type.dtype import DType
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type, TypeVar
+from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, type_of
 from plica.runtime.error import PlicaError
 
 DEPTH: Final = 40

@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.text.show.attribute import string_text
@@ -37,7 +37,7 @@ from plica.ir.text.show.statement_part import (
 )
 from plica.ir.text.show.type import parenthesised
 from plica.ir.text.word import BITS, DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 __all__ = ["kernel_lines", "show_kernel"]
 

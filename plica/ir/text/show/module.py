@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from plica.core.binding import name_of, variables_of
+from plica.core import name_of, variables_of
 from plica.core.collector import paused
 from plica.ir.graph.expression import Const, Expr, Function, Let, Match
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
@@ -25,7 +25,7 @@ from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.statement import StatementWriter, dims_of, heading
 from plica.ir.text.show.type import TypePrinter
 from plica.ir.text.word import KERNEL_WORDS, MAIN, SCRIPT_WORDS, TAKEN_IN_KERNELS, VERSION, WORDS
-from plica.ir.type.term import FuncType
+from plica.ir.type import FuncType
 
 _KINDS: Final = (DataDef, Extern, Kernel, Function)
 """In this order the definitions stand."""

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Container, Iterable
 from typing import Final
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.text.word import is_reserved
 
 _UNFIT: Final = re.compile(r"[^0-9A-Za-z_]")

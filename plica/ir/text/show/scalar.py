@@ -18,15 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from plica.core.binding import rename, substitute
-from plica.core.fold import map_bottom_up, parts_first, post_order
-from plica.core.name import Name, fresh
-from plica.core.term import Term
+from plica.core import Name, Term, fresh, map_bottom_up, parts_first, post_order, rename, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.text.show.attribute import float_text, string_text
 from plica.ir.text.show.layout import StatementSpot, meet
 from plica.ir.text.show.name import IdentifierSupply
-from plica.ir.type.dtype import DType, bool_, f32, i64
+from plica.ir.type import DType, bool_, f32, i64
 
 DEPTH: Final = 16
 """How deep an expression may be before a part of it is named."""

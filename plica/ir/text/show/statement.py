@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.show.attribute import attrs_text
 from plica.ir.text.show.expression import Body
 from plica.ir.text.show.layout import TAIL, StatementSpot
 from plica.ir.text.show.type import TypePrinter, parenthesised
-from plica.ir.type.term import DataType, FuncType, TensorType, TupleType, Type
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
 
 LEVELS: Final = 20
 """Blocks nested deeper are hoisted: Python's parser stops at 100 levels of indentation."""

@@ -10,13 +10,13 @@ import keyword
 from collections.abc import Mapping
 from typing import Final
 
-from plica.core.binding import free_vars
+from plica.core import free_vars
 from plica.ir.loop.scalar import Add, Lit, Scalar, ScalarVar
 from plica.ir.loop.statement import Annotations, Block, For, counted_in
 from plica.ir.text.show.attribute import string_text, value_text
 from plica.ir.text.show.type import TypePrinter
 from plica.ir.text.word import BITS
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64
 
 ONE: Final = Lit(1, i64)
 ZERO: Final = Lit(0, i64)

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, assert_never
 
-from plica.core.diagnostic import CompilerBug
-from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import CompilerBug, Name, Term, post_order
 from plica.ir.graph.expression import Constructor
 from plica.ir.loop import scalar as sc
 from plica.ir.text.show.name import IdentifierSupply, spelling
 from plica.ir.text.word import WORDS
+from plica.ir.type import DType
 from plica.ir.type import term as ty
-from plica.ir.type.dtype import DType
 
 _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4
 _SIGNS: Final[dict[type[Term], tuple[str, int]]] = {

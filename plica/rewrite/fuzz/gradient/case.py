@@ -17,16 +17,14 @@ from typing import Any, Final
 import attrs
 import numpy as np
 
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.generate.draw import Array, DrawnCall
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.op.elementwise import sin
 from plica.ir.op.reduction import sum_
-from plica.ir.type.dtype import dtype, f64
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType, static_shape, tensor
+from plica.ir.type import TensorType, TupleType, dtype, f64, infer, static_shape, tensor, type_of
 from plica.rewrite.check.slope import Slope
 from plica.rewrite.fuzz.gradient.table import drawn
 

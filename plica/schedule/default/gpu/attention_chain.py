@@ -14,13 +14,11 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.index.context import conjuncts
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
-from plica.ir.type.dim import known, polynomial
-from plica.ir.type.dtype import DType, f32, i64
+from plica.ir.type import DType, f32, i64, known, polynomial
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.online_softmax import RESCALING
 

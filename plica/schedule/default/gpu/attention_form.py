@@ -17,7 +17,7 @@ from typing import Final
 
 from plica.ir.contract import approx
 from plica.ir.loop.stages import Stages
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import Chain, chain_of
 from plica.schedule.default.gpu.attention_group import (
     PANEL,

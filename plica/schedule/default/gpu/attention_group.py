@@ -13,8 +13,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Buffer, Load, Scalar, index
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import For, Invoke, Stmt, Store, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_side import Element
 from plica.schedule.default.gpu.attention_tile import AttentionTile, region_of

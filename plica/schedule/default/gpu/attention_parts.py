@@ -18,8 +18,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop.scalar import (
     Buffer,
     Eq,
@@ -34,7 +33,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store, seq
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import Chain, narrow
 from plica.schedule.default.gpu.attention_tile import (
     STEP,

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Mul, Scalar, Select
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
 
 LARGEST: Final = float(np.finfo(np.float32).max)

@@ -10,8 +10,7 @@ from functools import reduce
 from math import prod
 from typing import TypeAlias
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop.scalar import (
     And,
     Buffer,

@@ -25,9 +25,7 @@ import math
 from collections.abc import Mapping
 from functools import reduce
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, substitute
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import (
     Add,
@@ -60,7 +58,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain
 from plica.schedule.default.gpu.attention_score import power, scale_of
 from plica.schedule.default.gpu.attention_side import AttentionSides, term

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import For, Stmt
 

@@ -23,8 +23,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, stages

@@ -30,7 +30,7 @@ from attrs import frozen
 from plica.ir.contract import exact, reassociates
 from plica.ir.loop.stages import Stages, has_scan, kernel_of, reductions
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_form import (
     ATTENTION_INTRINSICS,
     PARTS_CONTRACT,

@@ -17,8 +17,7 @@ from attrs import evolve, frozen
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Store
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile

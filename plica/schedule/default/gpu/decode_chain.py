@@ -16,14 +16,11 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.gpu.attention_chain import rescaled_product
 from plica.schedule.default.gpu.machine import vector_lanes
 from plica.schedule.default.gpu.split_reduction import is_along

@@ -19,8 +19,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Add, Buffer, Cast, Lt, Min, Scalar, index
 from plica.ir.loop.stages import Names, Stages

@@ -22,9 +22,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, substitute
 from plica.ir.loop.scalar import (
     Add,
     And,
@@ -55,7 +53,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain

@@ -24,8 +24,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.stage import ExternStage
@@ -42,7 +41,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dtype import DType, f32, i32, u8
+from plica.ir.type import DType, f32, i32, u8
 from plica.schedule.default.few_bits import FewBits, few_bits
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.cost import ENDS, STREAM

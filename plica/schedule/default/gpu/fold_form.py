@@ -27,14 +27,12 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.type.dtype import DType, f64
+from plica.ir.type import DType, f64
 from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, row_plan, staged_plan
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes
 from plica.schedule.default.gpu.one_fold import OneFold, one_fold

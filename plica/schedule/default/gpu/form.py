@@ -37,13 +37,11 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32
+from plica.ir.type import DType, i32, known
 from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, operands
 from plica.schedule.default.gpu.window_box import WindowBox
 

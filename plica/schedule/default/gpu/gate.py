@@ -16,9 +16,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.stage import Each, ExternStage
@@ -35,8 +33,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 from plica.schedule.default.gpu.attention_tile import region_of
 from plica.schedule.default.gpu.cost import ENDS, STREAM
 from plica.schedule.default.gpu.decode_tile import LANES, WARPS, KeyLanes, lanes_for

@@ -31,15 +31,12 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.core.term import Term
+from plica.core import Term, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.shared_run import (
     FIRST,

@@ -19,13 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, reductions, stages
-from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
+from plica.ir.type import DType, bf16, f16, f32, i8, i32, u8
 
 NARROW: Final = (f16, bf16)
 """What tensor cores multiply and sum in f32."""

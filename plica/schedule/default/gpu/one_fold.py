@@ -24,13 +24,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 @frozen(eq=False)

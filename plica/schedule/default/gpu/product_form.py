@@ -16,7 +16,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.ir.loop.stages import Stages, reductions
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.gpu.cost import (
     blocks_at_once,
     is_enough,

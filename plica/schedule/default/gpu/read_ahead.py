@@ -19,9 +19,7 @@ from typing import Final
 
 from attrs import field, frozen
 
-from plica.core.binding import substitute
-from plica.core.fold import map_top_down
-from plica.core.term import Term
+from plica.core import Term, map_top_down, substitute
 from plica.ir.loop.scalar import (
     And,
     Buffer,

@@ -37,13 +37,11 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.site import map_of
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
-from plica.core.name import Name
+from plica.core import Name, free_vars, post_order
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import Buffer, Div, Intrinsic, Load, Pow
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes

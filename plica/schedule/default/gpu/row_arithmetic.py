@@ -25,14 +25,12 @@ from functools import partial
 from math import e, log2
 from typing import Final
 
-from plica.core.binding import free_vars
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up
 from plica.ir.contract import Contract, approx
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, loads, stages
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32
 from plica.schedule.default.rounded_quotient import rounds_quotient
 
 FEWER: Final = approx(1e-5)

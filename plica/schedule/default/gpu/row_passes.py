@@ -36,7 +36,7 @@ from plica.core.term import Term
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads, reductions
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 
 @frozen(eq=False)

@@ -14,15 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, map_top_down
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stages import Names, Stages, loads
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, LoopKind, Stmt, Store, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.schedule.default.gpu.machine import WIDE
 from plica.schedule.default.gpu.row_cut import Lot, RowCut
 from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside

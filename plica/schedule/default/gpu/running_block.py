@@ -25,8 +25,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
-from plica.core.binding import substitute
-from plica.core.term import Term
+from plica.core import Term, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.define import stored_epilogue
@@ -43,7 +42,7 @@ from plica.ir.loop.statement import (
     allocated,
     seq,
 )
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 

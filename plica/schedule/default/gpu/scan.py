@@ -22,9 +22,9 @@ from __future__ import annotations
 from math import prod
 
 from plica.analysis.site import map_of
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched

@@ -10,9 +10,9 @@ from math import prod
 from attrs import frozen
 
 from plica.analysis.site import map_of
-from plica.core.name import Name
+from plica.core import Name
 from plica.ir.loop.statement import Block, For, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.do import Body, do
 from plica.schedule.primitive import block, compute_inline
 from plica.schedule.problem import ScheduleRefused

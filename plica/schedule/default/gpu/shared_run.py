@@ -30,7 +30,7 @@ from plica.ir.loop.statement import (
     seq,
 )
 from plica.ir.op.order import is_before
-from plica.ir.type.dtype import DType, f32, i32, i64
+from plica.ir.type import DType, f32, i32, i64
 
 ZERO, ONE = sc.Lit(0, i32), sc.Lit(1, i32)
 FIRST = (sc.index(0),)

@@ -33,8 +33,7 @@ from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Branch, For, Stmt, Store, allocated, seq
 from plica.ir.op.order import is_before, last_of
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.gpu.machine import Gpu, power_of_two
 from plica.schedule.default.gpu.shared_run import RunPair, SharedRuns, axes_of, compared_as

@@ -22,14 +22,13 @@ from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import ExternStage
 from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Branch, Stmt, Store, allocated, seq
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, f64
+from plica.ir.type import f32, f64, known
 from plica.schedule.default.gpu.block_launch import block_launch
 from plica.schedule.default.gpu.machine import Gpu, vector_lanes
 from plica.schedule.default.gpu.row_block import keeps_well

@@ -26,14 +26,12 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.index import EMPTY, can_prove
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up
-from plica.core.term import Term
+from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
 from plica.schedule.default.gpu.machine import Gpu
 

@@ -14,13 +14,12 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.analysis.enclosing import simple
-from plica.core.binding import free_vars, substitute
-from plica.core.term import Term
+from plica.core import Term, free_vars, substitute
 from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, kernel_of, loads
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import stages as dataflow
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.product import WIDE, Blocks, ProductTile, product

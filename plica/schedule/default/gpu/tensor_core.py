@@ -19,7 +19,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.form import DigitLayout, Digits
 from plica.schedule.default.gpu.product import Blocks, laid_out, tiles

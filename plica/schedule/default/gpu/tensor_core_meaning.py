@@ -31,7 +31,7 @@ from plica.ir.loop.invocation import TensorIntrinsic
 from plica.ir.loop.scalar import Cast, index
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dtype import DType, f16, f32, i32
+from plica.ir.type import DType, f16, f32, i32
 
 Along: TypeAlias = tuple[bool, bool]
 """Whether neighbours in memory are terms, not rows or columns, on the left and on the right."""

@@ -15,12 +15,11 @@ from functools import lru_cache
 from itertools import product as product_of
 from typing import Final
 
-from plica.core.binding import free_vars
+from plica.core import free_vars, post_order
 from plica.core.collector import paused
-from plica.core.fold import post_order
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.cooperative_reduction import across, down
 from plica.schedule.default.gpu.elementwise import elementwise

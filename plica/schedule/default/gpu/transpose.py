@@ -14,11 +14,10 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core.binding import free_vars
-from plica.core.fold import post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import Buffer, Load
 from plica.ir.loop.statement import Block, Kernel
-from plica.ir.type.dim import known
+from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.machine import BLOCKS

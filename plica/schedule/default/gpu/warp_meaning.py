@@ -48,8 +48,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.statement import For, Invoke, Kernel, Region, Stmt, Store, seq
 from plica.ir.loop.tensor import axis, buffer
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f16, f32, f64, i32, i64, u8
+from plica.ir.type import DType, f16, f32, f64, i32, i64, known, u8
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS, STEPS
 
 JOINED: Final[tuple[Combiner, ...]] = ("sum", "prod", "max", "min")

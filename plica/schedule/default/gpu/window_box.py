@@ -24,10 +24,9 @@ from math import prod
 
 from attrs import evolve, frozen
 
-from plica.core.binding import free_vars
-from plica.core.term import Term
+from plica.core import Term, free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.type.dim import known, polynomial
+from plica.ir.type import known, polynomial
 from plica.schedule.default.gpu.operand import Operands
 
 

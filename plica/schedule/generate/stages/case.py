@@ -16,8 +16,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.loop.stages import Stages, stages
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
+from plica.ir.type import DType, f16, f32, f64, i8, i32, known, u8
 from plica.schedule.form import Facts
 from plica.schedule.generate.stages.source import with_source
 

@@ -17,15 +17,14 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.binding import substitute
-from plica.core.name import Name
+from plica.core import Name, substitute
 from plica.ir.contract import approx
 from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Scalar, Select
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.bitserial import packed_dense
 from plica.ir.op.winograd import TILES, conv_winograd
-from plica.ir.type.dtype import DType, f16, f32, f64, i8, i32, u8
+from plica.ir.type import DType, f16, f32, f64, i8, i32, u8
 from plica.schedule.generate.stages.case import (
     FLOATS,
     LEAST,

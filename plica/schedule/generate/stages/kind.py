@@ -8,7 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from plica.ir.type.dtype import f16, f32
+from plica.ir.type import f16, f32
 from plica.schedule.generate.stages.case import StagesCase
 from plica.schedule.generate.stages.contraction import (
     few_bits,

@@ -8,14 +8,14 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.binding import substitute
+from plica.core import substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.op.order import merged_place
 from plica.ir.op.pad import guarded
 from plica.ir.op.top_k import place_of_rank
-from plica.ir.type.dtype import f16, f32, f64, i8, i32, i64
+from plica.ir.type import f16, f32, f64, i8, i32, i64
 from plica.schedule.generate.stages.case import (
     FLOATS,
     Axes,

@@ -33,13 +33,11 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.core.fold import map_bottom_up
-from plica.core.name import Name
-from plica.core.term import Term
+from plica.core import Name, Term, map_bottom_up
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, Scan, placeholder
 from plica.ir.loop.tensor import axis
-from plica.ir.type.dim import known
+from plica.ir.type import known
 
 MAX_DEPTH: Final = 2
 """Producers of one case, at most."""
