@@ -4,7 +4,7 @@
 >>> from plica.ir.loop.scalar import index
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i, j = buffer("x", (64,), f32), axis("i"), axis("j")
->>> row = For(i, index(8), "serial", For(j, index(8), "serial", Store(x, (i * 8 + j,), x[i])))
+>>> row = For(i, sc.index(8), "serial", For(j, sc.index(8), "serial", Store(x, (i * 8 + j,), x[i])))
 >>> write, read = accesses(row, EMPTY)
 >>> never_meet(write, write, i, ()), never_meet(write, read, i, ())
 (True, False)
@@ -22,21 +22,8 @@ from plica.analysis.index.context import Range
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.statement import contexts
 from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.invocation import find_intrinsic
-from plica.ir.loop.scalar import (
-    Buffer,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Lt,
-    Ne,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    index,
-)
 from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substatements
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import from_polynomial, i64, known, polynomial
@@ -51,8 +38,8 @@ FEW: Final = 4  # questions about so many variables are looked into
 class IndexedAccess:
     """A buffer that is touched; `indices` is None where it is not understood at which places."""
 
-    buffer: Buffer
-    indices: tuple[Scalar, ...] | None
+    buffer: sc.Buffer
+    indices: tuple[sc.Scalar, ...] | None
     context: Context
     written: bool
     origin: IndexedAccess | None = None
@@ -75,10 +62,10 @@ def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
         own = [each for each in stmt._children if each not in inside]
         bound: list[Term] = []
         for node in post_order(*own):
-            if isinstance(node, Reduce):
+            if isinstance(node, sc.Reduce):
                 bound.extend(node.axes)
         for node in post_order(*own):
-            if isinstance(node, Load):
+            if isinstance(node, sc.Load):
                 found.append(IndexedAccess(node.buffer, _plain(node.indices, bound), here, False))
             elif isinstance(node, Region) and not isinstance(stmt, Invoke):
                 found += [IndexedAccess(node.buffer, None, here, way) for way in (False, True)]
@@ -94,12 +81,12 @@ def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
     for number, region in enumerate(call.operands):
         if not isinstance(region, Region):
             continue
-        here, places = context, list[Scalar]()
+        here, places = context, list[sc.Scalar]()
         for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             if known(extent) == 1:
                 places.append(start)
                 continue
-            var = ScalarVar(Name("element", at), i64)
+            var = sc.ScalarVar(Name("element", at), i64)
             here = here.loop(var, extent)
             places.append(start + var)
         written = intrinsic is None or number >= intrinsic.meaning.inputs
@@ -107,18 +94,18 @@ def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
             yield IndexedAccess(region.buffer, _plain(tuple(places), ()), here, way)
 
 
-def _plain(indices: tuple[Scalar, ...], bound: Collection[Term]) -> tuple[Scalar, ...] | None:
+def _plain(indices: tuple[sc.Scalar, ...], bound: Collection[Term]) -> tuple[sc.Scalar, ...] | None:
     for each in indices:
         free = free_vars(each)
         if has_vectors(each) or not free.isdisjoint(bound):
             return None
-        if any(isinstance(one, Buffer) for one in free):
+        if any(isinstance(one, sc.Buffer) for one in free):
             return None
     return indices
 
 
 def never_meet(
-    one: IndexedAccess, two: IndexedAccess, var: ScalarVar, same: Collection[ScalarVar]
+    one: IndexedAccess, two: IndexedAccess, var: sc.ScalarVar, same: Collection[sc.ScalarVar]
 ) -> bool:
     """Whether two accesses at different values of a variable never touch one element.
 
@@ -127,7 +114,7 @@ def never_meet(
     for each in [each.var for each in one.context.ranges if each.var not in same]:
         step = _step(one.context, each)
         if step is not None and step == _step(two.context, each):
-            number = ScalarVar(Name(f"{each.name.hint}_step", each.name.index), each.dtype)
+            number = sc.ScalarVar(Name(f"{each.name.hint}_step", each.name.index), each.dtype)
             one, two = (_in_steps(access, each, step, number) for access in (one, two))
             var = number if var is each else var
     if one.indices is None or two.indices is None:
@@ -144,9 +131,11 @@ def never_meet(
     theirs: dict[Term, Term] = {}
     for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
         if each not in same:
-            theirs[each] = ScalarVar(Name(f"{each.name.hint}_other", each.name.index), each.dtype)
+            theirs[each] = sc.ScalarVar(
+                Name(f"{each.name.hint}_other", each.name.index), each.dtype
+            )
     other = theirs[var]
-    assert isinstance(other, ScalarVar)
+    assert isinstance(other, sc.ScalarVar)
     ranges = [*one.context.ranges]
     ranged = {each.var for each in ranges}
     for range_ in two.context.ranges:
@@ -163,16 +152,16 @@ def never_meet(
         told = free_vars(one_place) | free_vars(another)
         if told <= agreed:
             own = Context(tuple([each for each in ranges if each.var in told]))
-            if can_prove(Ne(one_place, another), own):
+            if can_prove(sc.Ne(one_place, another), own):
                 return True
     # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
     quick = len(ranges) > FEW
     for low, high in ((var, other), (other, var)):
-        here = context.where(Lt(low, high))
+        here = context.where(sc.Lt(low, high))
         for left, right in pairs:
             told = free_vars(left) | free_vars(right) | {low, high}
             about = _near(here, told) if quick else here
-            if can_prove(Ne(left, right), about, quick=quick):
+            if can_prove(sc.Ne(left, right), about, quick=quick):
                 break
         else:
             return False
@@ -185,38 +174,40 @@ def _near(context: Context, told: frozenset[Term]) -> Context:
     return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))
 
 
-def _pinned(context: Context, var: Term) -> Scalar | None:
+def _pinned(context: Context, var: Term) -> sc.Scalar | None:
     """The number that a variable is where a context holds, if a fact says one."""
     for each in context.facts:
-        if isinstance(each, Eq) and each.left is var and known(each.right) is not None:
+        if isinstance(each, sc.Eq) and each.left is var and known(each.right) is not None:
             return each.right
     return None
 
 
-def _step(context: Context, var: ScalarVar) -> int | None:
+def _step(context: Context, var: sc.ScalarVar) -> int | None:
     """The number that a variable is a multiple of, if a fact says so."""
     for each in context.facts:
         match each:
-            case Eq(FloorMod(left, Lit(step)), Lit(0)) if left is var and int(step) > 1:
+            case sc.Eq(sc.FloorMod(left, sc.Lit(step)), sc.Lit(0)) if left is var and int(step) > 1:
                 return int(step)
             case _:
                 pass
     return None
 
 
-def _in_steps(of: IndexedAccess, var: ScalarVar, step: int, number: ScalarVar) -> IndexedAccess:
+def _in_steps(
+    of: IndexedAccess, var: sc.ScalarVar, step: int, number: sc.ScalarVar
+) -> IndexedAccess:
     """An access where a variable is so many times a number."""
 
     def change(node: Term) -> Term:
         match node:
-            case FloorDiv(left, Lit(by)) if left is var and by == step:
+            case sc.FloorDiv(left, sc.Lit(by)) if left is var and by == step:
                 return number
-            case FloorMod(left, Lit(by)) if left is var and by == step:
-                return index(0)
+            case sc.FloorMod(left, sc.Lit(by)) if left is var and by == step:
+                return sc.index(0)
             case _:
                 return node
 
-    def told(each: Scalar) -> Scalar:
+    def told(each: sc.Scalar) -> sc.Scalar:
         return substitute(map_bottom_up(change, each), {var: number * step})
 
     ranges = [evolve(each, var=number, start=each.start // step, stop=(each.stop - 1) // step + 1)
@@ -228,7 +219,7 @@ def _in_steps(of: IndexedAccess, var: ScalarVar, step: int, number: ScalarVar) -
     return evolve(of, indices=places, context=context, origin=origin)
 
 
-def _apart(access: IndexedAccess, var: ScalarVar, fixed: Collection[ScalarVar]) -> bool:
+def _apart(access: IndexedAccess, var: sc.ScalarVar, fixed: Collection[sc.ScalarVar]) -> bool:
     """Whether an access touches different elements wherever its variables differ, and has `var`.
 
     Those that are `fixed` do not differ.
@@ -251,11 +242,11 @@ def _apart(access: IndexedAccess, var: ScalarVar, fixed: Collection[ScalarVar]) 
     )
 
 
-def _tells(places: Sequence[Scalar], var: ScalarVar, moving: Sequence[Range]) -> bool:
+def _tells(places: Sequence[sc.Scalar], var: sc.ScalarVar, moving: Sequence[Range]) -> bool:
     """Whether places that agree have one value of a variable."""
     free = frozenset[Term]().union(*[free_vars(each) for each in places])
     if var not in free:
         return False
     loops = [(each.var, each.stop - each.start) for each in moving if each.var in free]
-    reach = [index(1)] * len(places)  # how far they reach does not matter
+    reach = [sc.index(1)] * len(places)  # how far they reach does not matter
     return iteration_map(loops, places, reach).injective

@@ -58,23 +58,9 @@ from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.lower.index_narrowing import MOST_BLOCKS
 from plica.core import CompilerBug, Memo, free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import WARP, scope
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, dtype_of
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Barrier,
-    Bind,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-)
 from plica.ir.type import i32, i64, known
 from plica.runtime.cuda.tile import TileMap
 
@@ -97,7 +83,9 @@ IN_PART: Final = 4
 """Turns that are written out of loops which must not be written out whole."""
 
 
-def fold(kernel: Kernel, name: str, origin: str = "", rows: RowSteps | None = None) -> KernelCode:
+def fold(
+    kernel: st.Kernel, name: str, origin: str = "", rows: RowSteps | None = None
+) -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment.
 
     With `rows` it is done for as many parts of some rows as there are blocks for.
@@ -112,16 +100,16 @@ def fold(kernel: Kernel, name: str, origin: str = "", rows: RowSteps | None = No
     return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers)
 
 
-WRITTEN: Final[Memo[Kernel, WrittenKernel]] = Memo(256)
+WRITTEN: Final[Memo[st.Kernel, WrittenKernel]] = Memo(256)
 """Kernels that were written: whoever asked whether one can be emitted has done so."""
 
 
-def written(kernel: Kernel) -> WrittenKernel:
+def written(kernel: st.Kernel) -> WrittenKernel:
     """The functions of a lowered kernel, under any name."""
     return WRITTEN.found(kernel, partial(_written, kernel))
 
 
-def _written(kernel: Kernel) -> WrittenKernel:
+def _written(kernel: st.Kernel) -> WrittenKernel:
     scratch: list[Buffer] = []
     nests = list(launches_of(kernel.body, scratch))
     inside = [buffer for nest in nests for buffer in large_of_one_thread(nest)]
@@ -141,7 +129,11 @@ class _Function:
     """One function: a launch, written when it is made."""
 
     def __init__(
-        self, nest: Stmt, params: tuple[Buffer, ...], inputs: int, dims: tuple[ScalarVar, ...] = ()
+        self,
+        nest: st.Stmt,
+        params: tuple[Buffer, ...],
+        inputs: int,
+        dims: tuple[ScalarVar, ...] = (),
     ) -> None:
         self.params = params
         self.values = Expressions(CUDA, Lines(1), Identifiers(CUDA.reserved))
@@ -229,19 +221,19 @@ class _Function:
     def _rows(self) -> dict[type, Row]:
         """The rows of C-like targets, with those of threads in their place."""
         plain = clike.rows(self.values)
-        self._choices = plain[Branch]
+        self._choices = plain[st.Branch]
         own: dict[type, Row] = {
             **plain,
-            For: self._loop,
-            Seq: self._sequence,
-            Alloc: self._reserve,
-            Barrier: self._barrier,
-            Branch: self._branch,
-            Invoke: self._invoke,
+            st.For: self._loop,
+            st.Seq: self._sequence,
+            st.Alloc: self._reserve,
+            st.Barrier: self._barrier,
+            st.Branch: self._branch,
+            st.Invoke: self._invoke,
         }
         return {kind: partial(self._asynchronous, row) for kind, row in own.items()}
 
-    def _sequence(self, of: Seq) -> Sequence[Step]:
+    def _sequence(self, of: st.Seq) -> Sequence[Step]:
         """Statements one after another; what threads hold of a copy they store before the next
         barrier, so that they do other work until memory answers: such as have much in registers,
         of which there are too few to do it for each other."""
@@ -250,10 +242,10 @@ class _Function:
         holds = sum(count_of(each) for each in self.waits.held) >= MANY
         near = self.near
         for step in self.waits.sequence(of):
-            if not isinstance(step, Stmt):
+            if not isinstance(step, st.Stmt):
                 steps.append(step)
                 continue
-            if any(isinstance(each, Barrier) for each in statements(step)):
+            if any(isinstance(each, st.Barrier) for each in st.statements(step)):
                 steps += later
                 later = []
             held = near.held(step) if holds and step in self.waits.of.copies else None
@@ -264,22 +256,22 @@ class _Function:
             later += [partial(near.give, held), step, near.passed]
         return [*steps, *later]
 
-    def _asynchronous(self, row: Row, item: Stmt) -> Sequence[Step]:
+    def _asynchronous(self, row: Row, item: st.Stmt) -> Sequence[Step]:
         """A statement, after products it may read; copies are under way after it."""
         waits = self.waits
         if item in waits.of.copies and self.near.giving is None:
             return (*(row(item) or ()), waits.copied)
-        if waits.pending and isinstance(item, For | Store | Bind | Branch):
+        if waits.pending and isinstance(item, st.For | st.Store | st.Bind | st.Branch):
             waits.finish()
         return row(item) or ()
 
-    def _branch(self, of: Branch) -> Sequence[Step]:
+    def _branch(self, of: st.Branch) -> Sequence[Step]:
         """A choice: threads of a warp may come to different sides of it, but if all it guards are
         stores that threads do together, each of which asks itself."""
         if (
             self._all_together
             and self.lane is not None
-            and of.orelse is NOTHING
+            and of.orelse is st.NOTHING
             and self.quads.guards(of, self.lane)
         ):
             return of.then, self.quads.unguarded
@@ -290,15 +282,15 @@ class _Function:
     def _joined(self, apart: int) -> None:
         self.apart -= apart
 
-    def _barrier(self, of: Barrier) -> None:
+    def _barrier(self, of: st.Barrier) -> None:
         self.waits.wait()
         self.values.lines.do(CUDA.barrier)
 
-    def _invoke(self, of: Invoke) -> None:
+    def _invoke(self, of: st.Invoke) -> None:
         self.values.lines.do(invocation(of, self.values, self.lane, self.warp))
         self.waits.pending = self.waits.pending or is_product(of)
 
-    def _loop(self, loop: For) -> Sequence[Step]:
+    def _loop(self, loop: st.For) -> Sequence[Step]:
         if self.waits.of.ring and is_tile(loop):
             self._fetch(loop)
             return ()
@@ -311,7 +303,7 @@ class _Function:
         if most is not None:
             values.known.bound(loop.var, (0, max(0, most - 1)))
             self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)
-        if loop.kind in THREADS:
+        if loop.kind in st.THREADS:
             return self._threads(loop)
         if loop.kind == "vectorized" and few:
             if self.near.write(loop, count or 0):
@@ -337,7 +329,7 @@ class _Function:
         """Whether all threads of a warp are here."""
         return self.lane is not None and not self.apart and self.extents.get(LANE) == WARP
 
-    def _threads(self, loop: For) -> Sequence[Step]:
+    def _threads(self, loop: st.For) -> Sequence[Step]:
         """A loop over threads: its variable is the number of one."""
         values, lines = self.values, self.values.lines
         tag, size = loop.kind, known(loop.extent)
@@ -354,7 +346,7 @@ class _Function:
         lines.open(f"if ({word} < {size})")
         return loop.body, lines.close
 
-    def _fetch(self, nest: For) -> None:
+    def _fetch(self, nest: st.For) -> None:
         """A tile by the copy engine."""
         values = self.values
         tile = fetched(nest, self.context)
@@ -375,8 +367,8 @@ class _Function:
                 for atoms, factor in products
             ]
             begins.append(" + ".join(parts) or "0")
-        for stmt in statements(nest):
-            if isinstance(stmt, For):
+        for stmt in st.statements(nest):
+            if isinstance(stmt, st.For):
                 values.vars[stmt.var] = CUDA.literal(0, dtype_of(stmt.var))
         to = values.place(tile.store.buffer, tile.store.indices)
         waits = self.waits
@@ -390,7 +382,7 @@ class _Function:
             at = ", ".join([first, *begins[1:]])
             values.lines.do(f"{copy}(&{to}{far}, &{self.maps[found]}, {counted}, {at});")
 
-    def _reserve(self, of: Alloc) -> Sequence[Step]:
+    def _reserve(self, of: st.Alloc) -> Sequence[Step]:
         """Memory of a block, or of a thread: what is made anew in each iteration is its own."""
         buffer, values = of.buffer, self.values
         reach = scope(buffer.scope).reach
@@ -421,12 +413,12 @@ class _Function:
             self.values.lines.do(CUDA.barrier)
 
 
-def _extents(nest: Stmt) -> tuple[dict[str, int], Scalar | None]:
+def _extents(nest: st.Stmt) -> tuple[dict[str, int], Scalar | None]:
     """How many threads of each kind a launch has, and how many blocks where that is open."""
     found: dict[str, int] = {}
     blocks: Scalar | None = None
-    for stmt in statements(nest):
-        if not isinstance(stmt, For) or stmt.kind not in THREADS:
+    for stmt in st.statements(nest):
+        if not isinstance(stmt, st.For) or stmt.kind not in st.THREADS:
             continue
         size = known(stmt.extent)
         if size is not None:

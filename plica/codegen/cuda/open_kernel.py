@@ -33,23 +33,11 @@ from plica.codegen.lower.loop_order import NEAR, replaced, stored
 from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages
-from plica.ir.loop.statement import (
-    NOTHING,
-    Barrier,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-    statements,
-)
 from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 
@@ -66,32 +54,32 @@ FEW: Final = 64
 """Terms that one thread sums in as little time as many threads take to meet."""
 
 
-def open_kernel(of: Stages, free: bool) -> Kernel:
+def open_kernel(of: Stages, free: bool) -> st.Kernel:
     """The launches of some stages; sums are made in any order if they are `free`."""
     if free and _is_row_work(found := _numbers_of_rows(of)):
         of, names = found, Names(found)
         body = _by_length(of, names)
     else:
         names = Names(of)
-        body = seq(*_launches(of, names, free))
-    written = {each.buffer for each in statements(body) if isinstance(each, Store)}
+        body = st.seq(*_launches(of, names, free))
+    written = {each.buffer for each in st.statements(body) if isinstance(each, st.Store)}
     kept = [each for each in of.made if each in written and each not in of.outputs]
     params = (*of.inputs, *kept, *of.outputs)
-    whole = Kernel(open_sizes(params, body), params, len(of.inputs), body)
+    whole = st.Kernel(open_sizes(params, body), params, len(of.inputs), body)
     return narrow_indices(flatten(whole, params=True), narrow_dims=True)
 
 
-def loops_of(kernel: Kernel) -> list[For]:
+def loops_of(kernel: st.Kernel) -> list[st.For]:
     """The loops of a kernel."""
-    return [each for each in statements(kernel.body) if isinstance(each, For)]
+    return [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
 
 
 # --- an element is a thread's own -----------------------------------------------------------------
 
 
-def _launches(of: Stages, names: Names, free: bool) -> list[Stmt]:
+def _launches(of: Stages, names: Names, free: bool) -> list[st.Stmt]:
     """A launch for each stage, with what is done to its elements alone."""
-    found: list[Stmt] = []
+    found: list[st.Stmt] = []
     for fold, epilogue in pairs(of):
         tiles = product_of(fold) if free else None
         if tiles is not None:
@@ -101,11 +89,11 @@ def _launches(of: Stages, names: Names, free: bool) -> list[Stmt]:
         fold = in_order(fold)
         after = stored(fold, epilogue)
         if after is None:
-            last = Store(fold.out, fold.axes, fold.value)
+            last = st.Store(fold.out, fold.axes, fold.value)
         else:
             filled = _filled(after.value, after.reduced, fold.value)
             assert epilogue is not None
-            last = Store(epilogue.out, after.indices, filled)
+            last = st.Store(epilogue.out, after.indices, filled)
         found.append(by_elements(fold.axes, fold.out.shape, last, names))
     return found
 
@@ -118,19 +106,19 @@ def _filled(value: sc.Scalar, reduced: sc.Buffer, total: sc.Scalar) -> sc.Scalar
 
 
 def by_elements(
-    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], body: Stmt, names: Names
-) -> Stmt:
+    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], body: st.Stmt, names: Names
+) -> st.Stmt:
     """What is done at every place of a box, each by a thread."""
     block, thread, place = names.var("b"), names.var("t"), names.var("at")
     count = product(shape)
-    inside = Branch(sc.Lt(place, count), at_digits(axes, shape, place, body), NOTHING)
-    whole = Bind(place, block * THREADS + thread, inside)
+    inside = st.Branch(sc.Lt(place, count), at_digits(axes, shape, place, body), st.NOTHING)
+    whole = st.Bind(place, block * THREADS + thread, inside)
     return _launched(whole, (block, (count + (THREADS - 1)) // THREADS), thread)
 
 
 def at_digits(
-    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], place: sc.Scalar, body: Stmt
-) -> Stmt:
+    axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], place: sc.Scalar, body: st.Stmt
+) -> st.Stmt:
     """A statement where each axis is its digit of a place."""
     digits: list[tuple[sc.ScalarVar, sc.Scalar]] = []
     rest = place
@@ -144,13 +132,17 @@ def at_digits(
         digits.append((axes[at], rest if at == first else rest % by))
         rest = rest // by
     for axis, digit in digits:
-        body = Bind(axis, digit, body)
+        body = st.Bind(axis, digit, body)
     return body
 
 
-def _launched(body: Stmt, blocks: tuple[sc.ScalarVar, sc.Scalar], thread: sc.ScalarVar) -> Stmt:
+def _launched(
+    body: st.Stmt, blocks: tuple[sc.ScalarVar, sc.Scalar], thread: sc.ScalarVar
+) -> st.Stmt:
     block, count = blocks
-    return For(block, count, "blockIdx.x", For(thread, sc.index(THREADS), "threadIdx.x", body))
+    return st.For(
+        block, count, "blockIdx.x", st.For(thread, sc.index(THREADS), "threadIdx.x", body)
+    )
 
 
 # --- a row is a block's own -----------------------------------------------------------------------
@@ -220,7 +212,7 @@ def _is_row_work(of: Stages) -> bool:
     )
 
 
-def _by_length(of: Stages, names: Names) -> Stmt:
+def _by_length(of: Stages, names: Names) -> st.Stmt:
     """A launch for long rows and one for short ones, of which one has no blocks."""
     (sum_, *_) = [
         one for each in of.stages if isinstance(each, Each) for one in exposed(each.value)
@@ -229,43 +221,45 @@ def _by_length(of: Stages, names: Names) -> Stmt:
     if (count := known(length)) is not None:
         return _row_launch(of, names, THREADS if count >= LONG else FEWEST, sc.index(1))
     is_long = sc.Min(sc.Max(length - (LONG - 1), sc.index(0)), sc.index(1))
-    return seq(
+    return st.seq(
         _row_launch(of, names, THREADS, is_long),
         _row_launch(of, names, FEWEST, sc.index(1) - is_long),
     )
 
 
-def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> Stmt:
+def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.Stmt:
     """One launch, so many threads for each row; there is none where it is not `asked` for."""
     rows = _rows(of)
     *before, last = [each for each in of.stages if isinstance(each, Each)]
     writer = _RowBlock(names, tuple([names.var("row") for _ in range(rows)]), along)
-    steps: list[Stmt] = []
+    steps: list[st.Stmt] = []
     for each in before:
         steps.append(writer.number(each, rows))
     rest, sizes = last.axes[rows:], last.out.shape[rows:]
     if all(known(size) == 1 for size in sizes):
         steps += [writer.number(last, rows)]
         place = (*writer.row, *[sc.index(0)] * len(rest))
-        store = Store(last.out, place, writer.held(last.out))
-        steps.append(Branch(sc.And(writer.there, sc.Eq(writer.lane, sc.index(0))), store, NOTHING))
+        store = st.Store(last.out, place, writer.held(last.out))
+        steps.append(
+            st.Branch(sc.And(writer.there, sc.Eq(writer.lane, sc.index(0))), store, st.NOTHING)
+        )
     else:
         value, made = writer.totals(writer.of_row(last, rows))
         steps += made
-        store = Store(last.out, (*writer.row, *rest), value)
+        store = st.Store(last.out, (*writer.row, *rest), value)
         every = writer.along(sizes, lambda at: at_digits(rest, sizes, at, store))
-        steps.append(Branch(writer.there, every, NOTHING))
+        steps.append(st.Branch(writer.there, every, st.NOTHING))
     for buffer in [*of.outputs[:-1]]:
         assert buffer in writer.numbers
-    body = seq(*steps)
-    body = allocated(body, writer.memory)
+    body = st.seq(*steps)
+    body = st.allocated(body, writer.memory)
     block, shape = names.var("b"), last.out.shape[:rows]
     count, beside = product(shape), THREADS // along
     body = at_digits(writer.row, shape, writer.number_of_row, body)
-    body = Bind(writer.number_of_row, sc.Min(writer.place, sc.Max(count - 1, sc.index(0))), body)
-    body = Bind(writer.there, sc.Lt(writer.place, count), body)
-    body = Bind(writer.place, block * beside + writer.thread // along, body)
-    body = Bind(writer.lane, writer.thread % along, body)
+    body = st.Bind(writer.number_of_row, sc.Min(writer.place, sc.Max(count - 1, sc.index(0))), body)
+    body = st.Bind(writer.there, sc.Lt(writer.place, count), body)
+    body = st.Bind(writer.place, block * beside + writer.thread // along, body)
+    body = st.Bind(writer.lane, writer.thread % along, body)
     return _launched(body, (block, (count + (beside - 1)) // beside * asked), writer.thread)
 
 
@@ -300,54 +294,54 @@ class _RowBlock:
 
         return map_bottom_up(put, value)
 
-    def number(self, of: Each, rows: int) -> Stmt:
+    def number(self, of: Each, rows: int) -> st.Stmt:
         """The number that a stage has for a row, in a register of each thread."""
         value = substitute(self.of_row(of, rows), dict.fromkeys(of.axes[rows:], sc.index(0)))
         found, steps = self.totals(value)
         own = self.numbers[of.out] = self.own("row", of.out.dtype)
-        return seq(*steps, Store(own, (sc.index(0),), found))
+        return st.seq(*steps, st.Store(own, (sc.index(0),), found))
 
-    def along(self, sizes: Sequence[sc.Scalar], body: Callable[[sc.Scalar], Stmt]) -> Stmt:
+    def along(self, sizes: Sequence[sc.Scalar], body: Callable[[sc.Scalar], st.Stmt]) -> st.Stmt:
         """What is done at every place of a box, by all threads of the block."""
         turn, place = self.names.var("s"), self.names.var("at")
         count = product(sizes)
-        inside = Branch(sc.Lt(place, count), body(place), NOTHING)
-        each = Bind(place, turn * self.threads + self.lane, inside)
-        return For(turn, (count + (self.threads - 1)) // self.threads, "serial", each)
+        inside = st.Branch(sc.Lt(place, count), body(place), st.NOTHING)
+        each = st.Bind(place, turn * self.threads + self.lane, inside)
+        return st.For(turn, (count + (self.threads - 1)) // self.threads, "serial", each)
 
-    def totals(self, value: sc.Scalar) -> tuple[sc.Scalar, list[Stmt]]:
+    def totals(self, value: sc.Scalar) -> tuple[sc.Scalar, list[st.Stmt]]:
         """A value in which sums are numbers that each thread has, and how these are made."""
         found: dict[Term, sc.Scalar] = {}
-        steps: list[Stmt] = []
+        steps: list[st.Stmt] = []
         for each in exposed(value):
             own = self.own("total", sc.dtype_of(each))
             steps += self.total(each, own)
             found[each] = sc.Load(own, (sc.index(0),))
         return replaced(value, found), steps
 
-    def total(self, of: sc.Reduce, into: sc.Buffer) -> list[Stmt]:
+    def total(self, of: sc.Reduce, into: sc.Buffer) -> list[st.Stmt]:
         """All terms of a sum: each thread has some, then halves of the threads meet."""
         dtype, zero = sc.dtype_of(of), (sc.index(0),)
         start, join = MEANING[of.combiner]
         wide = f64 if of.combiner == "sum" and dtype is f32 else dtype
         part = sc.Buffer(self.names.name("part"), (sc.index(THREADS),), wide, "shared")
         self.memory.append(part)
-        more = Store(into, zero, join(sc.Load(into, zero), of.body))
+        more = st.Store(into, zero, join(sc.Load(into, zero), of.body))
         mine: sc.Scalar = sc.Load(into, zero)
         steps = [
-            Store(into, zero, start(dtype)),
+            st.Store(into, zero, start(dtype)),
             self.along(of.extents, lambda at: at_digits(of.axes, of.extents, at, more)),
-            Store(part, (self.thread,), mine if wide is dtype else sc.Cast(mine, wide)),
+            st.Store(part, (self.thread,), mine if wide is dtype else sc.Cast(mine, wide)),
         ]
         half = self.threads // 2
         while half:
             other = sc.Load(part, (self.thread + half,))
-            both = Store(part, (self.thread,), join(sc.Load(part, (self.thread,)), other))
+            both = st.Store(part, (self.thread,), join(sc.Load(part, (self.thread,)), other))
             steps += [
-                Barrier("shared"),
-                Branch(sc.Lt(self.lane, sc.index(half)), both, NOTHING),
+                st.Barrier("shared"),
+                st.Branch(sc.Lt(self.lane, sc.index(half)), both, st.NOTHING),
             ]
             half //= 2
         whole: sc.Scalar = sc.Load(part, (self.thread - self.lane,))
         whole = whole if wide is dtype else sc.Cast(whole, dtype)
-        return [*steps, Barrier("shared"), Store(into, zero, whole)]
+        return [*steps, st.Barrier("shared"), st.Store(into, zero, whole)]

@@ -20,20 +20,9 @@ from attrs import frozen
 from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import (
-    NOTHING,
-    Barrier,
-    Bind,
-    Branch,
-    For,
-    LoopKind,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-)
 from plica.ir.type import f32, known, product
 from plica.schedule.default.lane import is_row
 
@@ -113,7 +102,7 @@ def _count(axes: Axes) -> sc.Scalar:
     return product([size for _, size in axes])
 
 
-def product_launch(of: OpenProduct, epilogue: Each | None, out: sc.Buffer, names: Names) -> Stmt:
+def product_launch(of: OpenProduct, epilogue: Each | None, out: sc.Buffer, names: Names) -> st.Stmt:
     """The launch of a product, with what is done to its elements."""
     return _TileWriter(of, stored(of.fold, epilogue), out, names).launch()
 
@@ -142,35 +131,35 @@ class _TileWriter:
             for each in (self.left, self.right)
         ]
 
-    def launch(self) -> Stmt:
+    def launch(self) -> st.Stmt:
         """All tiles, each by a block."""
         turn, i, j = (self.names.var(each) for each in ("s", "i", "j"))
-        start = self._each(((i, OWN), (j, OWN)), Store(self.own, (i, j), sc.Lit(0.0, f32)))
-        body = seq(
+        start = self._each(((i, OWN), (j, OWN)), st.Store(self.own, (i, j), sc.Lit(0.0, f32)))
+        body = st.seq(
             start,
-            For(turn, (self.counts[2] + (DEPTH - 1)) // DEPTH, "serial", self._turn(turn)),
+            st.For(turn, (self.counts[2] + (DEPTH - 1)) // DEPTH, "serial", self._turn(turn)),
             self._last(),
         )
-        body = allocated(body, (self.own, *self.near, self.left, self.right))
+        body = st.allocated(body, (self.own, *self.near, self.left, self.right))
         threads = (SIDE // OWN) ** 2
-        body = For(self.thread, sc.index(threads), "threadIdx.x", self._placed(body))
+        body = st.For(self.thread, sc.index(threads), "threadIdx.x", self._placed(body))
         count = product([_count(self.of.others), self.high, self.wide])
-        return For(self.block, count, "blockIdx.x", body)
+        return st.For(self.block, count, "blockIdx.x", body)
 
-    def _placed(self, body: Stmt) -> Stmt:
+    def _placed(self, body: st.Stmt) -> st.Stmt:
         """A statement where it is known which tile of which product this is."""
         for axis, digit in _digits(self.of.others, self.lot).items():
             var = self.which[axis]
             assert isinstance(var, sc.ScalarVar)
             assert isinstance(digit, sc.Scalar)
-            body = Bind(var, digit, body)
+            body = st.Bind(var, digit, body)
         tall, broad = (sc.Max(each, sc.index(1)) for each in (self.high, self.wide))
         rest = self.block // broad
-        body = Bind(self.lot, rest // tall, body)
-        body = Bind(self.row, rest % tall * SIDE, body)
-        return Bind(self.column, self.block % broad * SIDE, body)
+        body = st.Bind(self.lot, rest // tall, body)
+        body = st.Bind(self.row, rest % tall * SIDE, body)
+        return st.Bind(self.column, self.block % broad * SIDE, body)
 
-    def _turn(self, turn: sc.ScalarVar) -> Stmt:
+    def _turn(self, turn: sc.ScalarVar) -> st.Stmt:
         """Some terms of all sums of a tile."""
         of, k = self.of, self.names.var("k")
         first = turn * DEPTH
@@ -179,21 +168,23 @@ class _TileWriter:
             self._shared(self.right, of.right, (of.columns, self.column), self.counts[1], first),
         ]
         places = [self.thread // (SIDE // OWN) * OWN, self.thread % (SIDE // OWN) * OWN]
-        reads: list[Stmt] = []
+        reads: list[st.Stmt] = []
         for near, far, at in zip(self.near, (self.left, self.right), places, strict=True):
             v = self.names.var("v")
             reads.append(
-                self._each(((v, OWN),), Store(near, (v,), sc.Load(far, (k, at + v))), "vectorized")
+                self._each(
+                    ((v, OWN),), st.Store(near, (v,), sc.Load(far, (k, at + v))), "vectorized"
+                )
             )
         i, j = self.names.var("i"), self.names.var("j")
         term = sc.Load(self.near[0], (i,)) * sc.Load(self.near[1], (j,))
-        added = Store(self.own, (i, j), sc.Load(self.own, (i, j)) + term)
-        inner = seq(*reads, self._each(((i, OWN), (j, OWN)), added))
-        return seq(
+        added = st.Store(self.own, (i, j), sc.Load(self.own, (i, j)) + term)
+        inner = st.seq(*reads, self._each(((i, OWN), (j, OWN)), added))
+        return st.seq(
             *loads,
-            Barrier("shared"),
-            For(k, sc.index(DEPTH), "unrolled", inner),
-            Barrier("shared"),
+            st.Barrier("shared"),
+            st.For(k, sc.index(DEPTH), "unrolled", inner),
+            st.Barrier("shared"),
         )
 
     def _shared(
@@ -203,7 +194,7 @@ class _TileWriter:
         begin: tuple[Axes, sc.Scalar],
         count: sc.Scalar,
         depth: sc.Scalar,
-    ) -> Stmt:
+    ) -> st.Stmt:
         """A part of a factor, to shared memory; threads beside one another read neighbours."""
         u = self.names.var("u")
         threads = (SIDE // OWN) ** 2
@@ -216,10 +207,10 @@ class _TileWriter:
         where = {**self.which, **_digits(begin[0], at), **_digits(self.of.terms, k)}
         inside = sc.And(sc.Lt(at, count), sc.Lt(k, self.counts[2]))
         value = sc.Select(inside, substitute(side, where), sc.Lit(0, into.dtype))
-        store = Store(into, (term, place), value)
+        store = st.Store(into, (term, place), value)
         return self._each(((u, DEPTH * SIDE // threads),), store)
 
-    def _last(self) -> Stmt:
+    def _last(self) -> st.Stmt:
         """What is done to each element, where there is one."""
         of, i, j = self.of, self.names.var("i"), self.names.var("j")
         row = self.row + self.thread // (SIDE // OWN) * OWN + i
@@ -238,16 +229,16 @@ class _TileWriter:
             assert isinstance(found, sc.Scalar)
             indices, value = self.after.indices, found  # type: ignore[assignment]  # places
         places = tuple([substitute(each, where) for each in indices])
-        store = Store(self.out, places, substitute(value, where))
+        store = st.Store(self.out, places, substitute(value, where))
         inside = sc.And(sc.Lt(row, self.counts[0]), sc.Lt(column, self.counts[1]))
-        return self._each(((i, OWN), (j, OWN)), Branch(inside, store, NOTHING))
+        return self._each(((i, OWN), (j, OWN)), st.Branch(inside, store, st.NOTHING))
 
     @staticmethod
     def _each(
-        loops: Sequence[tuple[sc.ScalarVar, int]], body: Stmt, kind: LoopKind = "unrolled"
-    ) -> Stmt:
+        loops: Sequence[tuple[sc.ScalarVar, int]], body: st.Stmt, kind: st.LoopKind = "unrolled"
+    ) -> st.Stmt:
         for var, count in reversed(loops):
-            body = For(var, sc.index(count), kind, body)
+            body = st.For(var, sc.index(count), kind, body)
         return body
 
 

@@ -27,71 +27,59 @@ from typing import Final, Literal
 
 from attrs import evolve, frozen
 
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Cast,
-    Intrinsic,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Reduce,
-    Scalar,
-    Select,
-    Sub,
-    dtype_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.type import f32, f64, i32
 
 SMALL: Final = "small"
 """The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""
 
 
-def accumulations(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
+def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
     """The sums in a stored value that add a product to what the buffer holds."""
-    found: set[Scalar] = set()
+    found: set[sc.Scalar] = set()
     at = value
-    while isinstance(at, Add) and dtype_of(at) in (f32, f64):
-        left_runs = not isinstance(at.left, Mul)
+    while isinstance(at, sc.Add) and sc.dtype_of(at) in (f32, f64):
+        left_runs = not isinstance(at.left, sc.Mul)
         so_far, added = (at.left, at.right) if left_runs else (at.right, at.left)
         if is_product(added):
             found.add(at)
         at = so_far
     # A sum whose first term is something else than what the buffer holds is no accumulation.
-    return frozenset(found) if isinstance(at, Load) and at.buffer is buffer else frozenset()
+    return frozenset(found) if isinstance(at, sc.Load) and at.buffer is buffer else frozenset()
 
 
-def products(buffer: Buffer, value: Scalar) -> frozenset[Scalar]:
+def products(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
     """The products that a stored value adds to what the buffer holds."""
-    sums = [each for each in accumulations(buffer, value) if isinstance(each, Add)]
-    return frozenset([each.left if isinstance(each.left, Mul) else each.right for each in sums])
+    sums = [each for each in accumulations(buffer, value) if isinstance(each, sc.Add)]
+    return frozenset([each.left if isinstance(each.left, sc.Mul) else each.right for each in sums])
 
 
-def factors(node: Scalar, contracted: frozenset[Scalar]) -> tuple[Scalar, Scalar, Scalar] | None:
+def factors(
+    node: sc.Scalar, contracted: frozenset[sc.Scalar]
+) -> tuple[sc.Scalar, sc.Scalar, sc.Scalar] | None:
     """The factors and the other side of a sum that is rounded once."""
-    if node not in contracted or not isinstance(node, Add):
+    if node not in contracted or not isinstance(node, sc.Add):
         return None
     product, so_far = (
-        (node.left, node.right) if isinstance(node.left, Mul) else (node.right, node.left)
+        (node.left, node.right) if isinstance(node.left, sc.Mul) else (node.right, node.left)
     )
-    assert isinstance(product, Mul)
+    assert isinstance(product, sc.Mul)
     return product.left, product.right, so_far
 
 
-def summed_factors(node: Reduce) -> tuple[Scalar, Scalar] | None:
+def summed_factors(node: sc.Reduce) -> tuple[sc.Scalar, sc.Scalar] | None:
     """The factors whose products a reduction adds, each rounded with its sum."""
     body = node.body
-    if node.combiner == "sum" and isinstance(body, Mul) and is_product(body):
+    if node.combiner == "sum" and isinstance(body, sc.Mul) and is_product(body):
         return body.left, body.right
     return None
 
 
-def is_product(node: Scalar) -> bool:
+def is_product(node: sc.Scalar) -> bool:
     """Whether a term is a product of floats, and no square."""
-    return isinstance(node, Mul) and node.left is not node.right and dtype_of(node) in (f32, f64)
+    return (
+        isinstance(node, sc.Mul) and node.left is not node.right and sc.dtype_of(node) in (f32, f64)
+    )
 
 
 MOST_BITS: Final = 16
@@ -103,7 +91,7 @@ class NearestInteger:
     """A float that is rounded, moved by a zero point, and held within the bounds of an integer of
     8 or 16 bits: `cast(min(max(round(value) + zero, low), high))`; or held within bounds alone."""
 
-    value: Scalar
+    value: sc.Scalar
     zero: int
     low: int
     high: int
@@ -113,9 +101,9 @@ class NearestInteger:
     """What is added to the integer before it is a float again; None where it stays an integer."""
 
 
-def nearest_integer(node: Scalar) -> NearestInteger | None:
+def nearest_integer(node: sc.Scalar) -> NearestInteger | None:
     """What a node is if it quantises a float, or restores one at once; None for another."""
-    if not isinstance(node, Cast):
+    if not isinstance(node, sc.Cast):
         return None
     if node.dtype is f32:
         return _restored_integer(node.value)
@@ -124,65 +112,69 @@ def nearest_integer(node: Scalar) -> NearestInteger | None:
     if (bounds := held_within(node)) is None:
         return None
     value, low, high = bounds
-    if low > high or dtype_of(value) is not f32:
+    if low > high or sc.dtype_of(value) is not f32:
         return None
     moved, zero = value, 0
     match value:
-        case Add(inside, Lit(number)) | Add(Lit(number), inside):
+        case sc.Add(inside, sc.Lit(number)) | sc.Add(sc.Lit(number), inside):
             if number == floor(number) and abs(number) < 1 << MOST_BITS:
                 moved, zero = inside, int(number)
         case _:
             pass
     match moved:
-        case Intrinsic("round", (inside,)):
+        case sc.Intrinsic("round", (inside,)):
             return NearestInteger(inside, zero, low, high, rounds=True)
         case _:
             return NearestInteger(value, 0, low, high, rounds=False)
 
 
-def held_within(node: Cast) -> tuple[Scalar, int, int] | None:
+def held_within(node: sc.Cast) -> tuple[sc.Scalar, int, int] | None:
     """What an integer is made of, and the whole bounds that it is held within before."""
     low: float
     high: float
     low, high = node.dtype.bounds
-    value: Scalar = node.value
-    for kind in (Min, Max):
+    value: sc.Scalar = node.value
+    for kind in (sc.Min, sc.Max):
         if not isinstance(value, kind):
             return None
         inside, bound = (value.left, value.right)
-        if isinstance(inside, Lit):
+        if isinstance(inside, sc.Lit):
             inside, bound = bound, inside
-        if not isinstance(bound, Lit) or bound.value != floor(bound.value):
+        if not isinstance(bound, sc.Lit) or bound.value != floor(bound.value):
             return None
-        low, high = (low, min(high, bound.value)) if kind is Min else (max(low, bound.value), high)
+        low, high = (
+            (low, min(high, bound.value)) if kind is sc.Min else (max(low, bound.value), high)
+        )
         value = inside
     return value, int(low), int(high)
 
 
-def _restored_integer(of: Scalar) -> NearestInteger | None:
+def _restored_integer(of: sc.Scalar) -> NearestInteger | None:
     """What is made a float again: an integer to the nearest, or `i32(integer) + number`."""
     added = 0
     match of:
-        case Add(Cast() as inside, Lit(int(number))) | Add(Lit(int(number)), Cast() as inside):
+        case sc.Add(sc.Cast() as inside, sc.Lit(int(number))) | sc.Add(
+            sc.Lit(int(number)), sc.Cast() as inside
+        ):
             of, added = inside, number
-        case Sub(Cast() as inside, Lit(int(number))):
+        case sc.Sub(sc.Cast() as inside, sc.Lit(int(number))):
             of, added = inside, -number
         case _:
             pass
-    if isinstance(of, Cast) and of.dtype is i32:
+    if isinstance(of, sc.Cast) and of.dtype is i32:
         of = of.value
     elif added:
         return None  # a sum of small integers wraps around
-    if not isinstance(of, Cast) or of.dtype is f32 or abs(added) >= 1 << MOST_BITS:
+    if not isinstance(of, sc.Cast) or of.dtype is f32 or abs(added) >= 1 << MOST_BITS:
         return None
     found = nearest_integer(of)
     return evolve(found, restored=added) if found is not None and found.rounds else None
 
 
-def small_integer(node: Scalar) -> Scalar | None:
+def small_integer(node: sc.Scalar) -> sc.Scalar | None:
     """The float that a loop with the note `small` makes an integer; None for another term."""
     match node:
-        case Cast(Cast(Intrinsic("round", (value,)), inner), outer) if (
+        case sc.Cast(sc.Cast(sc.Intrinsic("round", (value,)), inner), outer) if (
             inner is i32 and outer.is_integer and outer.bits <= MOST_BITS
         ):
             return value
@@ -190,19 +182,19 @@ def small_integer(node: Scalar) -> Scalar | None:
             return None
 
 
-def bounded(node: Scalar) -> tuple[Literal["max", "min"], Scalar, Scalar] | None:
+def bounded(node: sc.Scalar) -> tuple[Literal["max", "min"], sc.Scalar, sc.Scalar] | None:
     """The value that such a loop holds on one side of a bound, which is a number; nan becomes the
     bound.  None for another term."""
     match node:
-        case Select(Lt(a, b), c, d) if b is c and a is d:
+        case sc.Select(sc.Lt(a, b), c, d) if b is c and a is d:
             return "max", b, a
-        case Select(Lt(a, b), c, d) if a is c and b is d:
+        case sc.Select(sc.Lt(a, b), c, d) if a is c and b is d:
             return "min", a, b
         case _:
             return None
 
 
-def small_parts(node: Scalar) -> tuple[Scalar, ...] | None:
+def small_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...] | None:
     """The terms whose values such an operation takes; None for one as it is anywhere."""
     if (value := small_integer(node)) is not None:
         return (value,)

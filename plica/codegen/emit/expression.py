@@ -30,23 +30,8 @@ from plica.codegen.emit.scalar import (
     order,
 )
 from plica.core import CompilerBug, Term, post_order
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Or,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import DType, bool_, evaluate, i64, known, normal_dim
 
@@ -59,16 +44,16 @@ class Expressions:
 
     def __init__(self, dialect: Dialect[TextPlace], lines: Lines, names: Identifiers) -> None:
         self.dialect, self.lines, self.names = dialect, lines, names
-        self.vars: dict[ScalarVar, str] = {}
-        self.buffers: dict[Buffer, str] = {}
+        self.vars: dict[sc.ScalarVar, str] = {}
+        self.buffers: dict[sc.Buffer, str] = {}
         self.helpers: set[str] = set()
         self.known = KnownBounds()
-        self.contracted: set[Scalar] = set()
+        self.contracted: set[sc.Scalar] = set()
         """Products that may be rounded together with the running sums they are added to."""
         self._uses: dict[Term, int] = {}
         self._reads: dict[Term, bool] = {}
 
-    def of(self, root: Scalar, given: Mapping[Term, str] | None = None) -> str:
+    def of(self, root: sc.Scalar, given: Mapping[Term, str] | None = None) -> str:
         """The expression of a term; `given` are values that are there already."""
         if has_vectors(root):
             raise CompilerBug("Lowering left a vector in a kernel whose lanes are loops.")
@@ -81,26 +66,28 @@ class Expressions:
         self._uses, self._reads = around
         return found
 
-    def place(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+    def place(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> str:
         """The element of a buffer, as it can be read or written."""
         at = self.of(linear(buffer, indices))
         return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
 
-    def read(self, buffer: Buffer, at: str) -> str:
+    def read(self, buffer: sc.Buffer, at: str) -> str:
         """The value of the element of a buffer that lies somewhere."""
         element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
         return unpacked(element, buffer.dtype, self)
 
-    def store(self, buffer: Buffer, indices: Sequence[Scalar], value: str) -> None:
+    def store(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar], value: str) -> None:
         """Write a value into an element of a buffer."""
         self.lines.do(f"{self.place(buffer, indices)} = {packed(value, buffer.dtype, self)};")
 
-    def unproved(self, buffer: Buffer, indices: Sequence[Scalar]) -> list[tuple[Scalar, int]]:
+    def unproved(
+        self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]
+    ) -> list[tuple[sc.Scalar, int]]:
         """The indices of an access that may be outside, each with how many there are.
 
         None where the target takes every index to be inside.
         """
-        found: list[tuple[Scalar, int]] = []
+        found: list[tuple[sc.Scalar, int]] = []
         for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
             count = evaluate(size, {})
             if count is None:
@@ -114,12 +101,12 @@ class Expressions:
         pairs = zip(places, counts, strict=True)
         return " && ".join([self.dialect.inside.format(at=at, count=n) for at, n in pairs])
 
-    def open(self, var: ScalarVar, extent: Scalar) -> None:
+    def open(self, var: sc.ScalarVar, extent: sc.Scalar) -> None:
         """Begin a loop; the lines' `close` ends it."""
         count = self.of(extent)
         self.known.bound(var, (0, max(0, self.known.interval(extent)[1] - 1)))
         name = self.vars[var] = self.names.of(var.name, var)
-        kind = self.dialect.register(dtype_of(var))
+        kind = self.dialect.register(sc.dtype_of(var))
         self.lines.open(self.dialect.loop.format(type=kind, name=name, extent=count))
 
     # --- what operators ask --------------------------------------------------------------------
@@ -147,36 +134,36 @@ class Expressions:
             value = _given(value, f"p_round_{of.name}") or value
         return self.call(f"p_{way}_{of.name}", (), (value,))
 
-    def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
+    def divides_naturals(self, node: sc.FloorDiv | sc.FloorMod) -> bool:
         """Whether neither side of a quotient is negative, nor the right one 0."""
         return self.known.divides_naturals(node)
 
-    def is_read(self, node: Scalar) -> bool:
+    def is_read(self, node: sc.Scalar) -> bool:
         """Whether a term depends on memory."""
         return self._reads[node]
 
-    def is_contracted(self, node: Scalar) -> bool:
+    def is_contracted(self, node: sc.Scalar) -> bool:
         """Whether a product may be rounded together with the sum it is added to."""
         return node in self.contracted
 
     # --- the order in which parts are written --------------------------------------------------
 
-    def literal(self, node: Lit) -> str:
+    def literal(self, node: sc.Lit) -> str:
         """A literal as it is written."""
         return self.dialect.literal(node.value, node.dtype)
 
-    def _row(self, node: Scalar) -> Row[str] | tuple[str, object]:
-        if isinstance(node, ScalarVar):
+    def _row(self, node: sc.Scalar) -> Row[str] | tuple[str, object]:
+        if isinstance(node, sc.ScalarVar):
             return self._variable
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             return self._load
-        if isinstance(node, Reduce):
+        if isinstance(node, sc.Reduce):
             return nest(self._reduced)
         return nest(self._guarded) if self._sides(node) is not None else self._operator
 
-    def _operands(self, node: Scalar) -> tuple[Scalar, ...]:
+    def _operands(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """What is evaluated before a term, in the scope it stands in."""
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             where = linear(node.buffer, node.indices)
             _count(where, self._uses, self._reads)
             checked = [each for each, _ in self.unproved(node.buffer, node.indices)]
@@ -185,20 +172,20 @@ class Expressions:
             return (where, *checked)
         return operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
 
-    def _sides(self, node: Scalar) -> tuple[Scalar, Scalar] | None:
+    def _sides(self, node: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
         """What is read if a guard holds, and what otherwise; None where nothing is guarded."""
         reads = self._reads
         match node:
-            case Select(_, then, orelse) if reads[then] or reads[orelse]:
+            case sc.Select(_, then, orelse) if reads[then] or reads[orelse]:
                 return then, orelse
-            case And(_, right) if reads[right]:
-                return right, Lit(False, bool_)
-            case Or(_, right) if reads[right]:
-                return Lit(True, bool_), right
+            case sc.And(_, right) if reads[right]:
+                return right, sc.Lit(False, bool_)
+            case sc.Or(_, right) if reads[right]:
+                return sc.Lit(True, bool_), right
             case _:
                 return None
 
-    def _within(self, roots: Sequence[Scalar], frame: Frame[str]) -> Order[str]:
+    def _within(self, roots: Sequence[sc.Scalar], frame: Frame[str]) -> Order[str]:
         """The order of a side: what is written around it is known there."""
         known = known_around(frame)
         return order(roots, self._operands, self._row, self.literal, known)
@@ -230,12 +217,12 @@ class Expressions:
     def _operator(self, step: OrderStep, frame: Frame[str]) -> str:
         return self.named(step.node, operation(step.node, frame.operands(step), self))
 
-    def named(self, node: Scalar, text: str) -> str:
+    def named(self, node: sc.Scalar, text: str) -> str:
         """A text, or a name for it where it is long or used again."""
         if self._uses.get(node, 0) <= 1 and len(text) <= LONGEST:
             return text
         name = self.names.fresh("t")
-        kind = self.dialect.register(dtype_of(node))
+        kind = self.dialect.register(sc.dtype_of(node))
         self.lines.do(self.dialect.value.format(type=kind, name=name, text=text))
         return name
 
@@ -244,7 +231,7 @@ class Expressions:
         sides, (test,) = self._sides(step.node), frame.operands(step)
         assert sides is not None
         name = self.names.fresh("s")
-        kind = self.dialect.register(dtype_of(step.node))
+        kind = self.dialect.register(sc.dtype_of(step.node))
         self.lines.do(self.dialect.variable.format(type=kind, name=name))
         for head, side in zip((f"if ({test})", "else"), sides, strict=True):
             if head == "else":
@@ -260,10 +247,10 @@ class Expressions:
         """A reduction: loops in which the body is added to what there is so far."""
         node, dialect, lines = step.node, self.dialect, self.lines
         start, join = MEANING[node.combiner]
-        first = start(dtype_of(node))
-        assert isinstance(first, Lit)
+        first = start(sc.dtype_of(node))
+        assert isinstance(first, sc.Lit)
         name = self.names.fresh("r")
-        lines.do(dialect.variable.format(type=dialect.register(dtype_of(node)), name=name))
+        lines.do(dialect.variable.format(type=dialect.register(sc.dtype_of(node)), name=name))
         lines.do(f"{name} = {self.literal(first)};")
         for var, extent in zip(node.axes, node.extents, strict=True):
             self.open(var, extent)
@@ -294,37 +281,37 @@ def _given(text: str, function: str) -> str | None:
     return inside
 
 
-def _count(root: Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None:
+def _count(root: sc.Scalar, uses: dict[Term, int], reads: dict[Term, bool]) -> None:
     """Add how often a term uses others, and which of them depend on memory."""
     for node in post_order(root):
-        if isinstance(node, Scalar) and node not in reads:
-            below = [kid for kid in node._children if isinstance(kid, Scalar)]
-            reads[node] = isinstance(node, Load) or any(reads[kid] for kid in below)
+        if isinstance(node, sc.Scalar) and node not in reads:
+            below = [kid for kid in node._children if isinstance(kid, sc.Scalar)]
+            reads[node] = isinstance(node, sc.Load) or any(reads[kid] for kid in below)
             for kid in below:
                 uses[kid] = uses.get(kid, 0) + 1
 
 
-def linear(buffer: Buffer, indices: Sequence[Scalar]) -> Scalar:
+def linear(buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> sc.Scalar:
     """Where an element is, counted from the first."""
     if len(indices) == 1 and not buffer.strides:
         return indices[0]
     strides = list(buffer.strides)
     if not strides:
-        step: Scalar = index(1)
+        step: sc.Scalar = sc.index(1)
         for size in reversed(buffer.shape):
             strides.insert(0, step)
             step = step * size
-    found: Scalar | None = None
+    found: sc.Scalar | None = None
     for at, stride in zip(indices, strides, strict=True):
-        of, by = dtype_of(at), known(normal_dim(stride))
+        of, by = sc.dtype_of(at), known(normal_dim(stride))
         if by is None:  # a dim, which the kernel is told
-            term: Scalar = (at if of is i64 else Cast(at, i64)) * stride
+            term: sc.Scalar = (at if of is i64 else sc.Cast(at, i64)) * stride
         else:
-            term = at if by == 1 else at * Lit(by, of)
+            term = at if by == 1 else at * sc.Lit(by, of)
         found = term if found is None else found + term
-    return index(0) if found is None else found
+    return sc.index(0) if found is None else found
 
 
-def mentions(terms: Iterable[Scalar], variable: ScalarVar) -> bool:
+def mentions(terms: Iterable[sc.Scalar], variable: sc.ScalarVar) -> bool:
     """Whether a variable is in one of some terms."""
     return any(variable in post_order(each) for each in terms)

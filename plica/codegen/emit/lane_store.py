@@ -17,27 +17,7 @@ from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Buffer,
-    Div,
-    Intrinsic,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-    Sub,
-    dtype_of,
-    index,
-    row_of,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import NOTHING, Branch, For, Store
 from plica.ir.type import f32, f64, i32, known, polynomial
 
@@ -53,8 +33,8 @@ LENGTHS: Final = (2, 4, 8, 16)
 FORMULAS: Final = ("erf", "expm1", "log1p")
 """Functions that drivers compute lane by lane: vectors of them are Plica's own formulas."""
 
-SIGNS: Final = {Add: "+", Sub: "-", Mul: "*"}
-EXTREMES: Final = {Min: "min", Max: "max"}
+SIGNS: Final = {sc.Add: "+", sc.Sub: "-", sc.Mul: "*"}
+EXTREMES: Final = {sc.Min: "min", sc.Max: "max"}
 
 ROLLED: Final = "#pragma nounroll"
 """What keeps a loop one, so that a compiler makes vectors of it rather than branches."""
@@ -75,19 +55,19 @@ def has_lanes(loop: For) -> bool:
 def in_lanes(loop: For) -> tuple[For, ...]:
     """A loop over lanes as loops over vectors, the longest first; nothing where no vector of lanes
     can be one statement.  Lanes behind a guard that the last ones fail are fewer."""
-    count, kind, body = known(loop.extent) or 0, dtype_of(loop.var), loop.body
+    count, kind, body = known(loop.extent) or 0, sc.dtype_of(loop.var), loop.body
     match body:
-        case Branch(Lt(ScalarVar() as var, Lit(int(most))), then, rest) if (
+        case Branch(sc.Lt(sc.ScalarVar() as var, sc.Lit(int(most))), then, rest) if (
             var is loop.var and rest is NOTHING
         ):
             count, body = min(count, most), then
     if body is loop.body and count in LENGTHS:
         return ()
-    lane, turn = ScalarVar(Name("lane"), kind), ScalarVar(Name("turn"), kind)
+    lane, turn = sc.ScalarVar(Name("lane"), kind), sc.ScalarVar(Name("turn"), kind)
 
-    def lanes(extent: int, start: Scalar) -> For:
+    def lanes(extent: int, start: sc.Scalar) -> For:
         inside = substitute(body, {loop.var: start + lane})
-        return For(lane, index(extent), "vectorized", inside)
+        return For(lane, sc.index(extent), "vectorized", inside)
 
     found: list[For] = []
     done = 0
@@ -95,19 +75,19 @@ def in_lanes(loop: For) -> tuple[For, ...]:
         turns = (count - done) // length
         if turns > 1:
             inner = lanes(length, turn * length + done)
-            found.append(For(turn, index(turns), "serial", inner))
+            found.append(For(turn, sc.index(turns), "serial", inner))
         elif turns:
-            inner = lanes(length, Lit(done, kind))
+            inner = lanes(length, sc.Lit(done, kind))
             found.append(inner)
         if turns and not has_lanes(inner):
             return ()
         done += turns * length
     if done < count:
-        found.append(lanes(count - done, Lit(done, kind)))
+        found.append(lanes(count - done, sc.Lit(done, kind)))
     return tuple(found) if len(found) > 1 or done else ()
 
 
-def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
+def _step(buffer: sc.Buffer, indices: Sequence[sc.Scalar], var: sc.ScalarVar) -> int:
     """How far the elements of neighbouring lanes are apart in memory; 0 where that differs."""
     found = 0
     for atoms, factor in polynomial(linear(buffer, indices)).values():
@@ -121,7 +101,7 @@ def _step(buffer: Buffer, indices: Sequence[Scalar], var: ScalarVar) -> int:
 class LaneStore:
     """Writes stores of all lanes of a loop; `fused` allows `a * b + c` to be rounded once."""
 
-    def __init__(self, values: Expressions, fused: bool, space: Callable[[Buffer], str]) -> None:
+    def __init__(self, values: Expressions, fused: bool, space: Callable[[sc.Buffer], str]) -> None:
         self.values, self.fused, self.space = values, fused, space
         """`space` is the word for where a buffer lies."""
 
@@ -142,13 +122,13 @@ class LaneStore:
         values.lines.do(f"{self._lanes(store.buffer, store.indices)} = {value};")
         return True
 
-    def _lanes(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+    def _lanes(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> str:
         """Neighbours in memory from a place on, at any multiple of an element."""
         place, where = self.values.place(buffer, indices), self.space(buffer)
         self.values.help(f"{self._kind}_")
         return f"*({where} {self._kind}_ *)&{place}"
 
-    def _read(self, buffer: Buffer, indices: Sequence[Scalar]) -> str:
+    def _read(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> str:
         """Elements from a place on, neighbours or every other one: of what lies between the first
         and the last the even ones of one half, then the odd ones of the other, which is as long."""
         self._first()
@@ -162,54 +142,56 @@ class LaneStore:
     def _first(self) -> None:
         """Places are those of the first lane from here on."""
         var = self._loop.var
-        self.values.vars[var] = self.values.dialect.literal(0, dtype_of(var))
+        self.values.vars[var] = self.values.dialect.literal(0, sc.dtype_of(var))
 
-    def _of(self, node: Scalar) -> _Lanes:
+    def _of(self, node: sc.Scalar) -> _Lanes:
         """The text of a term; terms that reach here are as small as a stored value."""
         values, var, of = self.values, self._loop.var, self._of_lane
         if var not in free_vars(node):
             return False, values.of(node)
-        kids = [each for each in node._children if isinstance(each, Scalar)]
+        kids = [each for each in node._children if isinstance(each, sc.Scalar)]
         match node:
-            case Load(buffer, indices):
+            case sc.Load(buffer, indices):
                 near = buffer.dtype is of and _step(buffer, indices, var) in STEPS
                 if near and not values.unproved(buffer, indices):
                     return True, self._read(buffer, indices)
                 return self._one_by_one(node)
-            case Add() | Sub() | Mul():
+            case sc.Add() | sc.Sub() | sc.Mul():
                 if (three := factors(node, self._sums)) is not None:
                     helper = values.help(f"p_fma_{of.name}_{self._count}")
                     parts = [self._wide(self._of(each)) for each in three]
                     return True, f"{helper}({', '.join(parts)})"
                 one, two = [self._wide(self._of(each)) for each in kids]
                 return True, f"({one} {SIGNS[type(node)]} {two})"
-            case Div() if of.is_float:
+            case sc.Div() if of.is_float:
                 one, two = [self._wide(self._of(each)) for each in kids]
                 return True, f"({one} / {two})"
-            case Min() | Max() if of.is_float:
+            case sc.Min() | sc.Max() if of.is_float:
                 parts = [self._wide(self._of(each)) for each in kids]
                 helper = values.help(f"p_{EXTREMES[type(node)]}_{of.name}_{self._count}")
                 return True, f"{helper}({', '.join(parts)})"
-            case Intrinsic(name, (only,)) if of is f32 and name in FORMULAS:
+            case sc.Intrinsic(name, (only,)) if of is f32 and name in FORMULAS:
                 helper = values.help(f"p_{name}_f32_{self._count}")
                 return True, f"{helper}({self._wide(self._of(only))})"
-            case Intrinsic(_, args) if of is f32 and _is_function(node):
-                row = row_of(node)
+            case sc.Intrinsic(_, args) if of is f32 and _is_function(node):
+                row = sc.row_of(node)
                 assert row is not None  # as was asked
                 parts = [self._wide(self._of(each)) for each in args]
                 return True, by_template(row.words("c")[of.kind], row, of, parts, values)
-            case Select(guard, Load(buffer, indices), orelse) if (
+            case sc.Select(guard, sc.Load(buffer, indices), orelse) if (
                 var not in free_vars(orelse) and _step(buffer, indices, var) in STEPS
             ):
                 return self._guarded(node, guard, values.unproved(buffer, indices))
             case _:
                 return self._one_by_one(node)
 
-    def _guarded(self, node: Select, guard: Scalar, doubtful: list[tuple[Scalar, int]]) -> _Lanes:
+    def _guarded(
+        self, node: sc.Select, guard: sc.Scalar, doubtful: list[tuple[sc.Scalar, int]]
+    ) -> _Lanes:
         """Elements behind a guard: at once where all of them lie in the buffer, and those of lanes
         for which the guard holds are taken."""
         values, dialect, load = self.values, self.values.dialect, node.then
-        assert isinstance(load, Load)
+        assert isinstance(load, sc.Load)
         buffer, indices = load.buffer, load.indices
         step = _step(buffer, indices, self._loop.var)
         starts = count_of(buffer) - step * (self._count - 1)
@@ -232,25 +214,25 @@ class LaneStore:
         values.lines.close()
         return True, name
 
-    def _mask(self, guard: Scalar) -> str | None:
+    def _mask(self, guard: sc.Scalar) -> str | None:
         """All bits of the lanes for which a guard holds; None where no vector says it."""
         match guard:
-            case And(left, right):
+            case sc.And(left, right):
                 sides = self._mask(left), self._mask(right)
                 return None if None in sides else f"({sides[0]} & {sides[1]})"
-            case Lt(left, right) | Le(left, right) if self._loop.var in free_vars(guard):
+            case sc.Lt(left, right) | sc.Le(left, right) if self._loop.var in free_vars(guard):
                 one, two = self._vector(left), self._vector(right)
-                sign = "<" if isinstance(guard, Lt) else "<="
+                sign = "<" if isinstance(guard, sc.Lt) else "<="
                 return None if one is None or two is None else f"({one} {sign} {two})"
             case _ if self._loop.var in free_vars(guard):
                 return None
         return f"(int{self._count})(-({self.values.of(guard)}))"
 
-    def _vector(self, term: Scalar) -> str | None:
+    def _vector(self, term: sc.Scalar) -> str | None:
         """An index for each lane; None where it grows otherwise than by steps, or is too large."""
         values, var = self.values, self._loop.var
         low, high = values.known.interval(term)
-        if not dtype_of(term).is_integer or low < -LARGEST or high > LARGEST:
+        if not sc.dtype_of(term).is_integer or low < -LARGEST or high > LARGEST:
             return None
         step = 0
         for atoms, factor in polynomial(term).values():
@@ -265,7 +247,7 @@ class LaneStore:
         lanes = ", ".join(str(step * lane) for lane in range(self._count))
         return f"(({signs})({first}) + ({signs})({lanes}))"
 
-    def _one_by_one(self, node: Scalar) -> _Lanes:
+    def _one_by_one(self, node: sc.Scalar) -> _Lanes:
         """A term that is computed for each lane in turn, and then is a vector."""
         values, dialect, loop = self.values, self.values.dialect, self._loop
         name = values.names.fresh("lanes")
@@ -283,9 +265,9 @@ class LaneStore:
         return found[1] if found[0] else f"({self._kind})({found[1]})"
 
 
-def _is_function(node: Scalar) -> bool:
+def _is_function(node: sc.Scalar) -> bool:
     """Whether an operator is a function of the library, which such languages have for vectors."""
-    row = row_of(node)
+    row = sc.row_of(node)
     word = "" if row is None else row.words("c").get("float", "")
     return word.startswith(("exp{e}(", "log{e}(", "tanh{e}(", "sqrt{e}(", "fabs{e}(", "floor{e}("))
 

@@ -24,19 +24,8 @@ from attrs import frozen
 from plica.analysis.constant_bound import Interval
 from plica.codegen.llvm.lane import TRUE
 from plica.core import free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type import known
 
 if TYPE_CHECKING:
@@ -49,14 +38,14 @@ longer to begin with than one loop more."""
 MAX_REGISTER_BYTES: Final = 2048
 """A buffer of one thread that is larger is in memory, whoever uses it: no registers hold it."""
 
-UNDERSTOOD: Final = (Alloc, Bind, Branch, For, Seq, Store)
+UNDERSTOOD: Final = (st.Alloc, st.Bind, st.Branch, st.For, st.Seq, st.Store)
 
 
 @frozen
 class CommonNest:
     """A loop as a kernel: its dims are variables of the loops around it, within some bounds."""
 
-    kernel: Kernel
+    kernel: st.Kernel
     bounds: tuple[Interval, ...]
 
 
@@ -99,7 +88,7 @@ Around: TypeAlias = tuple[tuple[ScalarVar, int], ...]
 """The loops around a statement, from the outermost on, and how often each of them runs."""
 
 
-def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[CommonNest, ...]]:
+def common_nests(kernels: Sequence[tuple[st.Kernel, int | None]]) -> list[tuple[CommonNest, ...]]:
     """For each kernel, and the input whose memory it writes its result to, the nests that it has in
     common with others: the outermost of them."""
     every = Counter([each for pair in kernels for each in dict.fromkeys(nests_of(*pair))])
@@ -111,16 +100,16 @@ def common_nests(kernels: Sequence[tuple[Kernel, int | None]]) -> list[tuple[Com
 
 
 def nests_of(
-    kernel: Kernel, over: int | None, wanted: Container[CommonNest] | None = None
+    kernel: st.Kernel, over: int | None, wanted: Container[CommonNest] | None = None
 ) -> Iterator[CommonNest]:
     """The nests of a kernel, outermost first; only the `wanted` ones, and none inside those."""
     if kernel.dims:
         return
-    stack: list[tuple[Stmt, Around, tuple[Buffer, ...]]] = [(kernel.body, (), ())]
+    stack: list[tuple[st.Stmt, Around, tuple[Buffer, ...]]] = [(kernel.body, (), ())]
     while stack:
         stmt, around, allocated = stack.pop()
         match stmt:
-            case For(var, extent, kind, body) if kind in ("serial", "parallel"):
+            case st.For(var, extent, kind, body) if kind in ("serial", "parallel"):
                 if _weight(stmt) < HEAVY:
                     continue
                 serial = kind == "serial"
@@ -131,16 +120,16 @@ def nests_of(
                         continue
                 if (count := known(extent)) is not None:
                     stack.append((body, (*around, (var, count)), allocated))
-            case Alloc(buffer, body):
+            case st.Alloc(buffer, body):
                 stack.append((body, around, (*allocated, buffer)))
-            case Seq(parts):
+            case st.Seq(parts):
                 stack.extend([(each, around, allocated) for each in reversed(parts)])
             case _:
                 pass
 
 
 def _nest(
-    loop: For, around: Around, kernel: Kernel, over: int | None, allocated: tuple[Buffer, ...]
+    loop: st.For, around: Around, kernel: st.Kernel, over: int | None, allocated: tuple[Buffer, ...]
 ) -> CommonNest | None:
     """A loop as a nest, None where it uses what no function can be told."""
     written = _written(loop)
@@ -158,7 +147,7 @@ def _nest(
     params = (*read, *[each for each in used if each in written])
     dims = tuple([var for var, _ in told])
     bounds = tuple([(0, count - 1) for _, count in told])
-    return CommonNest(Kernel(dims, params, len(read), loop), bounds)
+    return CommonNest(st.Kernel(dims, params, len(read), loop), bounds)
 
 
 def _is_in_memory(buffer: Buffer) -> bool:
@@ -168,27 +157,27 @@ def _is_in_memory(buffer: Buffer) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _written(loop: For) -> frozenset[object] | None:
+def _written(loop: st.For) -> frozenset[object] | None:
     """What a loop writes, None where there is something in it that is not understood."""
-    every = list(statements(loop))
+    every = list(st.statements(loop))
     if any(not isinstance(each, UNDERSTOOD) for each in every):
         return None
-    if any(isinstance(each, For) and each.kind == "parallel" for each in every):
+    if any(isinstance(each, st.For) and each.kind == "parallel" for each in every):
         return None
-    return frozenset([each.buffer for each in every if isinstance(each, Store)])
+    return frozenset([each.buffer for each in every if isinstance(each, st.Store)])
 
 
 @lru_cache(maxsize=1024)
-def _weight(loop: For) -> int:
+def _weight(loop: st.For) -> int:
     """How many elements or vectors a loop writes in its text."""
     found = 0
-    stack: list[tuple[Stmt, int]] = [(loop, 1)]
+    stack: list[tuple[st.Stmt, int]] = [(loop, 1)]
     while stack:
         stmt, times = stack.pop()
-        if isinstance(stmt, Store):
+        if isinstance(stmt, st.Store):
             found += times
-        elif isinstance(stmt, For) and stmt.kind == "unrolled":
+        elif isinstance(stmt, st.For) and stmt.kind == "unrolled":
             stack.append((stmt.body, times * (known(stmt.extent) or 1)))
         else:
-            stack.extend([(each, times) for each in substatements(stmt)])
+            stack.extend([(each, times) for each in st.substatements(stmt)])
     return found

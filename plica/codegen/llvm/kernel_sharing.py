@@ -34,17 +34,7 @@ from typing import Final, TypeAlias
 
 from plica.core import Term, free_vars, post_order, rebuild
 from plica.core.term import PLAIN
-from plica.ir.loop.scalar import (
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Mul,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import Alloc, For, Kernel, Store
 from plica.ir.type import i64
@@ -106,7 +96,7 @@ def _skeleton(kernel: Kernel) -> Hashable:
     """What kernels have in common that differ in numbers alone."""
     found: dict[Term, int] = {}
     for node in post_order(kernel):
-        if isinstance(node, Lit) and node.dtype is i64:
+        if isinstance(node, sc.Lit) and node.dtype is i64:
             found[node] = 0
         else:
             kids = [found[each] for each in node._children]
@@ -130,8 +120,8 @@ def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[N
     seen: dict[Numbers, None] = {}
     if _walked(kernels, _Collected(seen)) is None or not seen:
         return None
-    bases: dict[Numbers, ScalarVar] = {}
-    terms: dict[Numbers, Scalar] = {}
+    bases: dict[Numbers, sc.ScalarVar] = {}
+    terms: dict[Numbers, sc.Scalar] = {}
     names = Names(*kernels)
     for each in sorted(seen):
         if (made := _made_of(each, bases)) is None:
@@ -148,18 +138,18 @@ def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[N
     return whole, list(bases)
 
 
-class _Collected(dict[Numbers, Scalar]):
+class _Collected(dict[Numbers, sc.Scalar]):
     """Stands for terms that are not known yet, and notes which are asked for."""
 
     def __init__(self, seen: dict[Numbers, None]) -> None:
         self.seen = seen
 
-    def __missing__(self, numbers: Numbers) -> Scalar:
+    def __missing__(self, numbers: Numbers) -> sc.Scalar:
         self.seen[numbers] = None
-        return index(numbers[0])
+        return sc.index(numbers[0])
 
 
-def _walked(roots: Sequence[Kernel], terms: dict[Numbers, Scalar]) -> Term | None:
+def _walked(roots: Sequence[Kernel], terms: dict[Numbers, sc.Scalar]) -> Term | None:
     """Some terms as one, with a term for each of the numbers that differ; None if more differs."""
     done: dict[tuple[Term, ...], Term] = {}
     root: tuple[Term, ...] = tuple(roots)
@@ -172,8 +162,8 @@ def _walked(roots: Sequence[Kernel], terms: dict[Numbers, Scalar]) -> Term | Non
         first = nodes[0]
         if all(each is first for each in nodes):
             done[nodes] = first
-        elif isinstance(first, Lit):
-            if not all(isinstance(each, Lit) and each.dtype is i64 for each in nodes):
+        elif isinstance(first, sc.Lit):
+            if not all(isinstance(each, sc.Lit) and each.dtype is i64 for each in nodes):
                 return None
             done[nodes] = terms[tuple([int(each.value) for each in nodes])]  # type: ignore[attr-defined]  # literals
         elif leaving:
@@ -188,7 +178,7 @@ def _walked(roots: Sequence[Kernel], terms: dict[Numbers, Scalar]) -> Term | Non
     return done[root]
 
 
-def _may_differ(nodes: tuple[Term, ...], dims: set[ScalarVar]) -> bool:
+def _may_differ(nodes: tuple[Term, ...], dims: set[sc.ScalarVar]) -> bool:
     """Whether terms are of one kind, and differ where only numbers may."""
     first, *others = nodes
     fields, count = tuple(_plain_fields(first)), len(first._children)
@@ -199,7 +189,7 @@ def _may_differ(nodes: tuple[Term, ...], dims: set[ScalarVar]) -> bool:
     match first:
         case Alloc():
             return _agree(each._children[0] for each in nodes)
-        case FloorDiv() | FloorMod():
+        case sc.FloorDiv() | sc.FloorMod():
             # One division for each launch is no matter, one for each element is.
             return _agree(each._children[1] for each in nodes) or dims >= free_vars(first)
         case For() if first.kind not in COUNTED:
@@ -212,36 +202,36 @@ def _agree(terms: Iterable[Term]) -> bool:
     return len({*terms}) == 1
 
 
-def _made_of(numbers: Numbers, bases: dict[Numbers, ScalarVar]) -> Scalar | None:
+def _made_of(numbers: Numbers, bases: dict[Numbers, sc.ScalarVar]) -> sc.Scalar | None:
     """Numbers as multiples of others, or of products of two, or as these and a number more."""
     for few, var in bases.items():
         times = numbers[0] // few[0] if few[0] else 0
         if times and all(n == times * f for n, f in zip(numbers, few, strict=True)):
-            return var * index(times)
+            return var * sc.index(times)
     for one, two in combinations_with_replacement(bases, 2):
         both = [a * b for a, b in zip(one, two, strict=True)]
         times = numbers[0] // both[0] if both[0] else 0
         if times and all(n == times * b for n, b in zip(numbers, both, strict=True)):
-            return bases[one] * bases[two] * index(times)
+            return bases[one] * bases[two] * sc.index(times)
     for few, var in bases.items():
         more = numbers[0] - few[0]
         if all(n == f + more for n, f in zip(numbers, few, strict=True)):
-            return var + index(more)
+            return var + sc.index(more)
     return None
 
 
-def _keeps_lanes(kernel: Kernel, numbers: set[ScalarVar], apart: bool) -> bool:
+def _keeps_lanes(kernel: Kernel, numbers: set[sc.ScalarVar], apart: bool) -> bool:
     """Whether lanes lie as far apart as they did: no number that is told stands before them."""
     kinds = ("vectorized",) if apart else ("vectorized", "unrolled")
     lanes = {
         each.var for each in post_order(kernel) if isinstance(each, For) and each.kind in kinds
     }
     for node in post_order(kernel):
-        if isinstance(node, Mul) and dtype_of(node) is i64:
+        if isinstance(node, sc.Mul) and sc.dtype_of(node) is i64:
             left, right = free_vars(node.left), free_vars(node.right)
             if (left & numbers and right & lanes) or (right & numbers and left & lanes):
                 return False
-        elif isinstance(node, Load | Store):
+        elif isinstance(node, sc.Load | Store):
             inner: set[Term] = set()
             for size, at in zip(reversed(node.buffer.shape), reversed(node.indices), strict=True):
                 if inner & numbers and free_vars(at) & lanes:

@@ -11,10 +11,10 @@ are in the middle of their turns, and of two branches the one that is taken ther
 >>> from plica.ir.type.dtype import f32, i64
 >>> n, i, j, k = [ScalarVar(Name(each), i64) for each in "nijk"]
 >>> x = Buffer(Name("x"), (n, n), f32)
->>> lanes = For(k, index(8), "vectorized", Store(x, (i, j * 8 + k), x[i, j]))
->>> rows = For(i, n, "serial", For(j, n // 8, "serial", lanes))
->>> edge = For(i, n, "serial", Store(x, (i, index(0)), x[i, i]))
->>> plain_share(Kernel((n,), (x,), 0, Seq((rows, edge)))) < 0.1
+>>> lanes = st.For(k, index(8), "vectorized", st.Store(x, (i, j * 8 + k), x[i, j]))
+>>> rows = st.For(i, n, "serial", st.For(j, n // 8, "serial", lanes))
+>>> edge = st.For(i, n, "serial", st.Store(x, (i, index(0)), x[i, i]))
+>>> plain_share(st.Kernel((n,), (x,), 0, st.Seq((rows, edge)))) < 0.1
 True
 """
 
@@ -24,17 +24,7 @@ from typing import Final
 
 from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import (
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-)
+from plica.ir.loop import statement as st
 from plica.ir.type import i64, known, normal_dim
 
 USUAL: Final = 67
@@ -45,27 +35,27 @@ LANES: Final = 4
 """Elements of a vector, at least."""
 
 
-def plain_share(of: Kernel) -> float:
+def plain_share(of: st.Kernel) -> float:
     """The part of a kernel's steps, at a usual size, that loops of single elements do."""
     sizes: dict[Term, int] = dict.fromkeys(of.dims, USUAL)
     plain = total = 0.0
-    stack: list[tuple[Stmt, float, bool]] = [(of.body, 1.0, True)]
+    stack: list[tuple[st.Stmt, float, bool]] = [(of.body, 1.0, True)]
     while stack:
         stmt, times, single = stack.pop()
         match stmt:
-            case Seq(stmts):
+            case st.Seq(stmts):
                 stack += [(each, times, single) for each in stmts]
-            case Alloc(_, body):
+            case st.Alloc(_, body):
                 stack.append((body, times, single))
-            case Bind(var, value, body):
+            case st.Bind(var, value, body):
                 if (number := _number(value, sizes)) is not None:
                     sizes[var] = number
                 stack.append((body, times, single))
-            case Branch(condition, then, orelse):
+            case st.Branch(condition, then, orelse):
                 taken = _truth(condition, sizes)
                 stack += [(then, times, single)] if taken is not False else []
                 stack += [(orelse, times, single)] if taken is not True else []
-            case For(var, extent, kind, body):
+            case st.For(var, extent, kind, body):
                 count = _number(extent, sizes)
                 turns = USUAL if count is None else max(count, 0)
                 sizes[var] = turns // 2
@@ -74,7 +64,7 @@ def plain_share(of: Kernel) -> float:
                 else:
                     alone = kind != "unrolled" and not _holds_loops(body)
                     stack.append((body, times * turns, alone if kind != "unrolled" else single))
-            case Store():
+            case st.Store():
                 total += times
                 plain += times if single else 0.0
             case _:
@@ -82,9 +72,9 @@ def plain_share(of: Kernel) -> float:
     return plain / total if total else 0.0
 
 
-def _holds_loops(of: Stmt) -> bool:
+def _holds_loops(of: st.Stmt) -> bool:
     """Whether a statement has loops of more than one turn."""
-    return any(isinstance(each, For) and known(each.extent) != 1 for each in statements(of))
+    return any(isinstance(each, st.For) and known(each.extent) != 1 for each in st.statements(of))
 
 
 def _number(of: sc.Scalar, sizes: dict[Term, int]) -> int | None:

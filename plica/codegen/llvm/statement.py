@@ -29,18 +29,8 @@ from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
 from plica.codegen.llvm.writer import PLAIN
 from plica.core import free_vars, post_order
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Invoke,
-    Stmt,
-    Store,
-    statements,
-)
 from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 
@@ -83,26 +73,26 @@ class StatementEmitter:
     def write(self, *steps: Step) -> None:
         """Write statements one after another."""
         rows: dict[type, Row] = {
-            For: self._loop,
-            Store: self._store,
-            Alloc: self._reserve,
-            Bind: self._bind,
-            Branch: self._branch,
-            Invoke: self._invoke,
+            st.For: self._loop,
+            st.Store: self._store,
+            st.Alloc: self._reserve,
+            st.Bind: self._bind,
+            st.Branch: self._branch,
+            st.Invoke: self._invoke,
         }
         write(steps, rows)
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: st.Store) -> None:
         self._judge(store)
         self.stores.write(store)
 
-    def _judge(self, store: Store) -> None:
+    def _judge(self, store: st.Store) -> None:
         """Note a sum that LLVM's loop passes make better."""
         self.plain = self.plain or (
             self._is_sum(store) and _accumulates(store) and not self._is_register(store)
         )
 
-    def _are_stores(self, loop: For) -> bool:
+    def _are_stores(self, loop: st.For) -> bool:
         """Whether an unrolled loop is copies of one store, which are written now."""
         copied = copied_store(loop)
         if copied is None or (self.nests and any(each in self.nests for each, _ in copied.loops)):
@@ -112,28 +102,28 @@ class StatementEmitter:
         self._judge(copied.store)
         return True
 
-    def _is_sum(self, store: Store) -> bool:
+    def _is_sum(self, store: st.Store) -> bool:
         """Whether the loop around comes to one element again and again."""
         return not self.open or all(self.open[-1][0] not in free_vars(at) for at in store.indices)
 
-    def _is_register(self, store: Store) -> bool:
+    def _is_register(self, store: st.Store) -> bool:
         """Whether an element of the kernel's own has one place in all turns of the loops around."""
         places = [free_vars(at) for at in store.indices]
         return store.buffer in self.own and not any(
             var in free for var, _ in self.open for free in places
         )
 
-    def _invoke(self, of: Invoke) -> None:
+    def _invoke(self, of: st.Invoke) -> None:
         invoke(of, self.values)
 
-    def _bind(self, bind: Bind) -> Sequence[Step]:
+    def _bind(self, bind: st.Bind) -> Sequence[Step]:
         (found,) = self.values.evaluate([bind.value])
         is_index = dtype_of(bind.var).is_integer
         bounds = self.around.interval(bind.value) if is_index else (0, 0)
         self.around.bind(bind.var, found, bounds)
         return bind.body, partial(self.around.unbind, bind.var)
 
-    def _loop(self, loop: For) -> Sequence[Step]:
+    def _loop(self, loop: st.For) -> Sequence[Step]:
         around = self.around
         extent, bounds = self._extent(loop)
         count = extent.number
@@ -145,7 +135,7 @@ class StatementEmitter:
             case "vectorized" if count is not None and count > 1 and is_straight(loop):
                 if (
                     self.vectorized.masks
-                    and isinstance(loop.body, Store)
+                    and isinstance(loop.body, st.Store)
                     and moves(loop.body, count)
                 ):
                     return (
@@ -176,7 +166,7 @@ class StatementEmitter:
                 expected, hint = "serial, parallel, vectorized or unrolled", "Use target='cuda'."
                 raise refused(message, f"the loop {loop.var.name}", expected, loop.kind, hint)
 
-    def _fill(self, loop: For, inner: LlvmValues) -> str:
+    def _fill(self, loop: st.For, inner: LlvmValues) -> str:
         """Write the body of a parallel loop into a function of its own."""
         inside = StatementEmitter(inner, nests=tuple(self.nests.values()), gains=self.gains)
         inside.plain = not _has_loops(loop.body)
@@ -193,7 +183,7 @@ class StatementEmitter:
         self.values.w.look_through()
         return f"{facts} {PLAIN}"
 
-    def _extent(self, loop: For) -> tuple[LaneValue, Interval]:
+    def _extent(self, loop: st.For) -> tuple[LaneValue, Interval]:
         """How often a loop runs, and the least and greatest that may be."""
         count = known(loop.extent)
         if count is not None:
@@ -201,7 +191,7 @@ class StatementEmitter:
         (extent,) = self.values.evaluate([loop.extent])
         return extent, self.around.interval(loop.extent)
 
-    def _copy(self, loop: For, number: int, count: int) -> Sequence[Step]:
+    def _copy(self, loop: st.For, number: int, count: int) -> Sequence[Step]:
         """The body of an unrolled loop for one value of its variable, then for the others."""
         access = self.values.access
         if number:
@@ -218,7 +208,7 @@ class StatementEmitter:
     def _closed(self) -> None:
         self.open.pop()
 
-    def _reserve(self, of: Alloc) -> Sequence[Step]:
+    def _reserve(self, of: st.Alloc) -> Sequence[Step]:
         """Memory for a buffer; the same where an unrolled loop comes to it again."""
         values, buffer = self.values, of.buffer
         if buffer not in self.own:
@@ -234,7 +224,7 @@ class StatementEmitter:
         given = self._read_anew(of.body) if values.w.block == self.tile_in else {}
         return of.body, partial(self._tile_done, given)
 
-    def _read_anew(self, tile: Stmt) -> dict[Buffer, BufferAddress]:
+    def _read_anew(self, tile: st.Stmt) -> dict[Buffer, BufferAddress]:
         """Addresses of their own for what a tile reads that follows another one in straight code;
         gives what they were.
 
@@ -254,7 +244,7 @@ class StatementEmitter:
         self.values.access.places.update(given)
         self.tile_in = self.values.w.block
 
-    def _branch(self, branch: Branch) -> Sequence[Step]:
+    def _branch(self, branch: st.Branch) -> Sequence[Step]:
         values, lanes = self.values, self.values.lanes
         (test,) = values.evaluate([branch.condition])
         if test in (TRUE, FALSE):
@@ -280,13 +270,13 @@ class StatementEmitter:
 
     def _assume(
         self,
-        body: Stmt,
+        body: st.Stmt,
         condition: Scalar,
         mask: LaneValue = TRUE,
         test: LaneValue | None = None,
     ) -> Sequence[Step]:
         """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
-        if body is NOTHING:
+        if body is st.NOTHING:
             return ()
         around = self.around
         inside = assuming(around, body, facts_of(condition))
@@ -309,37 +299,41 @@ class StatementEmitter:
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
-def reads(of: Stmt) -> tuple[Buffer, ...]:
+def reads(of: st.Stmt) -> tuple[Buffer, ...]:
     """What a statement reads, in order."""
     found: dict[Buffer, None] = {}
-    for stmt in statements(of):
+    for stmt in st.statements(of):
         parts = [each for each in stmt._children if isinstance(each, Scalar)]
         found.update({each.buffer: None for each in post_order(*parts) if isinstance(each, Load)})
     return tuple(found)
 
 
-def moves(of: Store, count: int) -> bool:
+def moves(of: st.Store, count: int) -> bool:
     """Whether a statement does no more than move so many elements, and they are many."""
     size = count * of.buffer.dtype.bytes
     return size >= MOVED and isinstance(of.value, Load) and of.value.buffer is not of.buffer
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
-def _zips(loop: For, count: int) -> bool:
+def _zips(loop: st.For, count: int) -> bool:
     """Whether iterations of an unrolled loop write neighbours, and read none of these."""
     body = loop.body
-    if not isinstance(body, Store) or body.buffer in free_vars(body.value) or count not in (2, 4):
+    if (
+        not isinstance(body, st.Store)
+        or body.buffer in free_vars(body.value)
+        or count not in (2, 4)
+    ):
         return False
     return body.buffer.scope != "local" and body.indices[-1] is loop.var
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
-def _accumulates(store: Store) -> bool:
+def _accumulates(store: st.Store) -> bool:
     """Whether an element in memory, not in a register, is made of what it was before."""
     if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
         return False
     return any(isinstance(n, Load) and n.buffer is store.buffer for n in post_order(store.value))
 
 
-def _has_loops(body: Stmt) -> bool:
-    return any(isinstance(stmt, For) for stmt in statements(body))
+def _has_loops(body: st.Stmt) -> bool:
+    return any(isinstance(stmt, st.For) for stmt in st.statements(body))

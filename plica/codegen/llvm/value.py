@@ -44,24 +44,8 @@ from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core import CompilerBug, free_vars
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Add,
-    Buffer,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Max,
-    Min,
-    Mul,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    Sub,
-    dtype_of,
-)
 from plica.ir.type import DType, bool_, i32, i64, known
 from plica.runtime.late import lazy_imports
 
@@ -69,7 +53,7 @@ with lazy_imports(__name__):
     from plica.codegen.llvm.moved_read import beside_lanes, row_lanes
     from plica.codegen.llvm.scope import outside, unsafe
 
-SHARED: Final = (FloorDiv, FloorMod, Min, Max)
+SHARED: Final = (sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)
 """Operations on indices that are remembered."""
 
 
@@ -87,12 +71,12 @@ class LlvmValues:
         self.fails: str | None = None  # where a failed check is noted
         self.loops = False  # whether some term is a loop
         self.small = False  # whether integers are made of small numbers alone
-        self._recipes: dict[tuple[Scalar, ...], EvaluationOrder] = {}
+        self._recipes: dict[tuple[sc.Scalar, ...], EvaluationOrder] = {}
         self._places: dict[int, LlvmPlace] = {}
         self._zeros_of: dict[str, str] = {}  # memory that holds zeros, by its type
-        self._sizes: dict[Scalar, LaneValue] = {}  # of open sizes that are known everywhere
+        self._sizes: dict[sc.Scalar, LaneValue] = {}  # of open sizes that are known everywhere
         self._lines = OperationLines(w)
-        self.contracted: frozenset[Scalar] = frozenset()  # sums that are rounded with a product
+        self.contracted: frozenset[sc.Scalar] = frozenset()  # sums that are rounded with a product
 
     def close(self) -> None:
         """Forget how terms are written, which refers back to this: else only a collection of
@@ -134,7 +118,7 @@ class LlvmValues:
 
     # --- terms ---------------------------------------------------------------------------------
 
-    def evaluate(self, roots: Sequence[Scalar]) -> list[LaneValue]:
+    def evaluate(self, roots: Sequence[sc.Scalar]) -> list[LaneValue]:
         """The values of terms here and now; loads are made again each time."""
         key = tuple(roots)
         made = self._recipes.get(key)
@@ -143,7 +127,7 @@ class LlvmValues:
             made = self._recipes[key] = recipe(key, parts_in_order)
         return self.results(made, key)
 
-    def results(self, made: EvaluationOrder, roots: Sequence[Scalar]) -> list[LaneValue]:
+    def results(self, made: EvaluationOrder, roots: Sequence[sc.Scalar]) -> list[LaneValue]:
         """The values of terms whose order is known; what failed of their checks is noted."""
         self.around.prepare(made.bounds)
         frame = fold(made.order, self._within)
@@ -152,27 +136,27 @@ class LlvmValues:
                 self.note(outside(frame, root, self.around, self.operands_of))
         return frame.results
 
-    def _within(self, roots: Sequence[Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
+    def _within(self, roots: Sequence[sc.Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
         known_here = known_around(frame, unsafe)
         return order(roots, self.operands_of, self.row, of_literal, known_here)
 
-    def row(self, node: Scalar) -> Row[LaneValue] | tuple[str, object]:
+    def row(self, node: sc.Scalar) -> Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
         match node:
-            case ScalarVar():
+            case sc.ScalarVar():
                 return self._variable
-            case Load():
+            case sc.Load():
                 return self._loaded
-            case Add() | Sub() | Mul() if (form := linear(node)) is not None:
+            case sc.Add() | sc.Sub() | sc.Mul() if (form := linear(node)) is not None:
                 return partial(self._sum, form)
-            case Reduce():
+            case sc.Reduce():
                 return nest(self._reduced)
             case _ if factors(node, self.contracted) is not None:
                 return partial(self._instruction, write=multiply_add)
-            case Cast(place, dtype) if dtype is i32 and dtype_of(place) is i64:
+            case sc.Cast(place, dtype) if dtype is i32 and sc.dtype_of(place) is i64:
                 return self._counted
-            case Cast() if nearest_integer(node) is not None:
+            case sc.Cast() if nearest_integer(node) is not None:
                 return partial(self._instruction, write=nearest)
             case _ if self.small and small_parts(node) is not None:
                 return partial(self._instruction, write=small)
@@ -240,7 +224,7 @@ class LlvmValues:
             return LaneValue(self._once(node, texts))
         return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
 
-    def _once(self, node: Scalar, texts: Sequence[str]) -> str:
+    def _once(self, node: sc.Scalar, texts: Sequence[str]) -> str:
         """An index that takes more than a sum, written once while the first of it is in reach."""
         key = " ".join((type(node).__name__, *texts))
         if not self.lanes.is_known(key):
@@ -273,13 +257,13 @@ class LlvmValues:
             self._places[lanes] = found
         return found
 
-    def operands_of(self, node: Scalar) -> tuple[Scalar, ...]:
+    def operands_of(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """The parts that are evaluated before a term is."""
         if self.small and (found := small_parts(node)) is not None:
             return found
         return parts(node, self.contracted)
 
-    def _added(self, node: Reduce) -> tuple[Scalar, ...]:
+    def _added(self, node: sc.Reduce) -> tuple[sc.Scalar, ...]:
         """What is evaluated in each step of a reduction: the body, or the factors of it."""
         factors_of = summed_factors(node) if self.fused else None
         return (node.body,) if factors_of is None else factors_of
@@ -297,7 +281,7 @@ class LlvmValues:
         return [lanes.scalar(value) for value in found], 0
 
     def _load(
-        self, buffer: Buffer, indices: Sequence[Scalar], found: Sequence[LaneValue]
+        self, buffer: sc.Buffer, indices: Sequence[sc.Scalar], found: Sequence[LaneValue]
     ) -> tuple[LaneValue, LaneValue | None]:
         """The element, and whether the indices were inside; None where they always are."""
         lanes, around = self.lanes, self.around
@@ -344,13 +328,13 @@ class LlvmValues:
         )
         return loaded, lanes.both(here, fits)
 
-    def _is_near_row(self, column: Scalar, size: Size, apart: int) -> bool:
+    def _is_near_row(self, column: sc.Scalar, size: Size, apart: int) -> bool:
         """Whether what is so far from a column is shown to be in its row, too."""
         return self.around.is_inside(column + apart, size)
 
     def _exceeds(self, size: Size, number: int) -> bool:
         """Whether a size is shown to be greater than a number."""
-        return self.around.is_inside(Lit(number, i64), size)
+        return self.around.is_inside(sc.Lit(number, i64), size)
 
     # --- reductions ----------------------------------------------------------------------------
 
@@ -360,7 +344,7 @@ class LlvmValues:
         if any(known(extent) == 0 for extent in node.extents):
             return start_of(node)
         n = self._width(node)
-        of = dtype_of(node)
+        of = sc.dtype_of(node)
         kind, flags = register(of, n), register(bool_, n)
         total, flag = self.reserve(kind), self.reserve(flags)
         first = start_of(node)
@@ -399,7 +383,7 @@ class LlvmValues:
             frame.checked[node] = lanes.negated(failed)
         return found
 
-    def _width(self, node: Reduce) -> int:
+    def _width(self, node: sc.Reduce) -> int:
         """How many lanes a reduction has: all, if it may be another in each."""
         around = self.around
         if around.lane is None or (around.lane not in free_vars(node) and around.mask.is_uniform):
@@ -421,6 +405,6 @@ class LlvmValues:
         self.w.do(f"store i1 {now}, ptr {self.fails}")
 
 
-def nothing(buffer: Buffer) -> LaneValue:
+def nothing(buffer: sc.Buffer) -> LaneValue:
     """What a load from an empty buffer gives."""
     return constant(0) if buffer.dtype is i64 else LaneValue(literal(0, buffer.dtype))

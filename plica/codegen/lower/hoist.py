@@ -30,21 +30,7 @@ from plica.analysis.constant_bound import interval
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
-from plica.ir.loop.scalar import (
-    And,
-    Cast,
-    Eq,
-    Intrinsic,
-    Le,
-    Load,
-    Lt,
-    Or,
-    Pair,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    like,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt, Store
 from plica.ir.type import known
 
@@ -75,24 +61,24 @@ def _moved(stmt: Stmt) -> Stmt:
         case Branch(condition, Branch(inner, then, other), orelse) if (
             orelse is NOTHING and other is NOTHING
         ):
-            return Branch(And(condition, inner), then, NOTHING)
+            return Branch(sc.And(condition, inner), then, NOTHING)
         case Seq(stmts):
             return _together(stmts)
         case _:
             return stmt
 
 
-def _first(loop: For, condition: Scalar, then: Stmt, rest: Stmt) -> Stmt:
+def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
     """What comes first in the first iteration alone comes before the loop."""
     said = conjuncts(condition)
-    start = Eq(loop.var, like(0, loop.var))
+    start = sc.Eq(loop.var, sc.like(0, loop.var))
     others = [each for each in said if each is not start]
     moves = not any(loop.var in free_vars(each) or reads_memory(each) for each in others)
     if start not in said or not moves:
         return loop
     if (known(loop.extent) or 0) < 1:
-        others.append(Lt(like(0, loop.extent), loop.extent))
-    before = substitute(then, {loop.var: like(0, loop.var)})
+        others.append(sc.Lt(sc.like(0, loop.extent), loop.extent))
+    before = substitute(then, {loop.var: sc.like(0, loop.var)})
     after = For(loop.var, loop.extent, loop.kind, _single(rest), loop.annotations)
     return Seq((guarded(others, before), after))
 
@@ -107,11 +93,11 @@ def looked_up(loop: Stmt) -> Stmt:
             pass
         case _:
             return loop
-    named: dict[Term, ScalarVar] = {}
-    tests: list[Scalar] = []
+    named: dict[Term, sc.ScalarVar] = {}
+    tests: list[sc.Scalar] = []
     for load in _always_read(store.value):
         for place, size in zip(load.indices, load.buffer.shape, strict=True):
-            inside = [each for each in post_order(place) if isinstance(each, Load)]
+            inside = [each for each in post_order(place) if isinstance(each, sc.Load)]
             if not inside or place in named or loop.var in free_vars(place):
                 continue
             if any(
@@ -119,33 +105,35 @@ def looked_up(loop: Stmt) -> Stmt:
                 for each in inside
             ):
                 continue
-            var = ScalarVar(Name("place", len(named)), dtype_of(place))
+            var = sc.ScalarVar(Name("place", len(named)), sc.dtype_of(place))
             named[place] = var
             low, high = interval(place, {}, {})
             if not 0 <= low <= high < (known(size) or 0):
-                tests += [Le(like(0, var), var), Lt(var, size)]
-    used = {each.name for each in post_order(loop) if isinstance(each, ScalarVar)}
+                tests += [sc.Le(sc.like(0, var), var), sc.Lt(var, size)]
+    used = {each.name for each in post_order(loop) if isinstance(each, sc.ScalarVar)}
     if not named or any(each.name in used for each in named.values()):
         return loop
     value = map_bottom_up(lambda node: named.get(node, node), store.value)
     inner = Store(store.buffer, store.indices, value)
     rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
-    made: Stmt = Branch(reduce(And, tests), rows, rows) if tests else rows
+    made: Stmt = Branch(reduce(sc.And, tests), rows, rows) if tests else rows
     for each, var in named.items():
-        assert isinstance(each, Scalar)
+        assert isinstance(each, sc.Scalar)
         made = Bind(var, each, made)
     return made
 
 
-def _always_read(of: Scalar) -> list[Load]:
+def _always_read(of: sc.Scalar) -> list[sc.Load]:
     """What is read whatever else is: under no condition, and in no reduction."""
-    found: list[Load] = []
+    found: list[sc.Load] = []
     stack: list[Term] = [of]
     while stack:
         node = stack.pop()
-        if isinstance(node, Load):
+        if isinstance(node, sc.Load):
             found.append(node)
-        elif isinstance(node, Pair | Cast | Intrinsic) and not isinstance(node, And | Or):
+        elif isinstance(node, sc.Pair | sc.Cast | sc.Intrinsic) and not isinstance(
+            node, sc.And | sc.Or
+        ):
             stack += node._children
     return found
 
@@ -154,15 +142,15 @@ def _single(stmt: Stmt) -> Stmt:
     return stmt.stmts[0] if isinstance(stmt, Seq) and len(stmt.stmts) == 1 else stmt
 
 
-def guarded(conditions: Sequence[Scalar], stmt: Stmt) -> Stmt:
+def guarded(conditions: Sequence[sc.Scalar], stmt: Stmt) -> Stmt:
     """The statement where all conditions hold."""
-    return Branch(reduce(And, conditions), stmt, NOTHING) if conditions else stmt
+    return Branch(reduce(sc.And, conditions), stmt, NOTHING) if conditions else stmt
 
 
-def _parted(condition: Scalar, var: Term | None) -> tuple[list[Scalar], list[Scalar]]:
+def _parted(condition: sc.Scalar, var: Term | None) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
     """The conditions that do not depend on a variable or on memory, and the others."""
-    out: list[Scalar] = []
-    rest: list[Scalar] = []
+    out: list[sc.Scalar] = []
+    rest: list[sc.Scalar] = []
     for each in conjuncts(condition):
         free = var is None or var not in free_vars(each)
         (out if free and not reads_memory(each) else rest).append(each)

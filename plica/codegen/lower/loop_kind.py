@@ -49,54 +49,27 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.scalar import (
-    Buffer,
-    Intrinsic,
-    Lit,
-    Load,
-    Pow,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Barrier,
-    Branch,
-    For,
-    Kernel,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    allocated,
-    seq,
-    statements,
-    substatements,
-)
 from plica.ir.type import known
 
 MOST: Final = 1024
 """How many copies of a body one loop may make."""
 
 
-def unroll(kernel: Kernel) -> Kernel:
+def unroll(kernel: st.Kernel) -> st.Kernel:
     """The kernel with explicitly unrolled loops written out."""
     return with_body(kernel, mapped(kernel.body, _written_out))
 
 
-def _written_out(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, For) or dict(stmt.annotations).get("unroll_explicit") is not True:
+def _written_out(stmt: st.Stmt) -> st.Stmt:
+    if not isinstance(stmt, st.For) or dict(stmt.annotations).get("unroll_explicit") is not True:
         return stmt
     count = known(stmt.extent)
     message = f"The loop {str(stmt.var.name)!r} cannot be written out."
-    if stmt.kind in THREADS:  # its iterations run side by side, and may wait for one another
+    if stmt.kind in st.THREADS:  # its iterations run side by side, and may wait for one another
         hint = "Bind another loop, or do not ask for this one to be written out."
         raise refused(message, stmt.var.name, "a loop of one thread", stmt.kind, hint)
     if count is None or count > MOST:
@@ -104,37 +77,37 @@ def _written_out(stmt: Stmt) -> Stmt:
         hint = "Split it first."
         raise refused(message, stmt.var.name, f"an extent of at most {MOST}", found, hint)
     copies = [
-        substitute(stmt.body, {stmt.var: Lit(number, stmt.var.dtype)}) for number in range(count)
+        substitute(stmt.body, {stmt.var: sc.Lit(number, stmt.var.dtype)}) for number in range(count)
     ]
-    return Seq(tuple(copies))
+    return st.Seq(tuple(copies))
 
 
-def vectorise(kernel: Kernel) -> Kernel:
+def vectorise(kernel: st.Kernel) -> st.Kernel:
     """The kernel itself, where all its loops over lanes can be made vectors."""
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, For) and stmt.kind == "vectorized":
+    for stmt in st.statements(kernel.body):
+        if isinstance(stmt, st.For) and stmt.kind == "vectorized":
             _check(stmt)
     return kernel
 
 
-def _check(loop: For) -> None:
+def _check(loop: st.For) -> None:
     message = f"The loop {str(loop.var.name)!r} cannot be made vectors."
     if known(loop.extent) is None:
         hint = "Split off a loop of a fixed number of lanes."
         raise refused(message, loop.var.name, "an extent that is a number", "a symbolic one", hint)
-    for each in statements(loop.body):
+    for each in st.statements(loop.body):
         if _is_foreign(each):
             kind = type(each).__name__.lower()
-            inside = f"{each.kind} loop {each.var.name}" if isinstance(each, For) else kind
+            inside = f"{each.kind} loop {each.var.name}" if isinstance(each, st.For) else kind
             found = f"a {inside} inside"
             hint = "Reorder it inside, or split off an innermost loop for the lanes."
             raise refused(message, loop.var.name, "loops, branches and stores inside", found, hint)
 
 
-def _is_foreign(stmt: Stmt) -> bool:
-    if isinstance(stmt, For):
-        return stmt.kind in THREADS or stmt.kind in ("parallel", "virtual")
-    return isinstance(stmt, Barrier | While)
+def _is_foreign(stmt: st.Stmt) -> bool:
+    if isinstance(stmt, st.For):
+        return stmt.kind in st.THREADS or stmt.kind in ("parallel", "virtual")
+    return isinstance(stmt, st.Barrier | st.While)
 
 
 # --- copies that are a loop ---------------------------------------------------------------------
@@ -163,9 +136,9 @@ SHORTER: Final = 2
 class _Nest:
     """Unrolled loops around one store, which may be vectors and under a guard."""
 
-    loops: tuple[For, ...]
-    store: Store
-    guard: Branch | None
+    loops: tuple[st.For, ...]
+    store: st.Store
+    guard: st.Branch | None
 
     @property
     def copies(self) -> int:
@@ -175,42 +148,42 @@ class _Nest:
     def together(self, soon: bool) -> int:
         """How many copies stay side by side, at most."""
         lanes = prod([known(each.extent) or 1 for each in self.loops if each.kind == "vectorized"])
-        widest = max([dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
+        widest = max([sc.dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
         return SIDE_BY_SIDE if soon else max(SIDE_BY_SIDE, ABREAST // (lanes * widest))
 
 
-def roll(kernel: Kernel, *, soon: bool = False) -> Kernel:
+def roll(kernel: st.Kernel, *, soon: bool = False) -> st.Kernel:
     """The kernel with what is made of tiles in loops; who wants code soon has all in loops that
     is not in the innermost ones."""
     names = Names(kernel)
     if soon:
         kernel = _with_cold_tiles(kernel)
 
-    def down(stmt: Stmt, done: bool) -> tuple[Stmt, tuple[bool, ...]]:
-        if not done and isinstance(stmt, For) and stmt.kind == "unrolled":
+    def down(stmt: st.Stmt, done: bool) -> tuple[st.Stmt, tuple[bool, ...]]:
+        if not done and isinstance(stmt, st.For) and stmt.kind == "unrolled":
             done = True  # nothing inside is a nest of its own
             if (nest := _nest(stmt)) is not None and _pays(nest, soon):
                 stmt = _rolled(nest, names, nest.together(soon))
-        return stmt, (done,) * len(substatements(stmt))
+        return stmt, (done,) * len(st.substatements(stmt))
 
-    def up(stmt: Stmt, parts: tuple[Stmt, ...], done: bool) -> Stmt:
+    def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], done: bool) -> st.Stmt:
         return with_substatements(stmt, parts)
 
     return with_body(kernel, walked(kernel.body, False, down, up))
 
 
-def _nest(outer: For) -> _Nest | None:
+def _nest(outer: st.For) -> _Nest | None:
     """The loops around one store to memory, None where there is more inside."""
-    loops: list[For] = []
-    inside: Stmt = outer
-    while isinstance(inside, For) and known(inside.extent) is not None:
+    loops: list[st.For] = []
+    inside: st.Stmt = outer
+    while isinstance(inside, st.For) and known(inside.extent) is not None:
         if inside.kind not in ("unrolled", "vectorized") or inside.annotations:
             return None
         loops.append(inside)
         inside = inside.body
-    guard = inside if isinstance(inside, Branch) and inside.orelse is NOTHING else None
+    guard = inside if isinstance(inside, st.Branch) and inside.orelse is st.NOTHING else None
     store = inside if guard is None else guard.then
-    if not isinstance(store, Store) or store.buffer.scope == "local":
+    if not isinstance(store, st.Store) or store.buffer.scope == "local":
         return None
     nest = _Nest(tuple(loops), store, guard)
     return nest if _is_plain(nest) else None
@@ -232,13 +205,13 @@ def _pays(nest: _Nest, soon: bool) -> bool:
     return nest.copies * each >= (1 if soon else SHORTER) * (moved + nest.together(soon) * each)
 
 
-def _with_cold_tiles(kernel: Kernel) -> Kernel:
+def _with_cold_tiles(kernel: st.Kernel) -> st.Kernel:
     """The kernel with tiles in memory that no innermost loop touches, and nothing turns."""
-    own = {each.buffer for each in statements(kernel.body) if isinstance(each, Alloc)}
+    own = {each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)}
     kept = {
         buffer
-        for stmt in statements(kernel.body)
-        if isinstance(stmt, For)
+        for stmt in st.statements(kernel.body)
+        if isinstance(stmt, st.For)
         for buffer in (_touched(stmt) if _is_innermost(stmt) else _turned(stmt))
     }
     cold = {each: evolve(each, scope="global") for each in own - kept if each.scope == "local"}
@@ -247,84 +220,84 @@ def _with_cold_tiles(kernel: Kernel) -> Kernel:
 
     def change(node: Term) -> Term:
         match node:
-            case Load(buffer, indices) if buffer in cold:
-                return Load(cold[buffer], indices)
-            case Store(buffer, indices, value) if buffer in cold:
-                return Store(cold[buffer], indices, value)
-            case Alloc(buffer, body) if buffer in cold:
-                return Alloc(cold[buffer], body)
+            case sc.Load(buffer, indices) if buffer in cold:
+                return sc.Load(cold[buffer], indices)
+            case st.Store(buffer, indices, value) if buffer in cold:
+                return st.Store(cold[buffer], indices, value)
+            case st.Alloc(buffer, body) if buffer in cold:
+                return st.Alloc(cold[buffer], body)
             case _:
                 return node
 
     return with_body(kernel, map_bottom_up(change, kernel.body))
 
 
-def _is_innermost(loop: For) -> bool:
+def _is_innermost(loop: st.For) -> bool:
     """Whether a loop is counted, and none inside is."""
-    inside = [each for each in statements(loop) if isinstance(each, For)]
+    inside = [each for each in st.statements(loop) if isinstance(each, st.For)]
     return [each for each in inside if each.kind in ("serial", "parallel")] == [loop]
 
 
-def _touched(stmt: Stmt) -> set[Buffer]:
-    return {e.buffer for e in post_order(stmt) if isinstance(e, Load | Store)}
+def _touched(stmt: st.Stmt) -> set[sc.Buffer]:
+    return {e.buffer for e in post_order(stmt) if isinstance(e, sc.Load | st.Store)}
 
 
-def _turned(loop: For) -> set[Buffer]:
+def _turned(loop: st.For) -> set[sc.Buffer]:
     """What vectors are read of, but are not neighbours in it."""
     if loop.kind != "vectorized":
         return set()
-    reads = [each for each in post_order(loop.body) if isinstance(each, Load)]
+    reads = [each for each in post_order(loop.body) if isinstance(each, sc.Load)]
     return {e.buffer for e in reads if any(loop.var in free_vars(at) for at in e.indices[:-1])}
 
 
 def _instructions(node: Term, nest: _Nest) -> int:
     """What a part of a value adds to each copy; what several copies share adds nothing."""
-    if isinstance(node, Load):
+    if isinstance(node, sc.Load):
         free = free_vars(node)
         return ACCESS * all(each.var in free for each in nest.loops if each.kind == "unrolled")
-    if not isinstance(node, Scalar) or isinstance(node, Lit | ScalarVar):
+    if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar):
         return 0
-    if isinstance(node, Pow) or (isinstance(node, Intrinsic) and node.name in FORMULAS):
+    if isinstance(node, sc.Pow) or (isinstance(node, sc.Intrinsic) and node.name in FORMULAS):
         return FORMULA
-    return int(dtype_of(node).is_float)
+    return int(sc.dtype_of(node).is_float)
 
 
-def _rolled(nest: _Nest, names: Names, together: int) -> Stmt:
+def _rolled(nest: _Nest, names: Names, together: int) -> st.Stmt:
     """The nest as a loop over what it reads of registers, which is written down before."""
     reads = dict.fromkeys(_registers(nest.store.value))
     extents = [known(each.extent) or 0 for each in nest.loops]
     if nest.loops[-1].kind == "vectorized":  # rows begin where vectors do
         extents[-1] = 1 << (extents[-1] - 1).bit_length()
-    shape = tuple([index(each) for each in extents])
+    shape = tuple([sc.index(each) for each in extents])
     at = tuple([each.var for each in nest.loops])
-    held = {each: Buffer(names.name("held"), shape, each.buffer.dtype) for each in reads}
-    fills = [_around(nest, Store(held[each], at, _or_nothing(nest, each))) for each in reads]
-    there = {each: Load(buffer, at) for each, buffer in held.items()}
+    held = {each: sc.Buffer(names.name("held"), shape, each.buffer.dtype) for each in reads}
+    fills = [_around(nest, st.Store(held[each], at, _or_nothing(nest, each))) for each in reads]
+    there = {each: sc.Load(buffer, at) for each, buffer in held.items()}
     value = map_bottom_up(lambda node: there.get(node, node), nest.store.value)  # type: ignore[call-overload]  # loads are terms
-    assert isinstance(value, Scalar)
-    whole = Store(nest.store.buffer, nest.store.indices, value)
-    body = seq(*fills, _counted(nest, _guarded(nest, whole), names, together))
-    return allocated(body, held.values())
+    assert isinstance(value, sc.Scalar)
+    whole = st.Store(nest.store.buffer, nest.store.indices, value)
+    body = st.seq(*fills, _counted(nest, _guarded(nest, whole), names, together))
+    return st.allocated(body, held.values())
 
 
-def _registers(value: Scalar) -> list[Load]:
-    return [n for n in post_order(value) if isinstance(n, Load) and n.buffer.scope == "local"]
+def _registers(value: sc.Scalar) -> list[sc.Load]:
+    return [n for n in post_order(value) if isinstance(n, sc.Load) and n.buffer.scope == "local"]
 
 
-def _or_nothing(nest: _Nest, read: Load) -> Scalar:
+def _or_nothing(nest: _Nest, read: sc.Load) -> sc.Scalar:
     """What is read where the guard holds, else 0: lanes that take no part are computed with the
     others, and of what lay in memory before, which is often no normal number, that takes 100 times
     as long on some processors."""
     if nest.guard is None:
         return read
-    return Select(nest.guard.condition, read, Lit(0, read.buffer.dtype))
+    return sc.Select(nest.guard.condition, read, sc.Lit(0, read.buffer.dtype))
 
 
-def _guarded(nest: _Nest, store: Store) -> Stmt:
-    return store if nest.guard is None else Branch(nest.guard.condition, store, NOTHING)
+def _guarded(nest: _Nest, store: st.Store) -> st.Stmt:
+    return store if nest.guard is None else st.Branch(nest.guard.condition, store, st.NOTHING)
 
 
-def _counted(nest: _Nest, body: Stmt, names: Names, together: int) -> Stmt:
+def _counted(nest: _Nest, body: st.Stmt, names: Names, together: int) -> st.Stmt:
     """The nest with loops that are counted, all but for the innermost copies that stay together.
 
     One copy alone waits for each of its own steps.  Where a loop has more of them than may stay
@@ -334,12 +307,12 @@ def _counted(nest: _Nest, body: Stmt, names: Names, together: int) -> Stmt:
     for loop in reversed(nest.loops):
         count = known(loop.extent) or 1
         if loop.kind != "unrolled":
-            body = For(loop.var, loop.extent, loop.kind, body)
+            body = st.For(loop.var, loop.extent, loop.kind, body)
         elif room < SIDE_BY_SIDE:
-            body = For(loop.var, loop.extent, "serial", body)
+            body = st.For(loop.var, loop.extent, "serial", body)
         elif count <= room + 1:
             room //= count
-            body = For(loop.var, loop.extent, "unrolled", body)
+            body = st.For(loop.var, loop.extent, "unrolled", body)
         else:
             parts = [part for part in range(SIDE_BY_SIDE, room + 1) if count % part == 0]
             body = _some_at_a_time(loop, max(parts, default=room), body, names)
@@ -347,19 +320,21 @@ def _counted(nest: _Nest, body: Stmt, names: Names, together: int) -> Stmt:
     return body
 
 
-def _some_at_a_time(loop: For, some: int, body: Stmt, names: Names) -> Stmt:
+def _some_at_a_time(loop: st.For, some: int, body: st.Stmt, names: Names) -> st.Stmt:
     """The copies of a loop, a few at a time, then what is left."""
     turns, left = divmod(known(loop.extent) or 1, some)
     counted, copy = (names.var(str(loop.var.name)) for _ in range(2))
-    inner = For(copy, index(some), "unrolled", substitute(body, {loop.var: counted * some + copy}))
-    whole = For(counted, index(turns), "serial", inner)
+    inner = st.For(
+        copy, sc.index(some), "unrolled", substitute(body, {loop.var: counted * some + copy})
+    )
+    whole = st.For(counted, sc.index(turns), "serial", inner)
     if not left:
         return whole
-    rest = substitute(body, {loop.var: copy + index(turns * some)})
-    return seq(whole, For(copy, index(left), "unrolled", rest))
+    rest = substitute(body, {loop.var: copy + sc.index(turns * some)})
+    return st.seq(whole, st.For(copy, sc.index(left), "unrolled", rest))
 
 
-def _around(nest: _Nest, body: Stmt) -> Stmt:
+def _around(nest: _Nest, body: st.Stmt) -> st.Stmt:
     for each in reversed(nest.loops):
-        body = For(each.var, each.extent, each.kind, body)
+        body = st.For(each.var, each.extent, each.kind, body)
     return body

@@ -19,22 +19,9 @@ from plica.codegen.lower.open_dot import OpenDot
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core import Term, map_top_down, post_order, substitute
 from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    LoopKind,
-    Region,
-    Stmt,
-    Store,
-    seq,
-)
 from plica.ir.type import dim, i32, known
 from plica.schedule.default.machine import LINE, Machine
 
@@ -44,10 +31,10 @@ LONG: Final = 8
 NOUGHT: Final = sc.index(0)
 
 
-def dotted_rows(of: OpenDot, rest: Stages, machine: Machine) -> Kernel:
+def dotted_rows(of: OpenDot, rest: Stages, machine: Machine) -> st.Kernel:
     """The loops of stages, less those that were made beforehand."""
     writer = _Writer(of, rest, machine)
-    steps: list[Stmt] = []
+    steps: list[st.Stmt] = []
     for each in rest.stages:
         assert isinstance(each, Each)
         if each.out is of.packed.buffer:
@@ -59,8 +46,8 @@ def dotted_rows(of: OpenDot, rest: Stages, machine: Machine) -> Kernel:
         elif each.out is rest.result:
             steps.append(writer.tiles())
     params = (*rest.inputs, *rest.outputs)
-    body = seq(*steps)
-    return Kernel(open_sizes(params, body), params, len(rest.inputs), body)
+    body = st.seq(*steps)
+    return st.Kernel(open_sizes(params, body), params, len(rest.inputs), body)
 
 
 class _Writer:
@@ -73,7 +60,7 @@ class _Writer:
 
     # --- what is made first ----------------------------------------------------------------------
 
-    def copied(self, of: Each) -> Stmt:
+    def copied(self, of: Each) -> st.Stmt:
         """Rows of the data in vectors: the last of them ends with the row."""
         product, value = self.product, of.value
         if product.data.indices[-1] is not product.quad:
@@ -83,21 +70,21 @@ class _Writer:
         term, lanes = of.axes[-1], min(depth, self.machine.lanes(self.dot.dtype))
         start, lane = self.names.var("start"), self.names.var("lane")
 
-        def some(first: sc.Scalar, count: int, what: sc.Scalar) -> Stmt:
+        def some(first: sc.Scalar, count: int, what: sc.Scalar) -> st.Stmt:
             there: dict[Term, Term] = {term: first + lane}
-            store = Store(of.out, (*of.axes[:-1], first + lane), substitute(what, there))
+            store = st.Store(of.out, (*of.axes[:-1], first + lane), substitute(what, there))
             return loops_around([(lane, sc.index(count))], store, "vectorized")
 
         whole = some(start * lanes, lanes, inside)
-        steps: list[Stmt] = [For(start, sc.index(depth // lanes), "serial", whole)]
+        steps: list[st.Stmt] = [st.For(start, sc.index(depth // lanes), "serial", whole)]
         if depth % lanes:
             steps.append(some(sc.index(depth - lanes), lanes, inside))
         if room > depth:
             steps.append(some(sc.index(depth), room - depth, sc.Lit(0, of.out.dtype)))
         around = list(zip(of.axes[:-1], of.out.shape[:-1], strict=True))
-        return loops_around(around, seq(*steps))
+        return loops_around(around, st.seq(*steps))
 
-    def packed(self, of: Each) -> Stmt:
+    def packed(self, of: Each) -> st.Stmt:
         """The weight: vectors that lie in a line of a cache one after another, then what is left of
         outputs and of terms."""
         product, dot = self.product, self.dot
@@ -112,9 +99,9 @@ class _Writer:
         zero = sc.Lit(0, of.out.dtype)
         in_rows = product.weight.indices[-1] is product.lane
 
-        def put(at: dict[Term, sc.Scalar], lanes: int, parts: int) -> Stmt:
+        def put(at: dict[Term, sc.Scalar], lanes: int, parts: int) -> st.Stmt:
             """One vector, of which so much is there."""
-            steps: list[Stmt] = []
+            steps: list[st.Stmt] = []
             for first, count, own, what in (
                 (0, lanes, parts, value), (0, lanes, dot.terms - parts, zero),
                 (lanes, dot.lanes - lanes, dot.terms, zero),
@@ -124,18 +111,18 @@ class _Writer:
                 later = parts if what is zero and not first else 0
                 here: dict[Term, Term] = {**at, lane: dim(lane + first), part: dim(part + later)}
                 indices = tuple([_at(each, here) for each in of.axes])
-                store = Store(of.out, indices, substitute(what, here))
+                store = st.Store(of.out, indices, substitute(what, here))
                 if in_rows:  # lanes of several rows are brought side by side
-                    inner = For(part, sc.index(own), "unrolled", store)
-                    steps.append(For(lane, sc.index(count), "vectorized", inner))
+                    inner = st.For(part, sc.index(own), "unrolled", store)
+                    steps.append(st.For(lane, sc.index(count), "vectorized", inner))
                 else:
                     order = [(lane, sc.index(count)), (part, sc.index(own))]
                     steps.append(loops_around(order, store, "vectorized"))
-            return seq(*steps)
+            return st.seq(*steps)
 
         def blocks(
             at: dict[Term, sc.Scalar], loop: list[tuple[sc.ScalarVar, sc.Scalar]], lanes: int
-        ) -> Stmt:
+        ) -> st.Stmt:
             """All quads of some blocks."""
             steps = [loops_around([(quad, sc.index(quads)), *loop], put(at, lanes, dot.terms))]
             if terms:
@@ -145,22 +132,22 @@ class _Writer:
             if room > done:
                 none = {**at, quad: quad + done}
                 steps.append(loops_around([(quad, sc.index(room - done)), *loop], put(none, 0, 0)))
-            return seq(*steps)
+            return st.seq(*steps)
 
         near = max(1, LINE // (dot.lanes * product.weight.buffer.dtype.bytes))
         group, many = self.names.var("group"), self.names.var("near")
-        parts: list[Stmt] = []
+        parts: list[st.Stmt] = []
         if whole // near:
             at: dict[Term, sc.Scalar] = {block: group * near + many}
             inside = blocks(at, [(many, sc.index(near))], dot.lanes)
-            parts.append(For(group, sc.index(whole // near), "serial", inside))
+            parts.append(st.For(group, sc.index(whole // near), "serial", inside))
         if whole % near:
             at = {block: sc.index(whole // near * near) + many}
             parts.append(blocks(at, [(many, sc.index(whole % near))], dot.lanes))
         if left:
             parts.append(blocks({block: sc.index(whole)}, [], left))
         around = list(zip(of.axes, of.out.shape, strict=True))[:shared]
-        return loops_around([*around, *beside], seq(*parts))
+        return loops_around([*around, *beside], st.seq(*parts))
 
     def _inside(self, value: sc.Scalar) -> sc.Scalar:
         """What is packed where a weight is: what is outside is written by itself."""
@@ -170,7 +157,7 @@ class _Writer:
             value = value.then
         return value
 
-    def summed(self) -> Stmt:
+    def summed(self) -> st.Stmt:
         """Sums of the weight: products by ones, so that an instruction adds them."""
         of, dot, names = self.of, self.dot, self.names
         sums = of.sums
@@ -180,34 +167,34 @@ class _Writer:
         axes = [names.var("a") for _ in sums.shape[:-1]]
         lane, part = names.var("lane"), names.var("part")
         starts = (*axes, *of.packed.indices[len(axes) : -2])
-        call = Invoke(
+        call = st.Invoke(
             dot.intrinsic,
             (
-                Region(ones, (NOUGHT,), (sc.index(dot.terms),)),
+                st.Region(ones, (NOUGHT,), (sc.index(dot.terms),)),
                 self._lanes(starts),
-                Region(acc, (NOUGHT,), (sc.index(dot.lanes),)),
+                st.Region(acc, (NOUGHT,), (sc.index(dot.lanes),)),
             ),
         )
         begin, end = [
             loops_around([(lane, sc.index(dot.lanes))], each, "vectorized")
             for each in (
-                Store(acc, (lane,), sc.Lit(0, i32)),
-                Store(sums, (*axes, lane), sc.Load(acc, (lane,))),
+                st.Store(acc, (lane,), sc.Lit(0, i32)),
+                st.Store(sums, (*axes, lane), sc.Load(acc, (lane,))),
             )
         ]
-        body = Alloc(acc, seq(begin, self._terms(call), end))
-        one = Store(ones, (part,), sc.Lit(1, dot.dtype))
+        body = st.Alloc(acc, st.seq(begin, self._terms(call), end))
+        one = st.Store(ones, (part,), sc.Lit(1, dot.dtype))
         around = list(zip(axes, sums.shape[:-1], strict=True))
         filled = loops_around([(part, sc.index(dot.terms))], one, "vectorized")
-        return Alloc(ones, seq(filled, loops_around(around, body)))
+        return st.Alloc(ones, st.seq(filled, loops_around(around, body)))
 
-    def _lanes(self, starts: tuple[sc.Scalar, ...]) -> Region:
+    def _lanes(self, starts: tuple[sc.Scalar, ...]) -> st.Region:
         """A vector of the packed weight."""
         ones = (sc.index(1),) * len(starts)
         last = (sc.index(self.dot.lanes), sc.index(self.dot.terms))
-        return Region(self.of.packed.buffer, (*starts, NOUGHT, NOUGHT), (*ones, *last))
+        return st.Region(self.of.packed.buffer, (*starts, NOUGHT, NOUGHT), (*ones, *last))
 
-    def _terms(self, inside: Stmt) -> Stmt:
+    def _terms(self, inside: st.Stmt) -> st.Stmt:
         """Something for all terms of a sum."""
         outer, _, written = self.of.inner
         extents = self._quads()
@@ -222,16 +209,16 @@ class _Writer:
 
     # --- tiles -----------------------------------------------------------------------------------
 
-    def tiles(self) -> Stmt:
+    def tiles(self) -> st.Stmt:
         """All results: groups of rows, blocks of outputs, tiles of rows."""
         of, product = self.of, self.product
         count, wide = product.count(product.lane), of.tile.vectors * self.dot.lanes
         around = [(each, product.sizes[each]) for each in product.around]
         whole, left = divmod(count, wide)
         parts = [(whole, 0, wide)] * bool(whole) + [(1, whole, left)] * bool(left)
-        return loops_around(around, seq(*[self._rows(*each) for each in parts]))
+        return loops_around(around, st.seq(*[self._rows(*each) for each in parts]))
 
-    def _rows(self, blocks: int, first_block: int, outputs: int) -> Stmt:
+    def _rows(self, blocks: int, first_block: int, outputs: int) -> st.Stmt:
         """Blocks of so many outputs for all rows, a group of these after another."""
         of, names, steps = self.of, self.names, self.of.tile.steps
         size = self.product.sizes[self.product.row]
@@ -240,11 +227,11 @@ class _Writer:
         ]
         vector = dim((block + first_block) * of.tile.vectors)
 
-        def made(rows: int, row: sc.Scalar) -> Stmt:
+        def made(rows: int, row: sc.Scalar) -> st.Stmt:
             return self._tile(rows, row, vector, outputs)
 
-        parts: list[Stmt] = [
-            For(strip, count // steps, "serial", made(steps, first + strip * steps))
+        parts: list[st.Stmt] = [
+            st.For(strip, count // steps, "serial", made(steps, first + strip * steps))
         ]
         whole = count // steps * steps
         for n in rests(steps):
@@ -255,16 +242,16 @@ class _Writer:
                 asked.append(sc.Lt(first + count, column + (n + 1)))
             else:
                 begin = begin + (count - whole) // (2 * n) * (2 * n)
-            tile = Branch(reduce(sc.And, asked), made(n, column), NOTHING)
-            parts.append(Bind(column, begin, tile))
-        kind: LoopKind = "parallel" if of.shared else "serial"
-        body: Stmt = loops_around([(block, sc.index(blocks))], seq(*parts), kind)
-        body = Branch(sc.Le(first + count, size), body, NOTHING)  # it is
+            tile = st.Branch(reduce(sc.And, asked), made(n, column), st.NOTHING)
+            parts.append(st.Bind(column, begin, tile))
+        kind: st.LoopKind = "parallel" if of.shared else "serial"
+        body: st.Stmt = loops_around([(block, sc.index(blocks))], st.seq(*parts), kind)
+        body = st.Branch(sc.Le(first + count, size), body, st.NOTHING)  # it is
         many = sc.Min(size - first, sc.index(of.group))
-        bound = Bind(first, group * of.group, Bind(count, many, body))
-        return For(group, (size + (of.group - 1)) // of.group, "serial", bound)
+        bound = st.Bind(first, group * of.group, st.Bind(count, many, body))
+        return st.For(group, (size + (of.group - 1)) // of.group, "serial", bound)
 
-    def _tile(self, rows: int, row: sc.Scalar, vector: sc.Scalar, outputs: int) -> Stmt:
+    def _tile(self, rows: int, row: sc.Scalar, vector: sc.Scalar, outputs: int) -> st.Stmt:
         """The sums of a tile, and what is stored of them."""
         of, dot, names, product = self.of, self.dot, self.names, self.product
         near, beside, lane = (names.var(each) for each in ("near", "vector", "lane"))
@@ -278,21 +265,21 @@ class _Writer:
         one = sc.index(1)
         vector_of: dict[Term, sc.Scalar] = {product.lane // dot.lanes: vector + beside}
         starts = tuple([vector_of.get(each, each) for each in of.packed.indices[:-2]])
-        call = Invoke(
+        call = st.Invoke(
             dot.intrinsic,
             (
-                Region(
+                st.Region(
                     data.buffer, data.indices,
                     (*[one] * (len(data.indices) - 1), sc.index(dot.terms)),
                 ),
                 self._lanes(starts),
-                Region(acc, (near, beside, NOUGHT), (one, one, shape[-1])),
+                st.Region(acc, (near, beside, NOUGHT), (one, one, shape[-1])),
             ),
         )  # fmt: skip
-        begin = Store(
+        begin = st.Store(
             acc, (near, beside, lane), self._placed(of.start, row + near, vector + beside, lane)
         )
-        steps: list[Stmt] = [
+        steps: list[st.Stmt] = [
             loops_around(loops, begin, "vectorized", written),
             self._terms(loops_around(loops[:2], call, unrolled=written)),
         ]
@@ -300,7 +287,7 @@ class _Writer:
         kept: tuple[sc.ScalarVar, ...] = ()
         if len(post_order(of.after.value)) > LONG and rows > 1:
             held = sc.Buffer(names.name("held"), shape, i32)
-            moved = Store(held, (near, beside, lane), sc.Load(acc, (near, beside, lane)))
+            moved = st.Store(held, (near, beside, lane), sc.Load(acc, (near, beside, lane)))
             steps.append(loops_around(loops, moved, "vectorized", written))
             kept = (near,)
         full, part = divmod(outputs, dot.lanes)
@@ -314,12 +301,14 @@ class _Writer:
             order = [(near, shape[0]), (beside, sc.index(count)), (lane, sc.index(lanes))]
             unrolled = [each for each in written if each not in kept]
             steps.append(loops_around(order, store, "vectorized", unrolled))
-        found = seq(*steps)
+        found = st.seq(*steps)
         for each in dict.fromkeys((acc, held)):
-            found = Alloc(each, found)
+            found = st.Alloc(each, found)
         return found
 
-    def _stored(self, row: sc.Scalar, vector: sc.Scalar, lane: sc.Scalar, total: sc.Scalar) -> Stmt:
+    def _stored(
+        self, row: sc.Scalar, vector: sc.Scalar, lane: sc.Scalar, total: sc.Scalar
+    ) -> st.Stmt:
         """The store of a result, given where it is and its sum."""
         after = self.of.after
 
@@ -329,7 +318,7 @@ class _Writer:
         value, *indices = [
             self._placed(each, row, vector, lane) for each in (after.value, *after.indices)
         ]
-        return Store(self.rest.result, tuple(indices), map_top_down(filled, value))
+        return st.Store(self.rest.result, tuple(indices), map_top_down(filled, value))
 
     def _placed(
         self, of: sc.Scalar, row: sc.Scalar, vector: sc.Scalar, lane: sc.Scalar

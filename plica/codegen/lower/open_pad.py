@@ -17,19 +17,7 @@ from typing import Final
 from plica.analysis.index.context import conjuncts
 from plica.codegen.lower.loop_order import loops_around
 from plica.core import free_vars
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Le,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Min,
-    Scalar,
-    Select,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Stmt, Store, seq
@@ -40,24 +28,24 @@ STRIP: Final = 4
 """Vectors of a strip of a row."""
 
 
-def padded_rows(of: Each, out: Buffer, machine: Machine) -> Stmt | None:
+def padded_rows(of: Each, out: sc.Buffer, machine: Machine) -> Stmt | None:
     """The loops that fill a buffer with rows and their border; None where a stage is none of them,
     or its rows are of known length."""
     value = of.value
-    if not isinstance(value, Select) or not isinstance(value.then, Load):
+    if not isinstance(value, sc.Select) or not isinstance(value.then, sc.Load):
         return None
     if not of.axes or not value.then.indices:
         return None
     load, fill, axis, width = value.then, value.orelse, of.axes[-1], of.out.shape[-1]
     *around, last = load.indices
     before = known(dim(axis - last))
-    if not isinstance(fill, Lit) or before is None or before < 0 or known(width) is not None:
+    if not isinstance(fill, sc.Lit) or before is None or before < 0 or known(width) is not None:
         return None
     if any(axis in free_vars(each) for each in around):
         return None
     size = load.buffer.shape[-1]
     tests = conjuncts(value.condition)
-    low, high = Le(index(0), last), Lt(last, size)
+    low, high = sc.Le(sc.index(0), last), sc.Lt(last, size)
     rows = [each for each in tests if each not in (low, high)]
     if any(axis in free_vars(each) for each in rows):
         return None
@@ -69,7 +57,7 @@ def padded_rows(of: Each, out: Buffer, machine: Machine) -> Stmt | None:
     if rows:
         inside = rows[0]
         for each in rows[1:]:
-            inside = And(inside, each)
+            inside = sc.And(inside, each)
         made = Branch(inside, made, writer.filled(0, width))
     return loops_around(list(zip(of.axes, of.out.shape, strict=True))[:-1], made)
 
@@ -77,18 +65,18 @@ def padded_rows(of: Each, out: Buffer, machine: Machine) -> Stmt | None:
 class _RowWriter:
     """Writes one row."""
 
-    def __init__(self, of: Each, out: Buffer, load: Load, fill: Lit, before: int) -> None:
+    def __init__(self, of: Each, out: sc.Buffer, load: sc.Load, fill: sc.Lit, before: int) -> None:
         self.of, self.out, self.load, self.fill, self.before = of, out, load, fill, before
         self.width, self.size = of.out.shape[-1], load.buffer.shape[-1]
         self.names = Names(of, out)
 
-    def filled(self, start: Scalar | int, count: Scalar) -> Stmt:
+    def filled(self, start: sc.Scalar | int, count: sc.Scalar) -> Stmt:
         """So many elements of the border."""
         at, place = self.names.var("at"), self.names.var("place")
         if start == 0:
             return For(at, count, "serial", Store(self.out, (*self.of.axes[:-1], at), self.fill))
         store = Store(self.out, (*self.of.axes[:-1], place), self.fill)
-        inside = And(Le(index(0), place), Lt(place, self.width))  # it is
+        inside = sc.And(sc.Le(sc.index(0), place), sc.Lt(place, self.width))  # it is
         one = Bind(place, start + at, Branch(inside, store, NOTHING))
         return For(at, count, "serial", one)
 
@@ -99,21 +87,27 @@ class _RowWriter:
         done = count // wide * wide
         strips = For(strip, count // wide, "serial", self.copied(strip * wide, wide))
         left = (count - done + (lanes - 1)) // lanes
-        last = self.copied(Min(done + strip * lanes, count - lanes), lanes)
+        last = self.copied(sc.Min(done + strip * lanes, count - lanes), lanes)
         whole = seq(strips, For(strip, left, "serial", last))
         alone = For(at, count, "serial", self.copied(at, 1))
         made: Stmt = seq(
-            self.filled(0, Min(index(self.before), self.width)),
-            Branch(Le(index(lanes), count), whole, alone),
-            self.filled(count + self.before, Max(self.width - self.before - count, index(0))),
+            self.filled(0, sc.Min(sc.index(self.before), self.width)),
+            Branch(sc.Le(sc.index(lanes), count), whole, alone),
+            self.filled(count + self.before, sc.Max(self.width - self.before - count, sc.index(0))),
         )
-        return Bind(count, Max(Min(self.size, self.width - self.before), index(0)), made)
+        return Bind(count, sc.Max(sc.Min(self.size, self.width - self.before), sc.index(0)), made)
 
-    def copied(self, at: Scalar, lanes: int) -> Stmt:
+    def copied(self, at: sc.Scalar, lanes: int) -> Stmt:
         """Some neighbours, from a place of the row on."""
         start, lane = self.names.var("start"), self.names.var("lane")
-        source = Load(self.load.buffer, (*self.load.indices[:-1], start + lane))
+        source = sc.Load(self.load.buffer, (*self.load.indices[:-1], start + lane))
         store = Store(self.out, (*self.of.axes[:-1], start + lane + self.before), source)
-        made = loops_around([(lane, index(lanes))], store, "vectorized" if lanes > 1 else "serial")
-        ends = And(Le(start + lanes, self.size), Le(start + (lanes + self.before), self.width))
-        return Bind(start, at, Branch(And(Le(index(0), start), ends), made, NOTHING))  # it is
+        made = loops_around(
+            [(lane, sc.index(lanes))], store, "vectorized" if lanes > 1 else "serial"
+        )
+        ends = sc.And(
+            sc.Le(start + lanes, self.size), sc.Le(start + (lanes + self.before), self.width)
+        )
+        return Bind(
+            start, at, Branch(sc.And(sc.Le(sc.index(0), start), ends), made, NOTHING)
+        )  # it is

@@ -44,23 +44,12 @@ from plica.codegen.lower.open_tile import (
 )
 from plica.codegen.lower.open_tile_choice import ANOTHER
 from plica.core import Term, free_vars, substitute
+from plica.ir.loop import statement as st
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Min, Mul, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs
 from plica.ir.loop.stages import stages as joined
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Bind,
-    Branch,
-    For,
-    Kernel,
-    LoopKind,
-    Stmt,
-    Store,
-    seq,
-)
 from plica.ir.type import known
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.lane import is_row
@@ -181,12 +170,12 @@ def _tile(outputs: int, lanes: int, machine: Machine) -> RegisterTile:
     return min(choices or [RegisterTile(1, 1)], key=cost)
 
 
-def paneled_columns(of: OpenPanel, rest: Stages) -> Kernel:
+def paneled_columns(of: OpenPanel, rest: Stages) -> st.Kernel:
     """The loops of stages, less those that were made beforehand."""
     ((fold, epilogue),) = pairs(rest)
     body = _PanelWriter(of, in_order(fold), rest.result, stored(fold, epilogue)).body()
     params = (*rest.inputs, *rest.outputs)
-    return Kernel(open_sizes(params, body), params, len(rest.inputs), body)
+    return st.Kernel(open_sizes(params, body), params, len(rest.inputs), body)
 
 
 class _PanelWriter:
@@ -204,16 +193,16 @@ class _PanelWriter:
         self.inner = [at for at, each in enumerate(first) if free_vars(each) - around]
         """The axes of the data that the sum goes through."""
 
-    def body(self) -> Stmt:
+    def body(self) -> st.Stmt:
         """All of it: panels, or where there are fewer columns a vector at a time, or one by one."""
         of = self.of
-        few = Branch(Le(index(of.lanes), self.size), self.strips(1), self.alone())
+        few = st.Branch(Le(index(of.lanes), self.size), self.strips(1), self.alone())
         whole = self.panels() if self.outputs > of.tile.steps else self.strips(of.tile.vectors)
         axes = [each for each in self.sizes if each not in (of.output, of.column)]
-        made = Branch(Le(index(of.wide), self.size), whole, few)
+        made = st.Branch(Le(index(of.wide), self.size), whole, few)
         return loops_around([(each, self.sizes[each]) for each in axes], made)
 
-    def panels(self) -> Stmt:
+    def panels(self) -> st.Stmt:
         """Groups of tiles: copied, then summed."""
         of = self.of
         inner = [of.source.shape[at] for at in self.inner]
@@ -223,72 +212,72 @@ class _PanelWriter:
         places = [self.names.var("a") for _ in inner]
         number = group * of.group + t
 
-        def copied(start: Scalar) -> Stmt:
+        def copied(start: Scalar) -> st.Stmt:
             source = dict(enumerate(self.data[0].indices))
             source |= {**dict(zip(self.inner, places, strict=True)), len(source) - 1: start + lane}
             value = Load(of.source, tuple(source.values()))
             loops = [*zip(places, inner, strict=True), (lane, index(of.wide))]
-            return loops_around(loops, Store(panel, (t, *places, lane), value), "vectorized")
+            return loops_around(loops, st.Store(panel, (t, *places, lane), value), "vectorized")
 
         def read(data: Load, _: Scalar, column: Scalar) -> Load:
             return Load(panel, (t, *[data.indices[at] for at in self.inner], column))
 
-        def summed(block: Scalar, outputs: int) -> Stmt:
+        def summed(block: Scalar, outputs: int) -> st.Stmt:
             tile = self.tile(block, outputs, of.tile.vectors, read)
-            return For(t, many, "serial", self.begun(number, of.wide, tile))
+            return st.For(t, many, "serial", self.begun(number, of.wide, tile))
 
-        copies = For(t, many, "serial", self.begun(number, of.wide, copied))
-        made: Stmt = Alloc(panel, seq(copies, self.by_blocks(summed)))
-        made = Branch(Le(many, index(of.group)), made, NOTHING)  # there are no more
+        copies = st.For(t, many, "serial", self.begun(number, of.wide, copied))
+        made: st.Stmt = st.Alloc(panel, st.seq(copies, self.by_blocks(summed)))
+        made = st.Branch(Le(many, index(of.group)), made, st.NOTHING)  # there are no more
         tiles = (self.size + (of.wide - 1)) // of.wide
-        made = Bind(many, Min(tiles - group * of.group, index(of.group)), made)
-        return For(group, (tiles + (of.group - 1)) // of.group, "serial", made)
+        made = st.Bind(many, Min(tiles - group * of.group, index(of.group)), made)
+        return st.For(group, (tiles + (of.group - 1)) // of.group, "serial", made)
 
-    def strips(self, vectors: int) -> Stmt:
+    def strips(self, vectors: int) -> st.Stmt:
         """Tiles of so many vectors, whose columns are read where they lie."""
         wide, strip = vectors * self.of.lanes, self.names.var("strip")
 
         def read(data: Load, start: Scalar, column: Scalar) -> Load:
             return Load(data.buffer, (*data.indices[:-1], start + column))
 
-        def summed(block: Scalar, outputs: int) -> Stmt:
+        def summed(block: Scalar, outputs: int) -> st.Stmt:
             tile = self.tile(block, outputs, vectors, read)
-            return For(
+            return st.For(
                 strip, (self.size + (wide - 1)) // wide, "serial", self.begun(strip, wide, tile)
             )  # fmt: skip
 
         return self.by_blocks(summed)
 
-    def alone(self) -> Stmt:
+    def alone(self) -> st.Stmt:
         """Columns one by one, with lanes over outputs."""
         column = self.names.var("column")
 
-        def summed(block: Scalar, outputs: int) -> Stmt:
+        def summed(block: Scalar, outputs: int) -> st.Stmt:
             output = self.names.var("output")
             walk = self.walk(((output, index(outputs)),), block, output, column, {})
             sums = Sums(walk, walk.loops, self.names, "local", 1)
             steps, stand_in = sums.totals(exposed(walk.body))
             last = last_store(replaced(walk.body, stand_in), walk, self.out, self.after)
             made = sums.around([*steps, loops_around(walk.loops, last, "serial")])
-            return For(column, self.size, "serial", made)
+            return st.For(column, self.size, "serial", made)
 
         return self.by_blocks(summed)
 
-    def by_blocks(self, body: Callable[[Scalar, int], Stmt]) -> Stmt:
+    def by_blocks(self, body: Callable[[Scalar, int], st.Stmt]) -> st.Stmt:
         """What is done to blocks of outputs that are whole, then to what is left of these."""
         blocks, left = divmod(self.outputs, self.of.tile.steps)
         block = self.names.var("block")
-        kind: LoopKind = "parallel" if self.of.shares else "serial"
-        whole = For(block, index(blocks), kind, body(block, self.of.tile.steps))
-        return seq(*([whole] if blocks else []), *([body(index(blocks), left)] if left else []))
+        kind: st.LoopKind = "parallel" if self.of.shares else "serial"
+        whole = st.For(block, index(blocks), kind, body(block, self.of.tile.steps))
+        return st.seq(*([whole] if blocks else []), *([body(index(blocks), left)] if left else []))
 
-    def begun(self, number: Scalar, wide: int, body: Callable[[Scalar], Stmt]) -> Stmt:
+    def begun(self, number: Scalar, wide: int, body: Callable[[Scalar], st.Stmt]) -> st.Stmt:
         """A tile by its number: it begins where it should, or as far before the end as it has
         columns."""
         start = self.names.var("start")
         inside = And(Le(index(0), start), Le(start + wide, self.size))  # it is
-        made = Branch(inside, body(start), NOTHING)
-        return Bind(start, Min(number * wide, self.size - wide), made)
+        made = st.Branch(inside, body(start), st.NOTHING)
+        return st.Bind(start, Min(number * wide, self.size - wide), made)
 
     def tile(
         self,
@@ -296,13 +285,13 @@ class _PanelWriter:
         outputs: int,
         vectors: int,
         read: Callable[[Load, Scalar, Scalar], Load],
-    ) -> Callable[[Scalar], Stmt]:
+    ) -> Callable[[Scalar], st.Stmt]:
         """The sums of a tile, given where it begins, and what is stored of them."""
         output, vector, lane = (self.names.var(each) for each in ("output", "vector", "lane"))
         near = vector * self.of.lanes + lane
         loops = (output, index(outputs)), (vector, index(vectors)), (lane, index(self.of.lanes))
 
-        def one(start: Scalar) -> Stmt:
+        def one(start: Scalar) -> st.Stmt:
             reads: dict[Term, Scalar] = {each: read(each, start, near) for each in self.data}
             walk = self.walk(loops, block, output, start + near, reads)
             return in_registers(walk, self.out, self.after, self.names)

@@ -33,32 +33,11 @@ from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core import Term, post_order, substitute
+from plica.ir.loop import scalar as sc
+from plica.ir.loop import statement as st
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Le,
-    Load,
-    Lt,
-    Min,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import (
-    NOTHING,
-    Bind,
-    Branch,
-    Kernel,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-)
 from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW
@@ -67,14 +46,14 @@ LONG: Final = 8
 """Terms of what is done with a sum, from which on it is not written out for each row of a tile."""
 
 
-def tiled(of: OpenTile, rest: Stages, machine: Machine) -> Kernel:
+def tiled(of: OpenTile, rest: Stages, machine: Machine) -> st.Kernel:
     """The loops of stages, less those that were made beforehand."""
     *before, (fold, epilogue) = pairs(rest)
-    steps: list[Stmt] = [elements(each, each.out, None, machine=machine) for each, _ in before]
+    steps: list[st.Stmt] = [elements(each, each.out, None, machine=machine) for each, _ in before]
     steps += _tiles(of, in_order(fold), rest.result, stored(fold, epilogue))
     params = (*rest.inputs, *rest.outputs)
-    body = Seq(tuple(steps)) if len(steps) > 1 else steps[0]
-    return Kernel(open_sizes(params, body), params, len(rest.inputs), body)
+    body = st.Seq(tuple(steps)) if len(steps) > 1 else steps[0]
+    return st.Kernel(open_sizes(params, body), params, len(rest.inputs), body)
 
 
 @frozen(eq=False)
@@ -87,7 +66,9 @@ class _Tile:
     outputs: int
 
 
-def _tiles(of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None) -> Iterator[Stmt]:
+def _tiles(
+    of: OpenTile, fold: Each, out: sc.Buffer, after: StoredElement | None
+) -> Iterator[st.Stmt]:
     """Blocks of outputs that are whole, then what is left of these."""
     sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
     count, wide = known(sizes[of.lane]) or 0, of.vectors * of.lanes
@@ -101,7 +82,7 @@ class _Block:
     """Blocks of outputs at all places."""
 
     def __init__(
-        self, of: OpenTile, fold: Each, out: Buffer, after: StoredElement | None, tile: _Tile
+        self, of: OpenTile, fold: Each, out: sc.Buffer, after: StoredElement | None, tile: _Tile
     ) -> None:
         self.of, self.fold, self.out, self.after, self.tile = of, fold, out, after, tile
         names = self.names = Names(fold, out, *([] if after is None else [after.value]))
@@ -111,18 +92,18 @@ class _Block:
         which = self.block * of.vectors + self.vector + tile.first // of.lanes
         self.output = which * of.lanes + self.lane
         wide = of.lanes * of.abreast
-        halves: dict[Term, Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: self.lane}
+        halves: dict[Term, sc.Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: self.lane}
         if of.abreast > 1:
             halves[of.lane // wide] = self.block + tile.first // wide
             halves[of.lane // of.lanes % of.abreast] = self.vector
         self.value = replaced(fold.value, halves)
         sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
         self.size = sizes.pop(of.column)
-        self.blocks = (self.block, index(tile.blocks))
+        self.blocks = (self.block, sc.index(tile.blocks))
         self.outer = [each for each in sizes.items() if each[0] is not of.lane]
         self.around = [self.blocks if axis is of.lane else (axis, n) for axis, n in sizes.items()]
 
-    def loops(self) -> Stmt:
+    def loops(self) -> st.Stmt:
         """All of it."""
         if self.of.image:
             return loops_around(self.outer, self._image())
@@ -130,17 +111,17 @@ class _Block:
             return loops_around(self.outer, self._rows())
         return loops_around(self.around, self._strips())
 
-    def _strips(self) -> Stmt:
+    def _strips(self) -> st.Stmt:
         """Whole tiles of neighbours, then narrower ones, of which the last hangs over the end."""
         of, size, strip, near = self.of, self.size, self.strip, self.near
         place = strip * of.steps + near
         tiles = self._made(of.steps, place)
         if (row := known(size)) is not None:  # what is left is one tile
             whole, left = divmod(row, of.steps)
-            parts = [loops_around([(strip, index(whole))], tiles)] if whole else []
+            parts = [loops_around([(strip, sc.index(whole))], tiles)] if whole else []
             parts += [self._made(of.narrower[-1], near + whole * of.steps)] if left else []
-            return Seq(tuple(parts)) if len(parts) > 1 else parts[0]
-        steps: list[Stmt] = [loops_around([(strip, size // of.steps)], tiles)]
+            return st.Seq(tuple(parts)) if len(parts) > 1 else parts[0]
+        steps: list[st.Stmt] = [loops_around([(strip, size // of.steps)], tiles)]
         bound = [(self.names.var("done"), size // of.steps * of.steps)]
         for at, wide in enumerate(of.narrower):
             done = bound[-1][0]
@@ -148,43 +129,47 @@ class _Block:
             count = (size - done + (wide - after - 1)) // wide  # what the next has room for is left
             steps.append(loops_around([(strip, count)], self._narrow(wide, done)))
             bound.append((self.names.var("done"), done + count * wide))
-        found: Stmt = Seq(tuple(steps))
+        found: st.Stmt = st.Seq(tuple(steps))
         for var, value in reversed(bound[:-1]):
-            found = Bind(var, value, found)
+            found = st.Bind(var, value, found)
         return found
 
-    def _narrow(self, wide: int, done: ScalarVar) -> Stmt:
+    def _narrow(self, wide: int, done: sc.ScalarVar) -> st.Stmt:
         """A tile of so many neighbours after those that are done, which may hang over the end."""
         of, size, near = self.of, self.size, self.near
         column, end = self.names.var("column"), self.names.var("end")
         last = column + near
         # Of places in several axes nobody sees by their number alone that the last is inside.
         flat = not of.room and max(len(atoms) for atoms, _ in polynomial(size).values()) > 1
-        inside = last if of.room else Min(last, end if flat else size - 1)
-        tile = self._made(wide, last, inside, Lt(last, size))
-        end_of_room = Le(column + wide, size + (of.narrower[-1] - 1))
-        fits = end_of_room if of.room else Lt(column, size)
-        tile = Branch(And(Le(index(0), column), fits), tile, NOTHING)  # it does
-        tile = Bind(column, done + self.strip * wide, tile)
+        inside = last if of.room else sc.Min(last, end if flat else size - 1)
+        tile = self._made(wide, last, inside, sc.Lt(last, size))
+        end_of_room = sc.Le(column + wide, size + (of.narrower[-1] - 1))
+        fits = end_of_room if of.room else sc.Lt(column, size)
+        tile = st.Branch(sc.And(sc.Le(sc.index(0), column), fits), tile, st.NOTHING)  # it does
+        tile = st.Bind(column, done + self.strip * wide, tile)
         if not flat:
             return tile
-        there_is = And(Le(index(0), done), And(Le(index(0), end), Lt(end, size)))  # it is
-        return Bind(end, size - 1, Branch(there_is, tile, NOTHING))
+        there_is = sc.And(
+            sc.Le(sc.index(0), done), sc.And(sc.Le(sc.index(0), end), sc.Lt(end, size))
+        )  # it is
+        return st.Bind(end, size - 1, st.Branch(there_is, tile, st.NOTHING))
 
-    def _image(self) -> Stmt:
+    def _image(self) -> st.Stmt:
         """All outputs of some places after another: what is read of these is near.  The last tile
         ends with the image; of one that is smaller each place is done alone."""
         of, size, strip, near = self.of, self.size, self.strip, self.near
         column = self.names.var("column")
-        inside = And(Le(index(0), column), Le(column + of.steps, size))  # it is
+        inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + of.steps, size))  # it is
         tile = loops_around([self.blocks], self._made(of.steps, column + near))
-        begin = Min(strip * of.steps, size - of.steps)
-        bound = Bind(column, begin, Branch(inside, tile, NOTHING))
+        begin = sc.Min(strip * of.steps, size - of.steps)
+        bound = st.Bind(column, begin, st.Branch(inside, tile, st.NOTHING))
         many = (size + (of.steps - 1)) // of.steps
         single = loops_around([(strip, size), self.blocks], self._made(1, strip + near))
-        return Branch(Le(index(of.steps), size), loops_around([(strip, many)], bound), single)
+        return st.Branch(
+            sc.Le(sc.index(of.steps), size), loops_around([(strip, many)], bound), single
+        )
 
-    def _rows(self) -> Stmt:
+    def _rows(self) -> st.Stmt:
         """All outputs of a group of rows: whole tiles, then those for what is left."""
         of, size, strip, near = self.of, self.size, self.strip, self.near
         group, first, count, column = [
@@ -194,31 +179,35 @@ class _Block:
         parts = [loops_around([(strip, count // of.steps)], tiles)]
         whole = count // of.steps * of.steps
         for n in rests(of.steps):
-            asked: list[Scalar] = [Le(index(0), column), Le(column + n, size)]
-            asked.append(Le(column + n, first + count))
+            asked: list[sc.Scalar] = [sc.Le(sc.index(0), column), sc.Le(column + n, size)]
+            asked.append(sc.Le(column + n, first + count))
             begin = first + whole
             if of.steps <= EACH:  # there are no more
-                asked.append(Lt(first + count, column + (n + 1)))
+                asked.append(sc.Lt(first + count, column + (n + 1)))
             else:
                 begin = begin + (count - whole) // (2 * n) * (2 * n)
-            tile = Branch(reduce(And, asked), self._made(n, column + near), NOTHING)
-            parts.append(Bind(column, begin, tile))
-        kind: LoopKind = "parallel" if of.shared else "serial"
-        body = loops_around([self.blocks], Seq(tuple(parts)), kind)
-        within = Branch(Le(first + count, size), body, NOTHING)  # it is
-        many = Min(size - first, index(of.group))
-        bound = Bind(first, group * of.group, Bind(count, many, within))
+            tile = st.Branch(reduce(sc.And, asked), self._made(n, column + near), st.NOTHING)
+            parts.append(st.Bind(column, begin, tile))
+        kind: st.LoopKind = "parallel" if of.shared else "serial"
+        body = loops_around([self.blocks], st.Seq(tuple(parts)), kind)
+        within = st.Branch(sc.Le(first + count, size), body, st.NOTHING)  # it is
+        many = sc.Min(size - first, sc.index(of.group))
+        bound = st.Bind(first, group * of.group, st.Bind(count, many, within))
         return loops_around([(group, (size + (of.group - 1)) // of.group)], bound)
 
     def _made(
-        self, steps: int, there: Scalar, read: Scalar | None = None, guard: Scalar | None = None
-    ) -> Stmt:
+        self,
+        steps: int,
+        there: sc.Scalar,
+        read: sc.Scalar | None = None,
+        guard: sc.Scalar | None = None,
+    ) -> st.Stmt:
         """A tile of so many neighbours: where they are, what is read of there, which are stored."""
         of, tile = self.of, self.tile
         inner = (
-            (self.near, index(steps)),
-            (self.vector, index(-(-tile.outputs // of.lanes))),
-            (self.lane, index(of.lanes)),
+            (self.near, sc.index(steps)),
+            (self.vector, sc.index(-(-tile.outputs // of.lanes))),
+            (self.lane, sc.index(of.lanes)),
         )
         body = substitute(self.value, {of.column: there if read is None else read})
         here = ((of.lane, self.output), (of.column, there))
@@ -227,14 +216,14 @@ class _Block:
         walk = LoopOrder(inner, indices, body, 3, here, "vectorized", None, unrolled)
         return _one(of, walk, self.out, self.after, tile, guard, self.names)
 
-    def _row_of_window(self, steps: int) -> tuple[ScalarVar, ...]:
+    def _row_of_window(self, steps: int) -> tuple[sc.ScalarVar, ...]:
         """The terms along a row of a window, if they are written out: neighbours have most of what
         they read in common, and where vectors are short it would be a loop of few cycles."""
         of = self.of
         sums = steps * -(-self.tile.outputs // of.lanes)
         # A sum in runs is one of totals around that of the terms, which comes first.
-        total = next((each for each in post_order(self.value) if isinstance(each, Reduce)), None)
-        if total is None or of.lanes * dtype_of(total).bytes > BRIEF:
+        total = next((each for each in post_order(self.value) if isinstance(each, sc.Reduce)), None)
+        if total is None or of.lanes * sc.dtype_of(total).bytes > BRIEF:
             return ()
         terms = known(total.extents[-1]) or 0
         return (total.axes[-1],) if terms <= SHORT and terms * sums <= WINDOW else ()
@@ -243,42 +232,42 @@ class _Block:
 def _one(  # noqa: PLR0917  # a tile, and where it ends
     of: OpenTile,
     walk: LoopOrder,
-    out: Buffer,
+    out: sc.Buffer,
     after: StoredElement | None,
     tile: _Tile,
-    guard: Scalar | None,
+    guard: sc.Scalar | None,
     names: Names,
-) -> Stmt:
+) -> st.Stmt:
     """The sums of a tile, and what is stored of them."""
     sums = Sums(walk, walk.loops, names, "local", 1)
     steps, stand_in = sums.totals(exposed(walk.body))
     value = replaced(walk.body, stand_in)
-    if not isinstance(value, Load):
+    if not isinstance(value, sc.Load):
         whole = tuple([extent for _, extent in walk.loops])
-        made = Buffer(names.name("made"), whole, dtype_of(value), "local")
+        made = sc.Buffer(names.name("made"), whole, sc.dtype_of(value), "local")
         sums.held.append(made)
         at = tuple([axis for axis, _ in walk.loops])
-        steps.append(loops_around(walk.loops, Store(made, at, value), walk.kind, walk.unrolled))
-        value = Load(made, at)
+        steps.append(loops_around(walk.loops, st.Store(made, at, value), walk.kind, walk.unrolled))
+        value = sc.Load(made, at)
     near, (vector, _), (lane, _) = walk.loops
-    kept: tuple[ScalarVar, ...] = ()
+    kept: tuple[sc.ScalarVar, ...] = ()
     if of.group and after is not None and len(post_order(after.value)) > LONG:
         # What is long to write out is written once for all rows of a tile.
-        held = Buffer(names.name("held"), tuple([n for _, n in walk.loops]), dtype_of(value))
+        held = sc.Buffer(names.name("held"), tuple([n for _, n in walk.loops]), sc.dtype_of(value))
         sums.held.append(held)
         at = tuple([axis for axis, _ in walk.loops])
-        steps.append(loops_around(walk.loops, Store(held, at, value), walk.kind, walk.unrolled))
-        value, kept = Load(held, at), (near[0],)
+        steps.append(loops_around(walk.loops, st.Store(held, at, value), walk.kind, walk.unrolled))
+        value, kept = sc.Load(held, at), (near[0],)
     last = last_store(value, walk, out, after)
     if guard is not None:
-        last = Branch(guard, last, NOTHING)
+        last = st.Branch(guard, last, st.NOTHING)
     full, part = divmod(tile.outputs, of.lanes)
     columns = not of.group and _is_turned(walk, after)
     for first, count, lanes in ((0, full, of.lanes), (full, 1, part)):
         if not count or not lanes:
             continue
         stmt = substitute(last, {vector: vector + first}) if first else last
-        rows = [(vector, index(count)), (lane, index(lanes))]
+        rows = [(vector, sc.index(count)), (lane, sc.index(lanes))]
         order = [*rows, near] if columns else [near, *rows]
         written = [var for var, _ in order[:-1] if var not in kept]
         steps.append(loops_around(order, stmt, "vectorized", written))

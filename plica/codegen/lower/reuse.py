@@ -17,43 +17,34 @@ from collections.abc import Mapping, Sequence
 
 from plica.analysis.statement import holding, walked, with_body, with_substatements
 from plica.core import CompilerBug, Term, free_vars, map_bottom_up
+from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, Load, index
-from plica.ir.loop.statement import (
-    Alloc,
-    Kernel,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    allocated,
-    substatements,
-)
 from plica.ir.type import known
 
 
-def reuse(kernel: Kernel) -> Kernel:
+def reuse(kernel: st.Kernel) -> st.Kernel:
     """The kernel with less memory."""
-    holds = holding(lambda stmt: isinstance(stmt, Alloc))
+    holds = holding(lambda stmt: isinstance(stmt, st.Alloc))
     return with_body(kernel, walked(kernel.body, False, _down, _up, enters=holds))
 
 
-def _down(stmt: Stmt, inside: bool) -> tuple[Stmt, tuple[bool, ...]]:
-    return stmt, (isinstance(stmt, Alloc),) * len(substatements(stmt))
+def _down(stmt: st.Stmt, inside: bool) -> tuple[st.Stmt, tuple[bool, ...]]:
+    return stmt, (isinstance(stmt, st.Alloc),) * len(st.substatements(stmt))
 
 
-def _up(stmt: Stmt, parts: tuple[Stmt, ...], inside: bool) -> Stmt:
+def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], inside: bool) -> st.Stmt:
     new = with_substatements(stmt, parts)
-    return _shared(new) if isinstance(new, Alloc) and not inside else new
+    return _shared(new) if isinstance(new, st.Alloc) and not inside else new
 
 
-def _shared(stmt: Alloc) -> Stmt:
+def _shared(stmt: st.Alloc) -> st.Stmt:
     """Allocations directly inside one another, with their buffers put together."""
     held: list[Buffer] = []
-    body: Stmt = stmt
-    while isinstance(body, Alloc):
+    body: st.Stmt = stmt
+    while isinstance(body, st.Alloc):
         held.append(body.buffer)
         body = body.body
-    if not isinstance(body, Seq):
+    if not isinstance(body, st.Seq):
         return stmt
     tenants = arranged(held, body.stmts)
     if lost := clashes(tenants, body.stmts):
@@ -70,10 +61,10 @@ def _shared(stmt: Alloc) -> Stmt:
             home = Buffer(first.name, (index(size),), first.dtype, first.scope, (), align)
         homes.update(dict.fromkeys(several, home))
     new = _moved(body, homes)
-    return allocated(new, reversed(list(dict.fromkeys(homes[each] for each in held))))
+    return st.allocated(new, reversed(list(dict.fromkeys(homes[each] for each in held))))
 
 
-def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]]:
+def arranged(held: Sequence[Buffer], stmts: Sequence[st.Stmt]) -> list[list[Buffer]]:
     """The buffers, those that can share their memory together."""
     spans = {each: _span(each, stmts) for each in held}
     order = sorted(held, key=lambda each: (spans[each], held.index(each)))
@@ -86,7 +77,7 @@ def arranged(held: Sequence[Buffer], stmts: Sequence[Stmt]) -> list[list[Buffer]
     return groups
 
 
-def _span(buffer: Buffer, stmts: Sequence[Stmt]) -> tuple[int, int]:
+def _span(buffer: Buffer, stmts: Sequence[st.Stmt]) -> tuple[int, int]:
     touched = [at for at, each in enumerate(stmts) if buffer in free_vars(each)]
     return (touched[0], touched[-1]) if touched else (len(stmts), len(stmts))
 
@@ -100,7 +91,7 @@ def _fits(buffer: Buffer, group: Sequence[Buffer], spans: Mapping[Buffer, tuple[
     return alike and plain and all(spans[each][1] < spans[buffer][0] for each in group)
 
 
-def clashes(tenants: Sequence[Sequence[Buffer]], stmts: Sequence[Stmt]) -> list[Buffer]:
+def clashes(tenants: Sequence[Sequence[Buffer]], stmts: Sequence[st.Stmt]) -> list[Buffer]:
     """The buffers whose contents another one of the same memory would overwrite, found by going
     through the statements and noting whose the memory is."""
     lost: dict[Buffer, None] = {}
@@ -119,15 +110,15 @@ def clashes(tenants: Sequence[Sequence[Buffer]], stmts: Sequence[Stmt]) -> list[
     return list(lost)
 
 
-def _moved(body: Stmt, homes: Mapping[Buffer, Buffer]) -> Stmt:
+def _moved(body: st.Stmt, homes: Mapping[Buffer, Buffer]) -> st.Stmt:
     def change(node: Term) -> Term:
         match node:
             case Load(buffer, indices) if homes.get(buffer, buffer) is not buffer:
                 return Load(homes[buffer], indices)
-            case Store(buffer, indices, value) if homes.get(buffer, buffer) is not buffer:
-                return Store(homes[buffer], indices, value)
-            case Region(buffer, starts, extents) if homes.get(buffer, buffer) is not buffer:
-                return Region(homes[buffer], starts, extents)
+            case st.Store(buffer, indices, value) if homes.get(buffer, buffer) is not buffer:
+                return st.Store(homes[buffer], indices, value)
+            case st.Region(buffer, starts, extents) if homes.get(buffer, buffer) is not buffer:
+                return st.Region(homes[buffer], starts, extents)
             case _:
                 return node
 

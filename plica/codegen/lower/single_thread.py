@@ -36,77 +36,68 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import post_order
+from plica.ir.loop import statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Load, ScalarVar, index
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import (
-    NOTHING,
-    THREADS,
-    Alloc,
-    Branch,
-    For,
-    Kernel,
-    LoopKind,
-    Seq,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type import known
 from plica.schedule.launch import repeated, shares
 
 
-def predicate_single_thread(kernel: Kernel) -> Kernel:
+def predicate_single_thread(kernel: st.Kernel) -> st.Kernel:
     """The kernel with one thread for what all would do alike."""
     guarded = with_body(kernel, mapped(kernel.body, _guarded))
     return with_body(guarded, _of_launches(guarded.body, guarded))
 
 
-def _of_launches(stmt: Stmt, of: Kernel) -> Stmt:
+def _of_launches(stmt: st.Stmt, of: st.Kernel) -> st.Stmt:
     """Launches, which are outermost loops over threads: one thread beside each part of them."""
-    if isinstance(stmt, For) and stmt.kind in THREADS:
+    if isinstance(stmt, st.For) and stmt.kind in st.THREADS:
         for kind in sorted({each.kind for each in _several(stmt)}):
             if summed := _summed(_without(stmt, kind)):
                 stmt = _beside(stmt, kind, summed, Names(of).var(f"first_{kind[-1]}"))
         return stmt
-    if not isinstance(stmt, Seq | Alloc | For | Branch):
+    if not isinstance(stmt, st.Seq | st.Alloc | st.For | st.Branch):
         return stmt
-    return with_substatements(stmt, tuple([_of_launches(e, of) for e in substatements(stmt)]))
+    return with_substatements(stmt, tuple([_of_launches(e, of) for e in st.substatements(stmt)]))
 
 
-def _several(stmt: Stmt) -> Iterator[For]:
+def _several(stmt: st.Stmt) -> Iterator[st.For]:
     """Loops over several threads of a block."""
-    for each in statements(stmt):
-        if isinstance(each, For) and each.kind.startswith("threadIdx") and known(each.extent) != 1:
+    for each in st.statements(stmt):
+        if (
+            isinstance(each, st.For)
+            and each.kind.startswith("threadIdx")
+            and known(each.extent) != 1
+        ):
             yield each
 
 
-def _without(stmt: Stmt, kind: LoopKind) -> Iterator[Stmt]:
+def _without(stmt: st.Stmt, kind: st.LoopKind) -> Iterator[st.Stmt]:
     """The parts of a statement beside loops over threads of a kind."""
-    if isinstance(stmt, For) and stmt.kind == kind:
+    if isinstance(stmt, st.For) and stmt.kind == kind:
         return
     if any(each.kind == kind for each in _several(stmt)):
-        for each in substatements(stmt):
+        for each in st.substatements(stmt):
             yield from _without(each, kind)
     else:
         yield stmt
 
 
-def _summed(parts: Iterable[Stmt]) -> frozenset[Buffer]:
+def _summed(parts: Iterable[st.Stmt]) -> frozenset[Buffer]:
     """The memory that parts read and write: of all threads what they have not to themselves, of
     those of a block what is added to, as what they only stage there is the same for all."""
     read, written, added = set[Buffer](), set[Buffer](), set[Buffer]()
     for part in parts:
         for each in accesses(part):
             (written if each.written else read).add(each.buffer)
-        added |= {each.buffer for each in statements(part)
-                  if isinstance(each, Store) and _adds(each)}  # fmt: skip
+        added |= {each.buffer for each in st.statements(part)
+                  if isinstance(each, st.Store) and _adds(each)}  # fmt: skip
     whole = [each for each in read & written if _reach(each) == "all"]
     return frozenset([*whole, *[each for each in added if _reach(each) == "block"]])
 
 
-def _adds(store: Store) -> bool:
+def _adds(store: st.Store) -> bool:
     """Whether a store reads the memory that it writes."""
     loads = (each for each in post_order(store.value) if isinstance(each, Load))
     return any(each.buffer is store.buffer for each in loads)
@@ -116,15 +107,17 @@ def _reach(buffer: Buffer) -> str:
     return scope(buffer.scope).reach
 
 
-def _beside(stmt: Stmt, kind: LoopKind, summed: frozenset[Buffer], first: ScalarVar) -> Stmt:
+def _beside(
+    stmt: st.Stmt, kind: st.LoopKind, summed: frozenset[Buffer], first: ScalarVar
+) -> st.Stmt:
     """A statement in which parts beside loops over threads of a kind that use what is summed there
     are those of the first."""
-    if isinstance(stmt, For) and stmt.kind == kind:
+    if isinstance(stmt, st.For) and stmt.kind == kind:
         return stmt
     if any(each.kind == kind for each in _several(stmt)):
-        parts = [_beside(each, kind, summed, first) for each in substatements(stmt)]
+        parts = [_beside(each, kind, summed, first) for each in st.substatements(stmt)]
         return with_substatements(stmt, tuple(parts))
-    stores = [each.buffer for each in statements(stmt) if isinstance(each, Store)]
+    stores = [each.buffer for each in st.statements(stmt) if isinstance(each, st.Store)]
     used = summed.intersection([*stores, *[each.buffer for each in accesses(stmt)]])
     if not used:
         return stmt
@@ -132,18 +125,20 @@ def _beside(stmt: Stmt, kind: LoopKind, summed: frozenset[Buffer], first: Scalar
         message = f"Threads of {kind} would do again what others do together."
         hint = f"Bind a loop around it to {kind} as well."
         raise refused(message, min(shared), f"a loop over {kind} around it", "none", hint)
-    return For(first, index(1), kind, stmt)
+    return st.For(first, index(1), kind, stmt)
 
 
-def _guarded(stmt: Stmt) -> Stmt:
+def _guarded(stmt: st.Stmt) -> st.Stmt:
     """A loop over threads, with what they would repeat left to the first."""
-    if not isinstance(stmt, For) or not stmt.kind.startswith("threadIdx"):
+    if not isinstance(stmt, st.For) or not stmt.kind.startswith("threadIdx"):
         return stmt
     if not (alike := {part for part in shares(stmt) if repeated(stmt, part)}):
         return stmt
     first = Eq(stmt.var, index(0))
 
-    def up(part: Stmt, parts: tuple[Stmt, ...], _: None) -> Stmt:
-        return Branch(first, part, NOTHING) if part in alike else with_substatements(part, parts)
+    def up(part: st.Stmt, parts: tuple[st.Stmt, ...], _: None) -> st.Stmt:
+        return (
+            st.Branch(first, part, st.NOTHING) if part in alike else with_substatements(part, parts)
+        )
 
     return with_substatements(stmt, (walked(stmt.body, None, same_state, up),))

@@ -16,19 +16,7 @@ from typing import Final
 
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Through, Values
-from plica.ir.loop.scalar import (
-    Buffer,
-    Eq,
-    FloorMod,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Scalar,
-    Select,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op import relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, choice, dtype, natural, number, size
@@ -49,18 +37,18 @@ def integers(name: str, of: TensorType) -> None:
         rel.refuse("dtype-conflict", message, "an integer type", str(of.dtype))
 
 
-def place(value: Scalar, extent: Scalar, mode: str) -> Scalar:
+def place(value: sc.Scalar, extent: sc.Scalar, mode: str) -> sc.Scalar:
     """An index as it was given, brought into an axis as the mode says."""
     at = as_dtype(value, i64)
     if mode == "wrap":
-        return FloorMod(at, extent)
+        return sc.FloorMod(at, extent)
     if mode == "clip":
         size = known(extent)
-        if dtype_of(value) is i32 and size is not None and size <= NARROW:
+        if sc.dtype_of(value) is i32 and size is not None and size <= NARROW:
             # A vector holds twice as many of these.
-            return as_dtype(Max(Lit(0, i32), Min(value, Lit(size - 1, i32))), i64)
-        return Max(index(0), Min(at, extent - 1))
-    return Select(Lt(at, index(0)), at + extent, at)
+            return as_dtype(sc.Max(sc.Lit(0, i32), sc.Min(value, sc.Lit(size - 1, i32))), i64)
+        return sc.Max(sc.index(0), sc.Min(at, extent - 1))
+    return sc.Select(sc.Lt(at, sc.index(0)), at + extent, at)
 
 
 scatter_sum, scatter_sum_along_axis = word("scatter_sum"), word("scatter_sum_along_axis")
@@ -81,9 +69,9 @@ def _where_rule(attrs: Values, condition: TensorType, x: TensorType, y: TensorTy
     return TensorType(rel.broadcast("where", (condition.shape, x.shape, y.shape)), x.dtype)
 
 
-def _where_body(attrs: Values, out: TensorType, *given: Buffer) -> Compute:
+def _where_body(attrs: Values, out: TensorType, *given: sc.Buffer) -> Compute:
     return compute(
-        given, out.shape, lambda *i: Select(*[read(each, i, out.shape) for each in given])
+        given, out.shape, lambda *i: sc.Select(*[read(each, i, out.shape) for each in given])
     )
 
 
@@ -110,10 +98,10 @@ def _take_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     return TensorType((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), x.dtype)
 
 
-def _take_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+def _take_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer) -> Compute:
     at, rank = rel.axis_of("take", attrs["axis"], len(x.shape)), len(indices.shape)
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         chosen = place(indices[i[at : at + rank]], x.shape[at], attrs["mode"])
         return x[(*i[:at], chosen, *i[at + rank :])]
 
@@ -156,10 +144,10 @@ def _not_longer(other: int, x: TensorType, indices: TensorType) -> None:
         rel.refuse("shape-conflict", message, str(x), str(indices))
 
 
-def _along_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+def _along_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer) -> Compute:
     at = rel.axis_of("take_along_axis", attrs["axis"], len(x.shape))
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         chosen = place(indices[i], x.shape[at], attrs["mode"])
         return x[(*i[:at], chosen, *i[at + 1 :])]
 
@@ -196,13 +184,13 @@ def _nd_rule(attrs: Values, x: TensorType, indices: TensorType) -> TensorType:
     return TensorType((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)
 
 
-def _nd_body(attrs: Values, out: TensorType, x: Buffer, indices: Buffer) -> Compute:
+def _nd_body(attrs: Values, out: TensorType, x: sc.Buffer, indices: sc.Buffer) -> Compute:
     batch, depth = attrs["batch_dims"], known(indices.shape[-1]) or 0
     outer = len(indices.shape) - 1
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         chosen = [
-            place(indices[(*i[:outer], index(d))], x.shape[batch + d], "raise")
+            place(indices[(*i[:outer], sc.index(d))], x.shape[batch + d], "raise")
             for d in range(depth)
         ]
         return x[(*i[:batch], *chosen, *i[outer:])]
@@ -258,19 +246,19 @@ def _one_hot_rule(attrs: Values, indices: TensorType) -> TensorType:
     return TensorType(shape, attrs["dtype"])
 
 
-def _one_hot_body(attrs: Values, out: TensorType, indices: Buffer) -> Compute:
+def _one_hot_body(attrs: Values, out: TensorType, indices: sc.Buffer) -> Compute:
     at = rel.axis_of("one_hot", attrs["axis"], len(out.shape))
     on, off = (rel.literal("one_hot", attrs[each], out.dtype) for each in ("on", "off"))
 
     depth = known(attrs["depth"])
 
-    def element(*i: Scalar) -> Scalar:
+    def element(*i: sc.Scalar) -> sc.Scalar:
         wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
         if depth is None or depth >= NARROW or at < len(i) - 1:
-            return Select(Eq(wanted, i[at]), on, off)
+            return sc.Select(sc.Eq(wanted, i[at]), on, off)
         # One index for a row, which stays outside if it is: a vector holds twice as many places.
-        near = Max(index(-1), Min(wanted, index(depth)))
-        return Select(Eq(as_dtype(near, i32), as_dtype(i[at], i32)), on, off)
+        near = sc.Max(sc.index(-1), sc.Min(wanted, sc.index(depth)))
+        return sc.Select(sc.Eq(as_dtype(near, i32), as_dtype(i[at], i32)), on, off)
 
     return compute((indices,), out.shape, element)
 

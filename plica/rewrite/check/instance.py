@@ -21,25 +21,7 @@ import numpy as np
 
 from plica.core import IllTyped, Name, Term, free_vars, post_order, rebuild, substitute
 from plica.core.extension import FAILURES
-from plica.ir.graph.expression import (
-    Apply,
-    Attrs,
-    Call,
-    Clause,
-    Expr,
-    Function,
-    If,
-    Let,
-    Literal,
-    Match,
-    PAny,
-    Pattern,
-    PTuple,
-    PVar,
-    Tuple,
-    Var,
-    const,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.type.dtype import DTYPES, bool_, f16, f32, f64, i32, i64
 from plica.ir.type.infer import type_of
@@ -86,9 +68,9 @@ LARGEST: Final = 600
 class Instance:
     """A term the left side matches, its free variables, and the arrays for them."""
 
-    term: Expr
-    inputs: tuple[tuple[Var, np.ndarray[Any, Any]], ...]
-    variables: tuple[Var, ...]
+    term: ex.Expr
+    inputs: tuple[tuple[ex.Var, np.ndarray[Any, Any]], ...]
+    variables: tuple[ex.Var, ...]
 
 
 def instance(
@@ -106,25 +88,25 @@ def instance(
     """
     pattern = choose(alternatives(unrolled(left, choose)))
     if isinstance(pattern, Outputs):
-        pattern = Tuple(pattern.patterns)  # type: ignore[arg-type]  # patterns for expressions
+        pattern = ex.Tuple(pattern.patterns)  # type: ignore[arg-type]  # patterns for expressions
     making = _Making(choose, pattern, rounds)
     making.give(given or {})
     try:
         term = making.part(pattern)
     except _GivenUp:
         return None
-    if not isinstance(term, Expr):
+    if not isinstance(term, ex.Expr):
         return None
     free = free_vars(term)
     everything = [*making.variables, *post_order(term)]
-    variables = tuple(v for v in dict.fromkeys(everything) if isinstance(v, Var) and v in free)
+    variables = tuple(v for v in dict.fromkeys(everything) if isinstance(v, ex.Var) and v in free)
     inputs = tuple((var, array(var.type, choose)) for var in variables) if data else ()
     if data and variables and choose((False,) * 7 + (True,)):
         term = _computed(left, term, choose(variables))
     return Instance(term, inputs, variables)
 
 
-def _computed(left: Term, term: Expr, var: Var) -> Expr:
+def _computed(left: Term, term: ex.Expr, var: ex.Var) -> ex.Expr:
     """The instance with an operator of a variable in its place, where the left side allows it:
     programs fill holes with both."""
     of = var.type
@@ -133,7 +115,7 @@ def _computed(left: Term, term: Expr, var: Var) -> Expr:
     assert operator is not None
     if not isinstance(of, TensorType) or isinstance(operator.relation({}, of), Mismatch):
         return term
-    made = substitute(term, {var: Apply(name, (var,), ())})
+    made = substitute(term, {var: ex.Apply(name, (var,), ())})
     try:
         return term if match(left, made) is None else made
     except FAILURES:  # of a predicate: the rule that asks it fails, and is told so
@@ -155,9 +137,9 @@ class _Making:
         self.seeds = choose((False, True))
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
-        self.variables: list[Var] = []
+        self.variables: list[ex.Var] = []
         self.made: dict[Term, Any] = {}
-        self.binders: list[Var] = []  # those that fill holes
+        self.binders: list[ex.Var] = []  # those that fill holes
         (whole,), self.named = opened(pattern)
         self.scopes = {name: sorted(frozenset().union(*s)) for name, s in scopes(whole).items()}
 
@@ -165,7 +147,7 @@ class _Making:
         """Fill some holes beforehand; attributes are read as operators read them."""
         self.given = dict(given)
         self._keep({
-            name: Var(Name(name), value) if isinstance(value, Type) else value
+            name: ex.Var(Name(name), value) if isinstance(value, Type) else value
             for name, value in given.items()
         })  # fmt: skip
 
@@ -180,48 +162,48 @@ class _Making:
     def _part(self, node: Term) -> Any:
         made: Any
         match node:
-            case Apply():
+            case ex.Apply():
                 for arg in node.args:
                     if not type(arg).hole:
                         self.part(arg)
                 return self._operator(node, self.made)
-            case Let():
+            case ex.Let():
                 made = self._let(node)
-            case If():
+            case ex.If():
                 if isinstance(node.condition, Hole) and node.condition.name not in self.filling:
                     name = node.condition.name
-                    self._keep({name: Var(Name(name), tensor((), bool_))})
-                made = If(*(self.part(each) for each in node._children))
-            case Function():
+                    self._keep({name: ex.Var(Name(name), tensor((), bool_))})
+                made = ex.If(*(self.part(each) for each in node._children))
+            case ex.Function():
                 near = [var.type for var in self.variables]
                 made = self._function(node, [None] * len(node.params), near)
-            case Call(callee=Function() as callee):
+            case ex.Call(callee=ex.Function() as callee):
                 args = tuple(self.part(arg) for arg in node.args)
                 types = [_type_of(arg) for arg in args]
                 if len(types) != len(callee.params):
                     raise _GivenUp
-                made = Call(self._function(callee, types, ()), args, node.types)
-            case Match():
+                made = ex.Call(self._function(callee, types, ()), args, node.types)
+            case ex.Match():
                 made = self._match(node)
             case _:
-                if type(node).hole or not isinstance(node, Expr):
+                if type(node).hole or not isinstance(node, ex.Expr):
                     return node
                 made = rebuild(node, tuple(self.part(kid) for kid in node._children))
-        if not isinstance(node, Literal | Var):
+        if not isinstance(node, ex.Literal | ex.Var):
             _type_of(made)
         return made
 
-    def _let(self, node: Let) -> Expr:
+    def _let(self, node: ex.Let) -> ex.Expr:
         var, value = node.var, node.value
-        if isinstance(value, Hole) and value.name not in self.filling and isinstance(var, Var):
-            self._keep({value.name: Var(Name(value.name), var.type)})
+        if isinstance(value, Hole) and value.name not in self.filling and isinstance(var, ex.Var):
+            self._keep({value.name: ex.Var(Name(value.name), var.type)})
         bound = self.part(value)
         inner = self._bind(var, _type_of(bound), bound)
-        return Let(inner, bound, self.part(node.body))
+        return ex.Let(inner, bound, self.part(node.body))
 
     def _function(
-        self, node: Function, types: Sequence[Type | None], near: Sequence[Type | None]
-    ) -> Expr:
+        self, node: ex.Function, types: Sequence[Type | None], near: Sequence[Type | None]
+    ) -> ex.Expr:
         known = [each for each in near if isinstance(each, TensorType)]
         params = []
         given: tuple[Any, ...] = node.params  # Any: in a pattern they may be holes
@@ -232,53 +214,53 @@ class _Making:
         ret = node.ret
         if isinstance(ret, Hole):
             ret = self.filling[ret.name] = _type_of(body)
-        return Function(node.dims, node.types, tuple(params), ret, body, node.attrs)
+        return ex.Function(node.dims, node.types, tuple(params), ret, body, node.attrs)
 
-    def _match(self, node: Match) -> Expr:
+    def _match(self, node: ex.Match) -> ex.Expr:
         value = node.value
-        tuples = [each.pattern for each in node.clauses if isinstance(each.pattern, PTuple)]
+        tuples = [each.pattern for each in node.clauses if isinstance(each.pattern, ex.PTuple)]
         if tuples and isinstance(value, Hole) and value.name not in self.filling:
             items = range(len(tuples[0].items))
             names = [f"{value.name}{i}" for i in items]
             made = tuple(self._expression(name, ANYTHING, ()) for name in names)
-            self._keep({value.name: Tuple(made)})
+            self._keep({value.name: ex.Tuple(made)})
         scrutinee = self.part(value)
         of = _type_of(scrutinee)
         clauses = []
         for clause in node.clauses:
             pattern = self._pattern(clause.pattern, of)
-            clauses.append(Clause(pattern, self.part(clause.body)))
-        return Match(scrutinee, tuple(clauses), node.total)
+            clauses.append(ex.Clause(pattern, self.part(clause.body)))
+        return ex.Match(scrutinee, tuple(clauses), node.total)
 
-    def _pattern(self, pattern: Pattern, of: Type) -> Pattern:
+    def _pattern(self, pattern: ex.Pattern, of: Type) -> ex.Pattern:
         match pattern:
-            case PVar(var):
-                return PVar(self._bind(var, of))
-            case PTuple(items) if isinstance(of, TupleType) and len(of.items) == len(items):
-                return PTuple(tuple(map(self._pattern, items, of.items)))
-            case PAny():
+            case ex.PVar(var):
+                return ex.PVar(self._bind(var, of))
+            case ex.PTuple(items) if isinstance(of, TupleType) and len(of.items) == len(items):
+                return ex.PTuple(tuple(map(self._pattern, items, of.items)))
+            case ex.PAny():
                 return pattern
             case _:  # values of data types are not made
                 raise _GivenUp
 
-    def _bind(self, binder: Term, of: Type, *outside: Expr) -> Var:
+    def _bind(self, binder: Term, of: Type, *outside: ex.Expr) -> ex.Var:
         """The variable that a binder becomes, sometimes a namesake of one that is free outside."""
         if not isinstance(binder, Hole):
-            assert isinstance(binder, Var)
+            assert isinstance(binder, ex.Var)
             return binder
         known = self.filling.get(binder.name)
         if known is None:
             spoken = frozenset().union(*map(free_vars, outside))
             like = [var for var in self.variables if var.type is of and var not in spoken]
-            own = Var(Name(binder.name), of)
+            own = ex.Var(Name(binder.name), of)
             known = self.choose((own, own, own, *like)) if like else own
             self.filling[binder.name] = known
             self.binders.append(known)
-        if not isinstance(known, Var) or known.type is not of:
+        if not isinstance(known, ex.Var) or known.type is not of:
             raise _GivenUp
         return known
 
-    def _operator(self, node: Apply, made: dict[Term, Any]) -> Expr:
+    def _operator(self, node: ex.Apply, made: dict[Term, Any]) -> ex.Expr:
         operator = find(node.op)
         assert operator is not None
         last, repeats = None, 0
@@ -288,21 +270,21 @@ class _Making:
                 self.choose = seeded(own(SEEDS))
             trial: dict[str, Any] = {}
             context = [type_of(each) for each in self._beside(node, made)]
-            args: list[Expr] = []
+            args: list[ex.Expr] = []
             for arg in node.args:
                 for each in self._argument(arg, made, trial, context):
                     args.append(each)
-                    if not isinstance(each, Literal):
+                    if not isinstance(each, ex.Literal):
                         context.append(type_of(each))
             values = self._attributes(operator, node, trial, context)
             if values is None:
                 raise _GivenUp
-            term = settled(Apply(node.op, tuple(args), values))
+            term = settled(ex.Apply(node.op, tuple(args), values))
             # The same again and again: all choices are used up.
             last, repeats = term, repeats + 1 if term is last else 0
             if repeats == REPEATS:
                 raise _GivenUp
-            if any(isinstance(arg, Literal) for arg in term.args):
+            if any(isinstance(arg, ex.Literal) for arg in term.args):
                 continue
             types = [type_of(arg) for arg in term.args]
             result = operator.relation(dict(values), *types)
@@ -312,25 +294,25 @@ class _Making:
                 return term
         raise _GivenUp
 
-    def _beside(self, node: Apply, made: dict[Term, Any]) -> list[Expr]:
+    def _beside(self, node: ex.Apply, made: dict[Term, Any]) -> list[ex.Expr]:
         """The arguments of an operator whose types are known already."""
         found = []
         for arg in node.args:
             value = self.filling.get(arg.name) if isinstance(arg, Hole) else made.get(arg)
-            if isinstance(value, Expr) and not isinstance(value, Literal):
+            if isinstance(value, ex.Expr) and not isinstance(value, ex.Literal):
                 found.append(value)
         return found
 
     def _argument(
-        self, arg: Expr, made: dict[Term, Any], trial: dict[str, Any], context: Sequence[Type]
-    ) -> tuple[Expr, ...]:
+        self, arg: ex.Expr, made: dict[Term, Any], trial: dict[str, Any], context: Sequence[Type]
+    ) -> tuple[ex.Expr, ...]:
         if isinstance(arg, Rest):
             if arg.name not in self.filling and arg.name not in trial:
                 count = self.choose((1, 2, 3))
                 trial[arg.name] = tuple(
                     self._expression(f"{arg.name}{i}", ANYTHING, context) for i in range(count)
                 )
-            rest: tuple[Expr, ...] = self.filling.get(arg.name) or trial[arg.name]
+            rest: tuple[ex.Expr, ...] = self.filling.get(arg.name) or trial[arg.name]
             return rest
         if isinstance(arg, Hole):
             if arg.name in self.filling:
@@ -350,24 +332,24 @@ class _Making:
         self.filling |= trial
         for value in trial.values():
             for each in value if isinstance(value, tuple) else (value,):
-                inside = post_order(each) if isinstance(each, Expr) else ()
+                inside = post_order(each) if isinstance(each, ex.Expr) else ()
                 self.variables.extend(
-                    v for v in inside if isinstance(v, Var) and v not in self.binders
+                    v for v in inside if isinstance(v, ex.Var) and v not in self.binders
                 )
 
-    def _expression(self, name: str, constraint: Constraint, context: Sequence[Type]) -> Expr:
+    def _expression(self, name: str, constraint: Constraint, context: Sequence[Type]) -> ex.Expr:
         spoken = self._scoped(name, constraint) if not constraint.constant else None
         if spoken is not None:
             return spoken
         # Where nothing is beside it yet, it may meet later what was made before.
         near = context or [var.type for var in self.variables if var.type is not None]
         of = self._type(constraint, [each for each in near if isinstance(each, TensorType)])
-        var = Var(Name(name), of)
+        var = ex.Var(Name(name), of)
         demand = constraint.when
         if not constraint.constant and (demand is None or demand(var)):
             return var
         for _ in range(4):  # what refuses every variable may take some constant
-            made = const(self._constant(of), of.dtype)
+            made = ex.const(self._constant(of), of.dtype)
             if demand is None or demand(made):
                 break
         return made
@@ -380,23 +362,23 @@ class _Making:
         count = math.prod(sizes(of))
         return flat(self.fill, of.dtype, count, self.choose(SEEDS)).reshape(sizes(of))
 
-    def _scoped(self, name: str, constraint: Constraint) -> Expr | None:
+    def _scoped(self, name: str, constraint: Constraint) -> ex.Expr | None:
         """Something that speaks of a variable in whose scope a hole stands, or of a namesake."""
         if not self.binders and not self.named:
             return None
         keys = self.scopes.get(name, [])
         inside = [self.named.get(key) or self.filling.get(key) for key in keys]
         others = [var for var in self.binders if var not in inside]
-        uses: list[Expr] = []
+        uses: list[ex.Expr] = []
         for var in (*inside, *others):
-            if isinstance(var, Var) and fits(var.type, constraint):
+            if isinstance(var, ex.Var) and fits(var.type, constraint):
                 of = var.type
                 twice = isinstance(of, TensorType) and of.dtype is not bool_ and var in inside
                 uses.extend([var, var + var] if twice else [var])
         if constraint.when is not None:
             uses = [each for each in uses if constraint.when(each)]
         wanted = uses and self.choose((False, True, True) if any(inside) else (False, False, True))
-        found: Expr | None = self.choose(uses) if wanted else None
+        found: ex.Expr | None = self.choose(uses) if wanted else None
         return found
 
     def _type(self, constraint: Constraint, near: list[TensorType]) -> TensorType:
@@ -451,8 +433,8 @@ class _Making:
         return longer if len(shape) == 1 or math.prod(longer) <= LARGEST else shape
 
     def _attributes(
-        self, operator: Operator, node: Apply, trial: dict[str, Any], context: Sequence[Type]
-    ) -> Attrs | None:
+        self, operator: Operator, node: ex.Apply, trial: dict[str, Any], context: Sequence[Type]
+    ) -> ex.Attrs | None:
         """The attributes with their holes filled, None where a hole can't be."""
         specs = {each.name: each for each in operator.attributes}
         values = []
@@ -486,7 +468,7 @@ def _is_small(result: Type, args: Sequence[Type]) -> bool:
     return max(volumes, default=0) * max(1, *given, 1) <= MOST_PAIRS
 
 
-def _type_of(term: Expr) -> Type:
+def _type_of(term: ex.Expr) -> Type:
     """The type of a term; what no operator speaks of (the branches of an `If`) may have none."""
     try:
         return type_of(term)
