@@ -14,6 +14,8 @@ a power of two that fits into one (with rows beside it along other axes), a warp
 shuffles (`lanes_join`), and only what each warp has goes through shared memory.  The order of
 additions changes: for floats the contract is `reassociates`.
 
+The total begins with the init, or where the chain has later terms alone, with what is there.
+
 Law: the kernel means the same.  Refused: a block that is no plain reduction, loops that serve
 both its elements and its terms, or a loop of its terms around that over the threads.
 """
@@ -26,6 +28,7 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.analysis.index import EMPTY, can_prove, simplify
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import distinct, map_of
 from plica.analysis.statement import refused, walked, with_body, with_substatements
@@ -138,8 +141,9 @@ class Update:
         return MEANING[self.word][1](old, new)
 
 
-def _update(block: st.Block) -> Update:
+def _update(chain: ReductionChain) -> Update:
     """What a reduction block does, in terms of the loops around it."""
+    block = chain.block
     body, init = block.body, block.init
     if isinstance(body, st.Store) and isinstance(init, st.Store):
         old = Load(body.buffer, body.indices)
@@ -152,11 +156,32 @@ def _update(block: st.Block) -> Update:
                 values = dict(zip(block.vars, block.bindings, strict=True))
                 parts = (*body.indices, init.value, value)
                 *indices, start, term = [substitute(each, values) for each in parts]
+                if not _begins(chain):
+                    start = Load(body.buffer, tuple(indices))
                 return Update(body.buffer, tuple(indices), word, start, term)
     message = f"The block {str(block.label)!r} cannot be reduced across threads."
     expected = f"an init, and an update by one of {', '.join(MEANING)}"
     hint = "Bind a loop that it does not reduce to the threads."
     raise refused(message, block.label, expected, "another body", hint)
+
+
+def _begins(chain: ReductionChain) -> bool:
+    """Whether the first terms of a reduction are among those of a chain, so that its init runs;
+    False where they surely are not, as in what `loop_partition` leaves for later."""
+    loops = (chain.lane, *chain.loops)
+    pairs = zip(chain.block.bindings, chain.block.kinds, strict=True)
+    terms = [each for each, kind in pairs if kind == "reduce"]
+    first = dict.fromkeys([each.var for each in loops], index(0))
+    if all(known(simplify(substitute(each, first))) == 0 for each in terms):
+        return True
+    context = EMPTY
+    for each in loops:
+        context = context.loop(each.var, each.extent)
+    if any(can_prove(Lt(index(0), each), context) for each in terms):
+        return False
+    message = f"The block {str(chain.block.label)!r} cannot be reduced across threads."
+    expected = "loops that begin with its first term, or surely after it"
+    raise refused(message, chain.block.label, expected, "loops of which neither is shown")
 
 
 @frozen(eq=False)
@@ -171,7 +196,7 @@ class Joined:
 def _lowered(
     chain: ReductionChain, around: tuple[st.For, ...], used: set[Name], block: ThreadExtents
 ) -> st.Stmt:
-    lane, update = chain.lane, _update(chain.block)
+    lane, update = chain.lane, _update(chain)
     terms = chain.bound(reducing=True)
     spatial = [each for each in chain.loops if each.var not in terms]
     reducing = [each for each in chain.loops if each.var in terms]

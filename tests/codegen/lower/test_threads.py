@@ -281,6 +281,41 @@ def test_any_number_of_threads_reduces(threads: int, length: int, rows: int, mos
     np.testing.assert_array_equal(again, wanted)
 
 
+IN_TWO = """
+def total(x: Buffer[(2, {length}), i32], y: Buffer[(2,), i32]):
+    for i in range(2):
+        for k in range({first}):
+            with block("y", v=spatial(2, i), w=reduce({length}, k)):
+                with init():
+                    y[v] = 7
+                y[v] = y[v] + x[v, w]
+        for t in thread("threadIdx.x", {more}):
+            with block("z", v=spatial(2, i), w=reduce({length}, {place})):
+                with init():
+                    y[v] = 7
+                y[v] = y[v] + x[v, w]
+"""
+
+
+@given(st.integers(1, 9), st.integers(1, 9))
+@settings(max_examples=max(8, settings().max_examples // 10))
+def test_threads_that_have_later_terms_go_on_with_the_total(first: int, more: int) -> None:
+    text = IN_TWO.format(length=first + more, first=first, more=more, place=f"t + {first}")
+    kernel = read(text)
+    (given_,) = inputs(kernel, {})
+    wanted = given_.sum(1, dtype=np.int32) + 7
+    for made in (kernel, blocks_to_loops(allreduce(kernel)), lower(kernel, "gpu")):
+        (found,) = run(made, [given_], {})
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_threads_that_may_have_the_first_term_or_not_are_refused() -> None:
+    kernel = read(IN_TWO.format(length=6, first=3, more=3, place="(t + 1) % 3"))
+    with pytest.raises(LoweringRefused) as caught:
+        allreduce(kernel)
+    assert "begin with its first term, or surely after it" in str(caught.value)
+
+
 def test_a_tree_as_text(golden: Golden) -> None:
     join = "y[v] + x[v, w]"
     kernel = read(TOTAL.format(rows=2, length=6, threads=6, turns=1, start="0", join=join))
