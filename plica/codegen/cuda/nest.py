@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from plica.analysis.statement import refused
+from plica.analysis.statement import LoweringRefused, refused
 from plica.codegen.emit.clike import count_of
 from plica.core import Term, free_vars, post_order
 from plica.ir.loop import statement as st
@@ -60,15 +60,34 @@ def launches_of(root: st.Stmt, scratch: list[Buffer]) -> Iterator[st.Stmt]:
                     "Compute one inside of the other's loop over blocks, or set its scope.",
                 )
             case st.For(kind=kind) if kind not in st.THREADS and has_threads(stmt):
-                raise refused(
-                    "A loop that is not over threads has launches inside.",
-                    stmt.var.name,
-                    "loops over threads outermost",
-                    f"a {kind} loop around them",
-                    "Bind it to blocks or threads, or reorder it inside of those that are bound.",
-                )
+                raise _loop_around_launches(stmt)
             case _:
+                if (around := _around_blocks(stmt)) is not None:
+                    raise _loop_around_launches(around)
                 yield stmt
+
+
+def _loop_around_launches(loop: st.For) -> LoweringRefused:
+    return refused(
+        "A loop that is not over threads has launches inside.",
+        loop.var.name,
+        "loops over blocks, or over threads, outermost: blocks do not wait for one another",
+        f"a {loop.kind} loop around them",
+        "Bind it to blocks or threads, or reorder it inside of those that are bound.",
+    )
+
+
+def _around_blocks(root: st.Stmt) -> st.For | None:
+    """A loop of each thread inside a launch that has loops over blocks inside, if there is one."""
+    stack: list[tuple[st.Stmt, st.For | None]] = [(root, None)]
+    while stack:
+        stmt, around = stack.pop()
+        if isinstance(stmt, st.For):
+            if around is not None and stmt.kind.startswith("blockIdx"):
+                return around
+            around = around if stmt.kind in st.THREADS else stmt
+        stack += [(each, around) for each in st.substatements(stmt)]
+    return None
 
 
 def _parts(root: st.Stmt) -> list[st.Stmt]:

@@ -242,6 +242,19 @@ def k(x: Buffer[(4, 8), f32], z: Buffer[(4, 8), f32]):
         fold(kernel, "k")
 
 
+def test_a_loop_of_a_thread_around_blocks_is_refused() -> None:
+    """Blocks do not wait for what others wrote an iteration before."""
+    kernel = read("""
+def k(x: Buffer[(4, 8), f32], z: Buffer[(4, 8), f32]):
+    for t in thread("threadIdx.x", 1):
+        for i in range(4):
+            for j in thread("blockIdx.x", 8):
+                z[i, j] = x[i, j] if i < 1 or j > 6 else z[i - 1, j + 1] + x[i, j]
+""")
+    with pytest.raises(LoweringRefused, match="blocks do not wait for one another"):
+        fold(kernel, "k")
+
+
 @needs_compiler
 def test_memory_that_several_launches_have_for_themselves_is_one() -> None:
     """As the copies of a loop's body have it once the loop is unrolled."""
