@@ -91,14 +91,15 @@ def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
     """Which axis of the result goes along lanes: all stages before it have blocks of so many rows
     in its place, and a row in each lane as their last axis, where the result reads its own."""
     before = {made_by(each) for each in flow.blocks.values()} - {made_by(flow.result)}
-    lane_places = [each.indices[-1] for each in loads(flow.result.body) if each.buffer in before]
+    lane_places = [each.indices[-1:] for each in loads(flow.result.body) if each.buffer in before]
     shapes = [_sizes(each)[: each.kinds.count("spatial")] for each in flow.blocks.values()
               if each is not flow.result]  # fmt: skip
     sizes = _sizes(flow.result)
     for axis, size in enumerate(sizes):
         around, row = [*sizes[:axis], -(-size // lanes)], flow.result.vars[axis]
         fits = all(e[: axis + 1] == around and e[-1] == lanes for e in shapes)
-        if size > lanes > 1 and fits and all(row in free_vars(each) for each in lane_places):
+        reads = all(place and row in free_vars(place[0]) for place in lane_places)
+        if size > lanes > 1 and fits and reads:
             return axis if shapes else None
     return None
 
