@@ -95,7 +95,8 @@ def text_of(case: Case) -> str:
 
 def compiled(case: Case, tree: Path, path: Path) -> str:
     """Compile a case by a tree and save it; why not, where that failed."""
-    env = {**os.environ, "PYTHONPATH": str(tree), "PLICA_JOBS": "1"}
+    paths = os.pathsep.join([str(tree), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": paths, "PLICA_JOBS": "1"}
     command = [sys.executable, "-c", COMPILED, json.dumps(text_of(case)), str(path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tree, env=env)
     return "" if ran.returncode == 0 else (ran.stderr.strip().splitlines() or ["?"])[-1]
