@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import permutations
+from operator import add
 from typing import Literal
 
 import numpy as np
@@ -18,7 +20,14 @@ from plica.core.term import Term
 from plica.ir.graph.expression import Const, Function, attr
 from plica.ir.graph.shape_specialisation import named
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.type.dim import from_polynomial, polynomial, same_dim
+from plica.ir.type.dim import (
+    from_polynomial,
+    is_size,
+    normal_dim,
+    polynomial,
+    quotient,
+    same_dim,
+)
 from plica.ir.type.dim import known as size_of
 from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType, TupleType, Type
@@ -108,13 +117,36 @@ def _need_texts(terms: Sequence[Scalar]) -> tuple[str, ...]:
 
 
 def _need_text(least: Scalar, relation: str) -> str:
-    """What is added is at least, or is, what is not: `n + 2 >= k`."""
+    """What is added is at least, or is, what is not.
+
+    >>> from plica.ir.type.dim import dim_var
+    >>> n, m = dim_var("n"), dim_var("m")
+    >>> _need_text(m - n % 2 - 3, ">="), _need_text(index(0) - n % 2, ">=")
+    ('m >= n%2+3', 'n%2 == 0')
+    >>> _need_text((n - m) * (n - m) - 1, ">=")
+    'n != m'
+    """
+    if is_size(opposite := normal_dim(index(0) - least)):
+        least, relation = opposite, "=="
+    elif relation == ">=" and (difference := _square_root(normal_dim(least + 1))) is not None:
+        least, relation = difference, "!="
     terms = polynomial(least)
     sides = [
         {key: (atoms, abs(count)) for key, (atoms, count) in terms.items() if (count > 0) is added}
         for added in (True, False)
     ]
     return f" {relation} ".join([size_text(from_polynomial(each)) for each in sides])
+
+
+def _square_root(square: Scalar) -> Scalar | None:
+    """The sum that a term is the square of; None where none is found."""
+    terms = polynomial(square)
+    for size in [atoms[0] for atoms, _ in terms.values() if len(atoms) == 2]:
+        parts = [quotient(from_polynomial({key: each}), size * 2) for key, each in terms.items()]
+        root = normal_dim(reduce(add, [each for each in parts if each is not None], size))
+        if same_dim(root * root, square):
+            return root
+    return None
 
 
 def _one_or_same(zero: Scalar) -> str | None:

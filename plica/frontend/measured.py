@@ -14,7 +14,7 @@ from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, same_dim
+from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import i64
 
 Region: TypeAlias = dict[Expr, ScalarVar]
@@ -59,6 +59,15 @@ def matched(x: Expr, sizes: Sequence[Scalar]) -> Expr:
     """x, of which it is asserted that it has a shape."""
     same = len(sizes) == rank(x) and all(map(same_dim, shape(x), sizes))
     return x if same else op.match_shape(x, tuple(sizes))
+
+
+def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
+    """x in another shape; that it has as many elements is asserted where it cannot be shown."""
+    total, wanted = product(shape(x)), product(sizes)
+    numbers = known(total) is not None and known(wanted) is not None
+    if numbers or same_dim(total, wanted):
+        return op.reshape(x, tuple(sizes))
+    return op.reshape(op.match_shape(op.reshape(x, (total,)), (wanted,)), tuple(sizes))
 
 
 def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:

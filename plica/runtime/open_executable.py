@@ -261,7 +261,7 @@ class OpenExecutable(Executable):
         """What the dims are, all or some, and which inputs say so."""
         inputs = self._interface.inputs
         return ", ".join(
-            f"{each.name} is {size} in {inputs[each.port].name!r}"
+            f"{each.name} is {size} (axis {each.axis} of {inputs[each.port].name!r})"
             for each, size in zip(self._dims, dims, strict=True)
             if named is None or each.name in named
         )

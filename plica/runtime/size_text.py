@@ -3,8 +3,8 @@
     n * 768          (n + 255) // 256          min(n, m) + 1
 
 A text is read by Python's parser and gone through node by node; nothing else than whole numbers,
-names of dims, `+ - * // %`, `min`, `max` and, for what is asked of sizes, `>=`, `==` and `or` is
-known, and nothing is run.
+names of dims, `+ - * // %`, `min`, `max` and, for what is asked of sizes, `>=`, `==`, `!=` and `or`
+is known, and nothing is run.
 
 >>> number_of("(n + 255) // 256 * max(m, 1)", {"n": 257, "m": 3})
 6
@@ -83,5 +83,5 @@ def _number(of: ast.expr, sizes: Mapping[str, int]) -> int:
 _RELATIONS: Final[dict[type, Callable[[int, int], int]]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from plica.core.diagnostic import Malformed
-from plica.frontend.measured import ONE, ZERO, amount, matched, places
+from plica.frontend.measured import ONE, ZERO, amount, matched, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import clamped, reshaped, wrapped_index
+from plica.frontend.onnx.run_time import clamped, wrapped_index
 from plica.frontend.onnx.value import (
     AnyRankValue,
     GrowingValue,

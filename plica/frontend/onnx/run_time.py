@@ -121,15 +121,6 @@ def at_least_zero(of: Expr) -> Expr:
     return op.maximum(of, ZERO)
 
 
-def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
-    """x in another shape; that it has as many elements is asserted where it cannot be shown."""
-    total, wanted = product(shape(x)), product(sizes)
-    numbers = known(total) is not None and known(wanted) is not None
-    if numbers or same_dim(total, wanted):
-        return op.reshape(x, tuple(sizes))
-    return op.reshape(op.match_shape(op.reshape(x, (total,)), (wanted,)), tuple(sizes))
-
-
 def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
     """x broadcast to a shape of its rank; an axis that may be 1 is seen to when it runs."""
     for axis, (mine, wanted) in enumerate(zip(shape(x), sizes, strict=True)):

@@ -24,7 +24,7 @@ from plica.core.collector import paused
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched, measuring
 from plica.frontend.torch.dtype import dtype_of
-from plica.frontend.torch.guard import Guard, guarded_terms, guards_of
+from plica.frontend.torch.guard import Guard, equal_sizes, guarded_terms, guards_of
 from plica.frontend.torch.node import free_name, shape_of
 from plica.frontend.torch.reader import UNKNOWN, Reader, unsupported
 from plica.frontend.torch.row.complex_number import Complex, part_type
@@ -171,14 +171,14 @@ def _imported(program: ExportedProgram, dims: dict[str, int], guards: tuple[Guar
     _check_outputs(program)
     if wrong := unsupported(program.graph_module, program.graph):
         raise UnsupportedError(wrong[0], *wrong[1:])
-    symbols = _symbols(program, dims)
+    symbols = _symbols(program, dims, guards)
     symbols.assumes_lengths = False
     try:
         return _read(program, symbols, guards)
     except PlicaError:
         if not symbols.has_own_lengths:
             raise
-    return _read(program, _symbols(program, dims), guards)
+    return _read(program, _symbols(program, dims, guards), guards)
 
 
 def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...]) -> Module:
@@ -384,7 +384,7 @@ def assembled(
 # --- symbolic dims -------------------------------------------------------------------------------
 
 
-def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
+def _symbols(program: ExportedProgram, dims: dict[str, int], guards: tuple[Guard, ...]) -> Symbols:
     """The symbols of the inputs under the names that the exporter was given."""
     names: dict[Any, str] = {}
     taken = {node.name for node in program.graph.nodes if node.op == "placeholder"}
@@ -402,7 +402,9 @@ def _symbols(program: ExportedProgram, dims: dict[str, int]) -> Symbols:
                     name = _debug_name(said, symbol) or otherwise
                     names[symbol] = free_name(name, {*taken, *names.values()})
     _check_dims(program, names, dims)
-    return Symbols(names, dims)
+    symbols = Symbols(names, dims)
+    symbols.equal = equal_sizes(guards, symbols)
+    return symbols
 
 
 def _ranges(

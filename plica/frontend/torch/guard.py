@@ -15,13 +15,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from plica.frontend.torch.equal_size import EqualSizes
 from plica.frontend.torch.symbol import Symbols, Sympy
-from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.type.dim import known
+from plica.ir.loop.scalar import Scalar, ScalarVar, index
+from plica.ir.type.dim import known, normal_dim
 from plica.runtime.error import Diagnostic, InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def _relation(text: str, values: Mapping[str, Any]) -> Sympy:  # Any: torch's fa
                 return -read(value)
             case ast.BinOp(left, kind, right) if type(kind) in operators:
                 return operators[type(kind)](read(left), read(right))
+            case ast.BoolOp(kind, parts):
+                return (sympy.Or if isinstance(kind, ast.Or) else sympy.And)(*map(read, parts))
             case ast.Compare(left, [kind], [right]) if type(kind) in operators:
                 return operators[type(kind)](read(left), read(right))
             case ast.Call(ast.Name(name), args, []) if name in functions:
@@ -102,6 +105,17 @@ def _unreadable(text: str) -> UnsupportedError:
     hint = "Give numbers for these dims: from_torch(program, dims={…})."
     return UnsupportedError(
         Diagnostic("unsupported", message, None, "sums and quotients", text, hint)
+    )
+
+
+def equal_sizes(guards: tuple[Guard, ...], symbols: Symbols) -> EqualSizes:
+    """The sizes that guards hold to be equal."""
+    equalities = [each.expr for each in guards if type(each.expr).__name__ == "Equality"]
+    known_ = [each for each in equalities if each.free_symbols <= symbols.names.keys()]
+    pairs = [pair for each in known_ if (pair := symbols.sides(each)) is not None]
+    numbers = EqualSizes(pair for pair in pairs if any(known(size) is not None for size in pair))
+    return EqualSizes(
+        [*pairs, *[(numbers.simplest(normal_dim(a - b)), index(0)) for a, b in pairs]]
     )
 
 
@@ -139,9 +153,12 @@ def _is_decision(guard: Guard) -> bool:
     return not Path(file).is_relative_to(library) or Path(file).is_relative_to(library / "nn")
 
 
+_BOUNDS: Final = ("GreaterThan", "StrictGreaterThan", "LessThan", "StrictLessThan")
+
+
 def _is_range(relation: Sympy) -> bool:
     """Whether a relation bounds one size alone: torch has that in its ranges."""
-    if len(relation.free_symbols) != 1 or type(relation).__name__ in ("Equality", "Unequality"):
+    if len(relation.free_symbols) != 1 or type(relation).__name__ not in _BOUNDS:
         return False
     (symbol,) = relation.free_symbols
     difference = relation.args[0] - relation.args[1]

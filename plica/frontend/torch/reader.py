@@ -173,6 +173,7 @@ class Reader:
         depend on elements stand for the sizes found, and other sizes that do are asserted."""
         if made is None or said is None:
             return made
+        made = matched(made, [self.symbols.equal.simplest(each) for each in shape(made)])
         given = [None if isinstance(each, int) else each.node.expr for each in said.shape]
         for each, size in zip(given, shape(made), strict=True):
             if each is not None:

@@ -10,10 +10,12 @@ number; otherwise it becomes an index term.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 from plica.core.name import Name
+from plica.frontend.torch.equal_size import EqualSizes
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Max, Min, Scalar, index
 from plica.ir.type.dim import dim_var, known, normal_dim
 
@@ -30,6 +32,7 @@ class Symbols:
     Sizes that are no terms in dims, as `int(1.3 * n)`, are dims of their own where `late` makes
     them.  A slice that may be shorter than torch assumed has the length that torch assumed where
     `assumes_lengths` says so, else the one that the sizes give (`has_own_lengths`: there is one).
+    Sizes that guards hold to be one are written alike (`equal`).
     """
 
     def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
@@ -37,6 +40,7 @@ class Symbols:
         self.given = dict(given)
         self.bound: dict[Sympy, Scalar] = {}
         self.late: Late | None = None
+        self.equal = EqualSizes()
         self.assumes_lengths = True
         self.has_own_lengths = False
         self._numbers = count()
@@ -54,19 +58,25 @@ class Symbols:
         """Whether an expression has symbols that are bound."""
         return any(each in self.bound for each in expression.free_symbols)
 
+    def sides(self, relation: Sympy) -> tuple[Scalar, Scalar] | None:
+        """The two sizes that a relation compares; None for other forms."""
+        left, right = (self._index(self.settled(each)) for each in relation.args)
+        return None if left is None or right is None else (left, right)
+
     def least(self, relation: Sympy) -> tuple[Scalar, ...] | None:
         """Terms that are not negative exactly where a relation holds; None for other forms."""
         kind = type(relation).__name__
-        if kind == "And":
+        if kind in ("And", "Or"):
             parts = [self.least(each) for each in relation.args]
-            found = [each for part in parts if part is not None for each in part]
-            return tuple(found) if None not in parts else None
-        if kind not in _RELATIONS:
+            found = [part for part in parts if part is not None]
+            if len(found) < len(parts):
+                return None
+            if kind == "And":
+                return tuple(each for part in found for each in part)
+            return (normal_dim(reduce(Max, [reduce(Min, part) for part in found])),)
+        if kind not in _RELATIONS or (sides := self.sides(relation)) is None:
             return None
-        left, right = (self._index(self.settled(each)) for each in relation.args)
-        if left is None or right is None:
-            return None
-        return tuple(normal_dim(each) for each in _RELATIONS[kind](left, right))
+        return tuple(normal_dim(each) for each in _RELATIONS[kind](*sides))
 
     def term(self, expression: Sympy) -> Size | None:
         """A size as a number or an index term; None where it has another form."""
@@ -81,7 +91,7 @@ class Symbols:
         if settled.is_number and settled.is_integer:
             return int(settled)
         made = self._index(settled, late)
-        return None if made is None else _number_or_term(normal_dim(made))
+        return None if made is None else _number_or_term(self.equal.simplest(normal_dim(made)))
 
     def holds(self, relation: Sympy) -> bool | None:
         """Whether a relation between sizes holds, None where that depends on open ones."""

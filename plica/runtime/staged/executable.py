@@ -141,10 +141,13 @@ class StagedExecutable(Executable):
         return type(error)(*listed)
 
     def _origin_of(self, dim: str) -> str:
-        if (told := self._measured.get(dim)) is None:
-            at = next((each for each in self._dims if each.name == dim), None)
-            told = () if at is None else (self._interface.inputs[at.port].name,)
-        return f" (from {', '.join(map(repr, told))})" if told else ""
+        if told := self._measured.get(dim):
+            return f" (from {', '.join(map(repr, told))})"
+        places = [each for each in self._dims if each.name == dim]
+        names = [self._interface.inputs[each.port].name for each in places]
+        return "".join(
+            f" (axis {each.axis} of {name!r})" for each, name in zip(places, names, strict=True)
+        )
 
     @property
     def stats(self) -> Stats:

@@ -129,7 +129,7 @@ def test_a_kernel_is_read_as_it_was_written(text: str) -> None:
 def test_sizes_that_disagree_are_told() -> None:
     exe = compiled(OPEN)
     x, y, z = given(exe, SIZES[0])
-    with pytest.raises(InputError, match="m is 7 in 'x'"):
+    with pytest.raises(InputError, match=r"m is 7 \(axis 1 of 'x'\)"):
         exe(x, y, z[1:])
 
 
@@ -140,7 +140,10 @@ def test_what_an_operator_asks_of_sizes_is_told() -> None:
     with pytest.raises(InputError, match="no value at these sizes") as refused:
         exe(x, x[1:])
     (said,) = refused.value.diagnostics
-    assert (said.expected, said.found) == ("n == m", "n is 3 in 'x', m is 2 in 'y'")
+    assert (said.expected, said.found) == (
+        "n == m",
+        "n is 3 (axis 0 of 'x'), m is 2 (axis 0 of 'y')",
+    )
 
 
 def test_a_profile_of_what_only_stands_for_a_gpu_is_refused() -> None:

@@ -155,7 +155,7 @@ def test_what_sizes_must_be_is_said() -> None:
         exe(X[0], np.array([9]))
     (said,) = refused.value.diagnostics
     assert said.expected == "n >= the k of 'v'"
-    assert said.found == "n is 4 (from 'x'), the k of 'v' is 9 (from 'k')"
+    assert said.found == "n is 4 (axis 0 of 'x'), the k of 'v' is 9 (from 'k')"
 
 
 def test_a_size_that_two_inputs_decide_is_told_with_them() -> None:
@@ -169,7 +169,7 @@ def test_a_size_that_two_inputs_decide_is_told_with_them() -> None:
     with pytest.raises(InputError) as refused:
         exe(X[0], X[0, :3])
     (said,) = refused.value.diagnostics
-    assert said.found == "n is 4 (from 'x'), w_ is 3 (from 'z'), y is 4 (from 'x', 'z')"
+    assert said.found == "n is 4 (axis 0 of 'x'), w_ is 3 (axis 0 of 'z'), y is 4 (from 'x', 'z')"
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
@@ -187,5 +187,5 @@ def test_nothing_is_resized_to_nothing_alone(mode: str) -> None:
     assert exe(IMAGE[:, :, :0], sizes[1]).shape == (1, 1, 0, 3)
     with pytest.raises(InputError) as refused:
         exe(IMAGE[:, :, :0], sizes[0])
-    assert "h is 0 (from 'x')" in str(refused.value)
+    assert "h is 0 (axis 2 of 'x')" in str(refused.value)
     assert "(from 'sizes')" in str(refused.value)

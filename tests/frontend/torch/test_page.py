@@ -71,14 +71,17 @@ np.testing.assert_allclose(direct(example), model(example).detach().numpy(), rto
   number. What `plica.compile` makes of a program with symbolic dims is one code for all their sizes
   ([open.md](open.md)). The range that was exported is kept (the attribute `dim_ranges` of the main
   function), and sizes outside of it are refused: what torch traced need not hold for them. For a
-  size that torch was left to find out (`Dim.AUTO`) that range begins at 2. Numbers that are
+  size that torch was left to find out (`Dim.AUTO`) that range begins at 2; a `Dim` that is given
+  has 0 and 1 too. Numbers that are
   computed from open sizes (`n ** -0.5`, `int(1.3 * n)` as a size) are computed when the program
   runs; a size that torch writes as `4*n` has a dim of its own, `n_whole`. Slice bounds, steps,
   shifts, diagonals and `k` may be computed from open sizes. A bound such as `-m` may have either
   sign: the slice is as long as the sizes of the call make it, not as torch assumed at export,
   unless the program types with torch's length alone, which is asserted then.
 - What the code decided of open sizes while it was exported (`if x.shape[0] % 2 == 0`, a loop over
-  `range(n // 4)`, a number that torch had to fix) holds for every call: other sizes are refused. A
+  `range(n // 4)`, a number that torch had to fix) holds for every call: other sizes are refused,
+  and the refusal says the condition and the axes it is about. Sizes that operators needed to agree
+  are one (`x[: n // 2] + x[n // 2 :]` asks that n is even). A
   program that `torch.export.load` gives is held to all conditions that torch wrote down with it, as
   torch holds it.
 - A program that changes a buffer or an input is refused: export in the mode of inference

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from plica.frontend.measured import ONE, ZERO, Piece, amount, places
+from plica.frontend.measured import ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import axes_in, rank, shape, to
-from plica.frontend.onnx.run_time import lawful, numbers_of, reshaped, total_of, wrapped_index
+from plica.frontend.onnx.run_time import lawful, numbers_of, total_of, wrapped_index
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import product

@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, places
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import demanded, pieces, reshaped, size_from, total_of
+from plica.frontend.onnx.run_time import demanded, pieces, size_from, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched
+from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis import are_axes, named_axes, numbered, remaining_sizes
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape
@@ -22,7 +22,6 @@ from plica.frontend.onnx.run_time import (
     listed,
     numbers_of,
     pieces,
-    reshaped,
     size_from,
     spread,
 )

@@ -12,13 +12,22 @@ import attrs
 import numpy as np
 
 from plica.frontend.fourier import TWO, transformed
-from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, places, prefix
+from plica.frontend.measured import (
+    MINUS,
+    ONE,
+    ZERO,
+    Piece,
+    amount,
+    matched,
+    places,
+    prefix,
+    reshaped,
+)
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import (
     lawful,
     pieces,
-    reshaped,
     size_from,
     total_of,
     wrapped_index,

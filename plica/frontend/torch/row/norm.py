@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from plica.frontend.measured import reshaped
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, shape, standardised
@@ -13,7 +14,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product, quotient
+from plica.ir.type.dim import known, normal_dim, product
 
 
 def _softmax(record: Operator) -> Row:
@@ -102,17 +103,16 @@ def _group_norm(node: TorchNode) -> list[Expr | None]:
     groups = node.integer("group")
     inner = opmath(dtype(x))
     sizes = shape(x)
-    if (size := quotient(sizes[1], index(groups))) is None:
-        node.unsupported("The groups do not divide the channels.", str(groups))
+    size = normal_dim(sizes[1] // groups)
     lead = (sizes[0], index(groups))
-    wide = op.reshape(casted(x, inner), (*lead, size, product(sizes[2:])))
+    wide = reshaped(casted(x, inner), (*lead, size, product(sizes[2:])))
     y, middle, inverse = standardised(wide, (2, 3), float(node.number("eps")))
     for name, join in (("weight", op.multiply), ("bias", op.add)):
         vector = node.maybe(name)
         own = (index(groups), size, index(1))
-        y = y if vector is None else join(y, op.reshape(casted(vector, inner), own))
+        y = y if vector is None else join(y, reshaped(casted(vector, inner), own))
     rest = [casted(op.reshape(e, lead), node.dtype(n)) for n, e in ((1, middle), (2, inverse))]
-    return [op.reshape(casted(y, node.dtype()), sizes), *rest]
+    return [reshaped(casted(y, node.dtype()), sizes), *rest]
 
 
 def _dropout(node: TorchNode) -> list[Expr | None]:

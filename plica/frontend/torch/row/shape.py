@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from plica.frontend.measured import amount, matched, places
+from plica.frontend.measured import amount, matched, places, reshaped
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, constant
 from plica.frontend.torch.symbol import Size
@@ -33,7 +33,7 @@ def _reshaped(node: TorchNode) -> Expr:
     """The elements in their order, in the shape of the result."""
     for name in ("size", "shape", "dim"):
         node.has(name)
-    return op.reshape(node.x(), node.shape())
+    return reshaped(node.x(), [dim(each) for each in node.shape()])
 
 
 def _same(node: TorchNode) -> Expr:
@@ -143,7 +143,8 @@ def _split(node: TorchNode) -> list[Expr | None]:
     start: Size = 0
     for at in range(len(node.result)):
         size = node.shape(at)[axis]
-        made.append(op.slice(x, (start,), (start + size,), None, (axis,)))
+        cut = op.slice(x, (start,), (start + size,), None, (axis,))
+        made.append(matched(cut, (*shape(x)[:axis], dim(size), *shape(x)[axis + 1 :])))
         start = start + size
     return made
 
