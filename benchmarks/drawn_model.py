@@ -99,9 +99,7 @@ class Model:
         """The model whose result is a value."""
         given = [
             helper.make_tensor_value_info(
-                name,
-                helper.np_dtype_to_tensor_dtype(values.dtype),
-                self.shape(name, values.shape),
+                name, helper.np_dtype_to_tensor_dtype(values.dtype), self.shape(name, values.shape)
             )
             for name, values in self.inputs
         ]

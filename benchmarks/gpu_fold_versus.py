@@ -148,10 +148,7 @@ def main() -> None:
               and each[0] in asked.families
               and all(word in name_of(each) for word in asked.only)]  # fmt: skip
     rows: list[dict[str, Any]] = []
-    with (
-        tempfile.TemporaryDirectory() as root,
-        ThreadPoolExecutor(asked.workers) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as root, ThreadPoolExecutor(asked.workers) as pool:
         pending: dict[Future[str], tuple[Case, Path]] = {}
         for number, case in enumerate(chosen):
             folder = Path(root) / str(number)

@@ -230,8 +230,7 @@ def torch(verdict: Verdict, asked: Asked, say: Say) -> None:
 
     from plica.frontend.torch.fuzz.case import TorchCase, torch_case
     from plica.frontend.torch.fuzz.open_result import eager, is_open
-    from plica.frontend.torch.fuzz.run import as_pytest
-    from plica.frontend.torch.fuzz.run import judged as compared
+    from plica.frontend.torch.fuzz.run import as_pytest, judged as compared
     from plica.rewrite.fuzz.driver import Tally, least
 
     set_num_threads(1)

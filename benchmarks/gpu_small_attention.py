@@ -241,10 +241,7 @@ def main() -> int:
     begun, rows = time.monotonic(), []
     draw = random.Random(f"ways/{asked.seed}")
     context = multiprocessing.get_context("spawn")
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        context.Pool(asked.workers) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as folder, context.Pool(asked.workers) as pool:
         jobs = []
         for number, of in enumerate(islice(cases(asked.seed), asked.n)):
             made = {}

@@ -423,9 +423,7 @@ def save(whole: Whole, claims: Sequence[Claim], bench: Bench, folder: Path) -> N
 
 
 def _picture(
-    lines: Mapping[str, Mapping[str, Sequence[float | None]]],
-    best: Mapping[str, float],
-    path: Path,
+    lines: Mapping[str, Mapping[str, Sequence[float | None]]], best: Mapping[str, float], path: Path
 ) -> None:
     agg = import_module("matplotlib.backends.backend_agg")
     figure = import_module("matplotlib.figure").Figure(figsize=(12, 4 * -(-len(lines) // 2)))

@@ -74,8 +74,8 @@ from plica.search.model import (
     SummedTime,
     pairwise_accuracy,
     recall,
+    shipped as shipped_model,
 )
-from plica.search.model import shipped as shipped_model
 
 NOISE = 0.05
 """Pairs that differ by less say nothing."""

@@ -136,9 +136,7 @@ def core_walks() -> Iterator[Walk]:
     for name, build in (("chain", scalar_chain), ("wide", scalar_wide)):
         yield Walk(f"construct new, {name}", build, lambda t, n, b=build: _paused(b, n, "new"))
         yield Walk(
-            f"construct new, collector on, {name}",
-            build,
-            lambda t, n, b=build: lambda: b(n, "new"),
+            f"construct new, collector on, {name}", build, lambda t, n, b=build: lambda: b(n, "new")
         )
         yield Walk(f"construct again, {name}", build, lambda t, n, b=build: lambda: b(n))
         yield Walk(f"post_order, {name}", build, lambda t, n: lambda: post_order(t))
@@ -159,11 +157,7 @@ def core_walks() -> Iterator[Walk]:
         yield Walk(f"substitute, {name}", build, lambda t, n: lambda: substitute(t, _away(t)))
         yield Walk(f"digest, {name}", build, lambda t, n: lambda: digest(t))
         yield Walk(f"to_json, {name}", build, lambda t, n: lambda: to_json(t))
-        yield Walk(
-            f"from_json, {name}",
-            build,
-            _reading,
-        )
+        yield Walk(f"from_json, {name}", build, _reading)
     yield Walk("digest, lets", graph_lets, lambda t, n: lambda: digest(t))
     yield Walk("substitute, lets", graph_lets, lambda t, n: lambda: _inline(t))
 

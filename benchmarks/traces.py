@@ -159,10 +159,7 @@ def measured(every: Sequence[Case], jobs: int) -> Iterator[tuple[Case, list[Row]
     again: dict[tuple[str, str], Future[bool]] = {}
     fresh = get_context("spawn")
     for first in range(0, len(every), TASKS):
-        with (
-            ProcessPoolExecutor(jobs, fresh) as makers,
-            ProcessPoolExecutor(1, fresh) as replayers,
-        ):
+        with ProcessPoolExecutor(jobs, fresh) as makers, ProcessPoolExecutor(1, fresh) as replayers:
             some = every[first : first + TASKS]
             for case, making in [(case, makers.submit(traced, case)) for case in some]:
                 found = making.result()

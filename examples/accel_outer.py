@@ -7,8 +7,7 @@ As an entry point of the group `plica.accelerators` it is a target of models: `a
 
 from __future__ import annotations
 
-from plica.codegen.accel import declaration as d
-from plica.codegen.accel import flow as f
+from plica.codegen.accel import declaration as d, flow as f
 from plica.core.name import Name
 from plica.ir.loop.scalar import Buffer, Cast, Max, Min, ScalarVar, Select, ShiftRight, index, lit
 from plica.ir.loop.tensor import Compute, axis, compute

@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica.codegen.subject import subject
 from plica.core.digest import digest
 from plica.ir.graph.module import Module
 from plica.ir.interpret.kernel import run_kernel
-from plica.schedule import block as find
 from plica.schedule import (
+    block as find,
     do,
     loops,
     parallel,

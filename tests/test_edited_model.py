@@ -12,8 +12,7 @@ from typing import Any, Final
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import plica

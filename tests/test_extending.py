@@ -14,8 +14,14 @@ import pytest
 
 from benchmarks.extensions import MISTAKES, plant, trial
 from plica.cli import main
-from plica.extending import KINDS, ExtensionPackage, ExtensionVerdict, check_package, find_package
-from plica.extending import new_package as new
+from plica.extending import (
+    KINDS,
+    ExtensionPackage,
+    ExtensionVerdict,
+    check_package,
+    find_package,
+    new_package as new,
+)
 from plica.ir.graph import operator
 from plica.runtime.error import PlicaError
 from plica.schedule import instruction

@@ -9,21 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica import op
 from plica.core.name import Name
-from plica.extending.external import (
-    SourceGenerator,
-    check_generator,
-    compile_external,
-    outsourced,
-)
+from plica.extending.external import SourceGenerator, check_generator, compile_external, outsourced
 from plica.ir.graph.expression import Expr, Function, Var, const
-from plica.ir.graph.module import Module
-from plica.ir.graph.module import module as build
+from plica.ir.graph.module import Module, module as build
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.code_region import CodeRegion, outlined

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 import plica
@@ -25,8 +24,7 @@ from plica.pipeline.code_for_sizes import MAX_EXECUTABLES, Specialised
 from plica.pipeline.shape_specialisation import at_call
 from plica.runtime.error import InputError, UnsupportedError
 from plica.runtime.selecting_executable import SelectingExecutable
-from tests.frontend.onnx.build import model as onnx_model
-from tests.frontend.onnx.build import one, runtime
+from tests.frontend.onnx.build import model as onnx_model, one, runtime
 
 Array = np.ndarray[Any, Any]
 

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order

@@ -11,22 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica.codegen.lower.processor import on_processor
 from plica.codegen.workers import Following, GroupTask, together
 from plica.ir.text.script import from_text
 from plica.pipeline import compiled, worker_pool
-from plica.pipeline.worker_pool import (
-    WorkerPool,
-    _Line,
-    _tried,
-    jobs_wanted,
-    operators_of,
-    workers,
-)
+from plica.pipeline.worker_pool import WorkerPool, _Line, _tried, jobs_wanted, operators_of, workers
 from plica.runtime import archive
 from plica.runtime.artefact import Artefact, to_members
 from plica.runtime.link import can_link

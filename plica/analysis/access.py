@@ -22,8 +22,7 @@ from attrs import evolve, frozen
 
 from plica.analysis.statement import reads_memory
 from plica.core import Name, Term, free_vars, fresh, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import i64
 from plica.runtime.late import lazy_imports

@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 from attrs import evolve, frozen
 
-from plica.analysis.access import Access, Inner, accesses, unbound
-from plica.analysis.access import inside as accesses_inside
+from plica.analysis.access import Access, Inner, accesses, inside as accesses_inside, unbound
 from plica.analysis.constant_bound import interval
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context, can_prove

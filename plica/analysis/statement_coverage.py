@@ -23,8 +23,7 @@ from plica.analysis.index.context import negated
 from plica.analysis.statement import direct_scalars, opened_sum
 from plica.analysis.write import Write, joined
 from plica.core import Name, Term, free_vars, map_top_down, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import i64

@@ -101,8 +101,14 @@ def print_road(arguments: argparse.Namespace) -> int:
     from plica.codegen.hop import Hops, KernelCount
     from plica.codegen.program_kind import static_form, without_loops
     from plica.codegen.road import emitted, lowered
-    from plica.pipeline import compile, contract_of, job_for, page_of, target_of
-    from plica.pipeline import packs_of as allowed
+    from plica.pipeline import (
+        compile,
+        contract_of,
+        job_for,
+        packs_of as allowed,
+        page_of,
+        target_of,
+    )
 
     module = read(arguments.model, arguments.dim, read_arrays(arguments.input)).module
     check_sizes(module)

@@ -160,8 +160,7 @@ def compile_reading(
     from attrs import evolve
 
     from plica.codegen.program_kind import without_loops
-    from plica.pipeline import contract_of, read_records
-    from plica.pipeline import packs_of as allowed
+    from plica.pipeline import contract_of, packs_of as allowed, read_records
     from plica.report.study import compiled
 
     check_sizes(found.module)

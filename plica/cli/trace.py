@@ -141,8 +141,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 def diff(arguments: argparse.Namespace) -> int:
     """Print the hunks, with the effect of each where a program is given; 1 where there are any."""
-    from plica.schedule import Effect, effects
-    from plica.schedule import diff as compared
+    from plica.schedule import Effect, diff as compared, effects
 
     a, b = read_trace(arguments.a), read_trace(arguments.b)
     found = compared(a, b)
@@ -169,8 +168,7 @@ def diff(arguments: argparse.Namespace) -> int:
 
 def merge(arguments: argparse.Namespace) -> int:
     """Print or write the merged trace, or the conflicts."""
-    from plica.schedule import Conflicts
-    from plica.schedule import merge as merged
+    from plica.schedule import Conflicts, merge as merged
 
     base, a, b = (read_trace(each) for each in (arguments.base, arguments.a, arguments.b))
     program = None if arguments.program is None else read_program(arguments.program)
@@ -211,8 +209,7 @@ def bisect(arguments: argparse.Namespace) -> int:
 def minimise(arguments: argparse.Namespace) -> int:
     """Print or write the smallest good trace."""
     from plica.core.digest import digest
-    from plica.schedule import minimise as minimised
-    from plica.schedule import replay as replayed
+    from plica.schedule import minimise as minimised, replay as replayed
 
     trace, program = read_trace(arguments.trace), read_program(arguments.program)
     if arguments.good is None:

@@ -23,12 +23,12 @@ from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import (
     from_polynomial,
     is_size,
+    known as size_of,
     normal_dim,
     polynomial,
     quotient,
     same_dim,
 )
-from plica.ir.type.dim import known as size_of
 from plica.ir.type.dtype import DType
 from plica.ir.type.term import TensorType, TupleType, Type
 from plica.runtime.artefact import ALIGNMENT, StoredAllocation, aligned_array

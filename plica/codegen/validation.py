@@ -37,8 +37,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
-from plica.ir.type import DType
-from plica.ir.type import evaluate as size_of
+from plica.ir.type import DType, evaluate as size_of
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import Diagnostic, EvaluationError, Place, PlicaError
 from plica.runtime.guard import SIDES, Side

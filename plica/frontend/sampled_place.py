@@ -16,8 +16,7 @@ from plica.frontend.word import dtype, in_f32, like, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.dim import product as product_
+from plica.ir.type.dim import known, normal_dim, product as product_
 from plica.ir.type.dtype import i32, i64
 
 CUBIC: Final = -0.75

@@ -15,11 +15,11 @@ from plica.codegen.road import (
     Job,
     Lowered,
     emitted,
+    grouped as grouped_by,
     lowered,
     record,
     scheduled_from,
 )
-from plica.codegen.road import grouped as grouped_by
 from plica.ir.contract import Contract, exact
 from plica.ir.driver import Checks, Instrument
 from plica.ir.graph.module import Module

@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 with lazy_imports(__name__):  # torch is there when they are called
-    from plica.frontend.torch.exporting import (
-        ModuleInputs,
-        exported,
-        inputs_of,
-        of_other_elements,
-    )
+    from plica.frontend.torch.exporting import ModuleInputs, exported, inputs_of, of_other_elements
     from plica.frontend.torch.module_state import ModuleState, state_of
     from plica.runtime.notebook import table
 

@@ -48,12 +48,7 @@ from plica.pipeline.option import (
     target_of,
 )
 from plica.pipeline.request import CompileOptions, Request
-from plica.pipeline.shape_specialisation import (
-    ReadModel,
-    lists_of,
-    program_at_call,
-    read_once,
-)
+from plica.pipeline.shape_specialisation import ReadModel, lists_of, program_at_call, read_once
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
@@ -253,10 +248,7 @@ def _chosen_by_host(
 
 
 def _opened(
-    module: Specialised,
-    request: Request,
-    specialise: bool,
-    again: Callable[[Module], Executable],
+    module: Specialised, request: Request, specialise: bool, again: Callable[[Module], Executable]
 ) -> Executable:
     """One code for every size, where it can be made, beside what is compiled at a call."""
     if (whole := module.selector.whole) is None:

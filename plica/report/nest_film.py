@@ -28,8 +28,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.analysis.statement import LoweringRefused
-from plica.codegen.lower.passes import LOWERING
-from plica.codegen.lower.passes import lower as lower_kernel
+from plica.codegen.lower.passes import LOWERING, lower as lower_kernel
 from plica.codegen.native import NativeKernel, shape_of
 from plica.codegen.operation_count import operations
 from plica.ir.loop.statement import Kernel

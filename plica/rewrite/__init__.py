@@ -19,15 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.ir.contract import (
-        Contract,
-        approx,
-        exact,
-        fused,
-        join,
-        reassociates,
-        signless_zero,
-    )
+    from plica.ir.contract import Contract, approx, exact, fused, join, reassociates, signless_zero
     from plica.rewrite.derivation import (
         Derivation,
         DerivationStep,

@@ -33,8 +33,7 @@ from attrs import frozen
 
 from plica.core import Name, Term, fold_into
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Defined, Definition, Extern, Module
-from plica.ir.graph.module import module as build
+from plica.ir.graph.module import Defined, Definition, Extern, Module, module as build
 from plica.ir.type import FuncType, TensorType, TupleType, infer, static_shape, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.dataflow import to_dataflow

@@ -21,14 +21,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from plica.ir.contract import DEFAULT_CONTRACT, Contract, join
-from plica.ir.driver import (
-    Instrument,
-    ModuleChecks,
-    apply,
-    check_contracts,
-    drive,
-    loose_pass,
-)
+from plica.ir.driver import Instrument, ModuleChecks, apply, check_contracts, drive, loose_pass
 from plica.ir.passes import Pass, PassError, Pipeline
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack

@@ -24,9 +24,9 @@ from plica.rewrite.derivation import (
     DerivationStep,
     RewriteSweep,
     Rewritten,
+    at as state_at,
     rebuild_top_down,
 )
-from plica.rewrite.derivation import at as state_at
 from plica.rewrite.pack import Pack, rewrite_under
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic

@@ -90,9 +90,7 @@ def check_cross(triple: str) -> None:
 
 
 def emulated(
-    artefact: Artefact,
-    texts: Mapping[str, Callable[[], str]] | None = None,
-    cpu: str = "",
+    artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None, cpu: str = ""
 ) -> DeviceExecutable:
     """An artefact for another kind of machine, run in QEMU's user mode as a processor of it."""
     return emulated_executable(emulated_model(artefact, cpu), artefact, texts or {})

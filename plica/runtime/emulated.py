@@ -71,11 +71,7 @@ class EmulatedModel:
     """A model that an emulator runs: `program` is made at the first call."""
 
     def __init__(
-        self,
-        artefact: Artefact,
-        program: Callable[[], bytes],
-        command: Sequence[str],
-        package: str,
+        self, artefact: Artefact, program: Callable[[], bytes], command: Sequence[str], package: str
     ) -> None:
         self._artefact, self._interface = artefact, artefact.interface
         self._program, self._command, self._package = program, tuple(command), package

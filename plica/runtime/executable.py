@@ -34,15 +34,7 @@ from plica.runtime.error import (
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import Interface, Shape
 from plica.runtime.late import late, lazy_imports
-from plica.runtime.port import (
-    MISSING,
-    Array,
-    Port,
-    Workspace,
-    address_of,
-    entering,
-    with_table,
-)
+from plica.runtime.port import MISSING, Array, Port, Workspace, address_of, entering, with_table
 from plica.runtime.stats import CallCounter, Stats
 
 with lazy_imports(__name__):

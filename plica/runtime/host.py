@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final

@@ -38,8 +38,7 @@ with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.accel.executable import executable as on_device
     from plica.runtime.cross import emulated
     from plica.runtime.cuda.program import CudaExecutable, open_on_gpu
-    from plica.runtime.dynamic.artefact import from_members as dynamic_from_members
-    from plica.runtime.dynamic.artefact import is_dynamic
+    from plica.runtime.dynamic.artefact import from_members as dynamic_from_members, is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
     from plica.runtime.emulator.elsewhere import hip, metal
     from plica.runtime.emulator.executable import emulation, open_emulation
@@ -47,8 +46,7 @@ with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.open_executable import OpenExecutable
     from plica.runtime.opencl.executable import opencl
     from plica.runtime.spirv.executable import spirv
-    from plica.runtime.staged.artefact import from_members as staged_from_members
-    from plica.runtime.staged.artefact import is_staged
+    from plica.runtime.staged.artefact import from_members as staged_from_members, is_staged
     from plica.runtime.staged.executable import StagedExecutable
     from plica.runtime.verify import device_problems, refuse
     from plica.runtime.wasm.executable import wasm

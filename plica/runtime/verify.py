@@ -32,13 +32,11 @@ from plica.runtime.artefact import (
     StoredAllocation,
     from_members,
 )
-from plica.runtime.cuda import code as device_code
-from plica.runtime.cuda import step as device_step
+from plica.runtime.cuda import code as device_code, step as device_step
 from plica.runtime.cuda.open_step import OpenProgram
 from plica.runtime.cuda.overlap import overlaps
 from plica.runtime.cuda.step import DeviceProgram
-from plica.runtime.dynamic.artefact import from_members as dynamic_members
-from plica.runtime.dynamic.artefact import is_dynamic
+from plica.runtime.dynamic.artefact import from_members as dynamic_members, is_dynamic
 from plica.runtime.dynamic.state import RUN as DYNAMIC_RUN
 from plica.runtime.elf import UNDEFINED, header, parse
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -46,8 +44,7 @@ from plica.runtime.follow import derivation_problems
 from plica.runtime.interface import dims_of
 from plica.runtime.record import CompilationRecord
 from plica.runtime.spirv.module import entry_points
-from plica.runtime.staged.artefact import from_members as staged_members
-from plica.runtime.staged.artefact import is_staged
+from plica.runtime.staged.artefact import from_members as staged_members, is_staged
 from plica.runtime.wasm.module import names_of
 
 if TYPE_CHECKING:

@@ -30,12 +30,7 @@ from attrs import frozen
 
 from plica.core import Term, free_vars
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.weight_array import (
-    ColumnwiseArray,
-    StridedCopy,
-    put_in_columns,
-    together,
-)
+from plica.ir.graph.weight_array import ColumnwiseArray, StridedCopy, put_in_columns, together
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages

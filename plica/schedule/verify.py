@@ -21,8 +21,7 @@ from attrs import frozen
 
 from plica.analysis.index import EMPTY, Context, Fails, Holds, can_prove, decide
 from plica.core import free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.vector import store_lanes
 from plica.runtime.error import Diagnostic, Place
 

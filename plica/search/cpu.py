@@ -21,13 +21,7 @@ from plica.search.policy.taught import lessons_of, precedents_of, taught
 from plica.search.record.database import Database
 from plica.search.sketch.heuristic import collapsed_query
 from plica.search.space import Space
-from plica.search.space_of import (
-    first_space_of,
-    form_named,
-    query_of,
-    space_of,
-    space_of_kernel,
-)
+from plica.search.space_of import first_space_of, form_named, query_of, space_of, space_of_kernel
 from plica.search.target import Tuning
 from plica.search.task import Task
 

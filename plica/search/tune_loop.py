@@ -257,11 +257,7 @@ class _Proposals:
         return self._run.asked(evolve(search, state=proposed.state, left=proposed.left))
 
     def begin(
-        self,
-        standings: list[Standing],
-        number: int,
-        searches: Sequence[_Search],
-        is_last: bool,
+        self, standings: list[Standing], number: int, searches: Sequence[_Search], is_last: bool
     ) -> _Search:
         """Ask the policy of the task that would come if the one of this number had nothing left, or
         its own if there is none and what it has out is not the last; the search of this number,

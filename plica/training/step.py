@@ -24,8 +24,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.ir.graph.expression import Call, Const, Expr, Function, Project, Tuple, Var, const
-from plica.ir.graph.module import Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Module, module as module_of
 from plica.ir.op.elementwise import cast
 from plica.ir.type import DType, TensorType, TupleType, Type, f32, infer
 from plica.rewrite.gradient import value_and_grad

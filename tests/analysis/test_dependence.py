@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.analysis.dependence import children, conflicts, is_private, outputs, stranger
-from plica.analysis.dependence import consumers as after
-from plica.analysis.dependence import producers as before
+from plica.analysis.dependence import (
+    children,
+    conflicts,
+    consumers as after,
+    is_private,
+    outputs,
+    producers as before,
+    stranger,
+)
 from plica.analysis.index.point import value
 from plica.core.binding import substitute
 from plica.core.name import Name
@@ -18,8 +23,16 @@ from plica.ir.loop.scalar import Cast, Lit, Lt, Scalar, index
 from plica.ir.loop.statement import TRUE, Alloc, For, Seq, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
-from plica.schedule import block as named
-from plica.schedule import child_blocks, consumers, do, output_blocks, producers, record, replay
+from plica.schedule import (
+    block as named,
+    child_blocks,
+    consumers,
+    do,
+    output_blocks,
+    producers,
+    record,
+    replay,
+)
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Scene

@@ -6,8 +6,7 @@ import operator
 from functools import reduce
 from itertools import product
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.analysis.enclosing import simple

@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks import table_archive, tables
 from benchmarks.table_archive import StoredTable
-from plica.search.model import pairwise_accuracy
-from plica.search.model import shipped as shipped_model
+from plica.search.model import pairwise_accuracy, shipped as shipped_model
 
 MAX_BYTES = 3_000_000
 

@@ -27,10 +27,7 @@ from plica.runtime.webgpu.device import device as wgpu_device
 from plica.schedule.form import UNCHANGED, ScheduleTables
 
 KERNEL: Final = kernel_of(
-    stages(
-        (x := placeholder("x", (8, 32), f32),),
-        (stage("y", (8, 32), lambda i, j: x[i, j] * 3),),
-    )
+    stages((x := placeholder("x", (8, 32), f32),), (stage("y", (8, 32), lambda i, j: x[i, j] * 3),))
 )
 
 WORDS: Final = {"cpu": "define", "c": "plica_main", "cuda:sm_80": "__global__"}

@@ -7,11 +7,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
-from plica.codegen.lower.nest import nest as nest_of_stages
-from plica.codegen.lower.nest import open_sizes
+from plica.codegen.lower.nest import nest as nest_of_stages, open_sizes
 from plica.codegen.lower.scheduled import plain
 from plica.codegen.memory_plan import workspace_plan
 from plica.core.binding import free_vars
@@ -135,9 +133,7 @@ def test_neighbours_are_reduced_side_by_side(rows: int) -> None:
 def test_two_reductions_have_two_accumulators() -> None:
     x = buffer("x", (3,), f32)
     spread_ = compute(
-        (x,),
-        (),
-        lambda: reduce("max", (3,), lambda k: x[k]) - reduce("min", (3,), lambda k: x[k]),
+        (x,), (), lambda: reduce("max", (3,), lambda k: x[k]) - reduce("min", (3,), lambda k: x[k])
     )
     text = show_kernel(nest(spread_))
     assert "acc = alloc" in text

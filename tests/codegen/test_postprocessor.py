@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.postprocessor import POSTPROCESSORS, Rejected, postprocessed
-from plica.codegen.subject import scheduled as after_trace
-from plica.codegen.subject import subject
+from plica.codegen.subject import scheduled as after_trace, subject
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import kernel_of, stages

@@ -14,8 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.strategies import DrawFn
 
 import plica

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica.codegen.lower.graph_flattening
 from plica.codegen.lower.graph_flattening import flatten_graph, is_resolved

@@ -23,8 +23,7 @@ from plica.ir.type.dtype import DTYPES, DType, f16, f32, f64, i8, i32
 from plica.ir.type.float_code import float_code
 from plica.rewrite.packs.cast import keeps
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.codegen.native import assert_same, native_all, native_kernel
 from tests.deep import spread
 

@@ -7,8 +7,17 @@ import pytest
 import plica
 from plica.codegen.lower.supported import unsupported
 from plica.core.name import Name
-from plica.ir.graph.expression import Call, Expr, Function, Let, Match, PAny, Tuple, Var
-from plica.ir.graph.expression import Clause as Case
+from plica.ir.graph.expression import (
+    Call,
+    Clause as Case,
+    Expr,
+    Function,
+    Let,
+    Match,
+    PAny,
+    Tuple,
+    Var,
+)
 from plica.ir.graph.module import (
     ConstructorDef,
     DataDef,
@@ -134,9 +143,7 @@ def test_recursion_global_mutual_and_local() -> None:
 
 def test_what_main_does_not_reach_is_not_looked_at() -> None:
     f = Var(Name("f"), FuncType((), (), (VECTOR,), VECTOR))
-    more: dict[Var | DataName, Definition] = {
-        f: Function((), (), (X,), VECTOR, Call(f, (X,))),
-    }
+    more: dict[Var | DataName, Definition] = {f: Function((), (), (X,), VECTOR, Call(f, (X,)))}
     assert said(main_of((X,), X, more)) == []
 
 

@@ -10,8 +10,7 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from plica.core import summary
 from plica.core.binding import substitute

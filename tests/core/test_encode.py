@@ -11,8 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.diagnostic import Malformed
 from plica.core.encode import (

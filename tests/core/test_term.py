@@ -14,8 +14,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.name import Name
 from plica.core.term import LARGE, Term, children, class_of, field_kinds, field_names, rebuild
@@ -244,9 +243,7 @@ def test_a_renamed_class_is_written_down_as_before() -> None:
     assert Renamed.tag() == "ir.old.Before"
 
 
-def test_a_class_in_a_moved_file_is_written_down_as_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_class_in_a_moved_file_is_written_down_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "WRITTEN", "ir.old", raising=False)
 
     @attrs.frozen(eq=False)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import IllTyped
@@ -157,10 +156,7 @@ def test_reductions_of_nothing(k: int) -> None:
 
 def test_several_results_in_one_kernel() -> None:
     x = buffer("x", (4,), f32)
-    halves = (
-        compute((x,), (2,), lambda i: x[i]),
-        compute((x,), (2,), lambda i: x[i + 2]),
-    )
+    halves = (compute((x,), (2,), lambda i: x[i]), compute((x,), (2,), lambda i: x[i + 2]))
     one, two = run_kernel(defined(halves), (whole((4,)),))
     np.testing.assert_array_equal(np.concatenate((one, two)), whole((4,)))
 
@@ -261,11 +257,7 @@ def test_statements_of_ones_own_are_one_block() -> None:
     y, i = buffer("y", (3,), i32), axis("i")
     turned = extern((y,), lambda out: For(i, out.shape[0], "serial", Store(out, (i,), x[2 - i])))
     more = stage("more", (3,), lambda at: y[at] + 1)
-    assert run_kernel(define(turned, more), (ONE_TWO_THREE,))[0].tolist() == [
-        4,
-        3,
-        2,
-    ]
+    assert run_kernel(define(turned, more), (ONE_TWO_THREE,))[0].tolist() == [4, 3, 2]
 
 
 # --- operators -----------------------------------------------------------------------------------

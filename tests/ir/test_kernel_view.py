@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.strategies import DrawFn
 from numpy.lib.stride_tricks import as_strided
 
@@ -49,9 +48,7 @@ def copied(of: View) -> Module:
 
 @settings(max_examples=25)
 @given(views())
-def test_a_view_is_what_numpy_says(
-    of: View,
-) -> None:
+def test_a_view_is_what_numpy_says(of: View) -> None:
     whole, sizes, steps, offset = of
     x = np.arange(24, dtype=np.float32)
     moves = [(size - 1) * step for size, step in zip(sizes, steps, strict=True)]

@@ -6,8 +6,7 @@ from itertools import count
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.diagnostic import CompilerBug
 from plica.core.fold import map_bottom_up
@@ -16,15 +15,7 @@ from plica.core.term import Term
 from plica.ir.driver import PassTiming, PrintIR, run
 from plica.ir.graph.expression import Apply, Const, Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.passes import (
-    Pass,
-    PassError,
-    Pipeline,
-    diff,
-    form,
-    forms,
-    function_pass,
-)
+from plica.ir.passes import Pass, PassError, Pipeline, diff, form, forms, function_pass
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor

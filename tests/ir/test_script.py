@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica.core.diagnostic import CompilerBug, IllTyped, ScriptError
@@ -40,8 +39,7 @@ from plica.ir.text.script.origin import MOST
 from plica.ir.text.show.type import show_dim
 from plica.ir.type.dim import dim_var, same_dim
 from plica.runtime.error import PlicaError
-from plica.script import Fn, Tensor, bf16, dim, f32, forall
-from plica.script import partial as partial_word
+from plica.script import Fn, Tensor, bf16, dim, f32, forall, partial as partial_word
 from tests.ir.test_show import EVERYTHING
 from tests.scripts import live
 from tests.strategies import index_terms

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.digest import digest, first_difference
 from plica.core.fold import post_order

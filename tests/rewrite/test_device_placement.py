@@ -6,8 +6,7 @@ import itertools
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.core.diagnostic import IllTyped
 from plica.core.name import Name

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from plica import op
-from plica.analysis.index import rules as index_rules
-from plica.analysis.index import simplify
+from plica.analysis.index import rules as index_rules, simplify
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name
 from plica.ir.contract import named

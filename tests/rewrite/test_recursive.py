@@ -6,8 +6,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica import op

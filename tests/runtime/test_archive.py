@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.runtime.archive import destination, laid_out, pack, unpack, views, write
 from plica.runtime.artefact import aligned_array

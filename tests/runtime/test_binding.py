@@ -51,8 +51,7 @@ def made() -> Executable:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize(
-    "file",
-    [e if e == "words.hpp" else pytest.param(e, marks=pytest.mark.slow) for e in RUNS],
+    "file", [e if e == "words.hpp" else pytest.param(e, marks=pytest.mark.slow) for e in RUNS]
 )
 def test_the_example_says_what_python_says(file: str, made: Executable, tmp_path: Path) -> None:
     needs, commands = RUNS[file]

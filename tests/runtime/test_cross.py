@@ -50,10 +50,7 @@ RISCV_VECTORS = "cpu triple=riscv64-unknown-linux-gnu features=+m,+a,+f,+d,+c,+v
 
 @pytest.mark.parametrize(
     "target",
-    [
-        OTHER,
-        *[pytest.param(e, marks=pytest.mark.slow) for e in ("cpu:armv7", RISCV_VECTORS)],
-    ],
+    [OTHER, *[pytest.param(e, marks=pytest.mark.slow) for e in ("cpu:armv7", RISCV_VECTORS)]],
 )
 def test_code_for_another_machine_runs_in_qemu(network: Module, target: str) -> None:
     need(find_processor(target).architecture)

@@ -161,10 +161,7 @@ def test_arrays_that_cannot_be_written_are_refused_before_anything_is_written() 
     before = k.copy()
     fixed = k.copy()
     fixed.flags.writeable = False
-    for bad, why in (
-        (fixed, "a read-only array"),
-        (np.asfortranarray(k), "must be copied first"),
-    ):
+    for bad, why in ((fixed, "a read-only array"), (np.asfortranarray(k), "must be copied first")):
         with pytest.raises(InputError, match=why):
             exe(q, new, bad, np.int64(1))
     with pytest.raises(InputError, match="'new' lies in it"):

@@ -36,12 +36,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     ]
     subprocess.run(f"{line} -Wall -Werror", cwd=tmp_path, check=True, shell=True)
     done = subprocess.run(
-        ["./small_example"],
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        text=True,
-        check=True,
+        ["./small_example"], cwd=tmp_path, env={}, capture_output=True, text=True, check=True
     )
     x = (np.arange(12) % 7 / 7).astype(np.float32).reshape(3, 4)
     w = (np.arange(20) % 7 / 7).astype(np.float32).reshape(4, 5)

@@ -6,8 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.runtime.guard import Guarded, Side, can_guard
 from plica.runtime.process import Died, apart, can_part

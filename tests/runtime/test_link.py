@@ -7,8 +7,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.target import Target
@@ -96,10 +95,7 @@ def test_damaged_objects_are_refused_or_read(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(
     ("triple", "features"),
-    [
-        ("x86_64-unknown-linux-gnu", ("+avx2", "+fma")),
-        ("aarch64-unknown-linux-gnu", ("+neon",)),
-    ],
+    [("x86_64-unknown-linux-gnu", ("+avx2", "+fma")), ("aarch64-unknown-linux-gnu", ("+neon",))],
 )
 def test_every_relocation_of_our_code_has_a_recipe(triple: str, features: tuple[str, ...]) -> None:
     target = Target("cpu", triple, "generic", features)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
@@ -69,9 +68,7 @@ LONG = np.random.default_rng(7).bytes((1 << 20) + 12_345)
 @example([], [0, 0])
 @example([], [8 * 4096])
 def test_damage_of_a_long_entry_is_found(
-    tmp_path_factory: pytest.TempPathFactory,
-    bits: list[tuple[int, int]],
-    cuts: list[int],
+    tmp_path_factory: pytest.TempPathFactory, bits: list[tuple[int, int]], cuts: list[int]
 ) -> None:
     store = ArtefactStore(tmp_path_factory.mktemp("store"))
     edges = [0, *sorted(cuts), len(LONG)]

@@ -13,8 +13,16 @@ from plica.ir.loop.statement import TRUE, For, Kernel, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import i32
-from plica.schedule import ScheduleRefused, do, fuse, loops, record, reorder, split
-from plica.schedule import block as block_named
+from plica.schedule import (
+    ScheduleRefused,
+    block as block_named,
+    do,
+    fuse,
+    loops,
+    record,
+    reorder,
+    split,
+)
 from plica.schedule.do import Body, DoBlock
 from plica.schedule.replay import kernel_of
 from tests.schedule.kernel import matmul, same_function

@@ -10,8 +10,7 @@ from plica.ir.loop.statement import Alloc, Branch, For, Kernel, Stmt, Store, blo
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
-from plica.schedule import ScheduleRefused, loops, reorder, split
-from plica.schedule import block as block_named
+from plica.schedule import ScheduleRefused, block as block_named, loops, reorder, split
 from plica.schedule.do import Body, do
 from tests.schedule.kernel import product_and_relu, stencil
 

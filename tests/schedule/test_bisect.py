@@ -7,8 +7,7 @@ from math import ceil, log2
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.analysis.site import map_of
 from plica.ir.graph.module import Module

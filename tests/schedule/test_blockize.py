@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.ir.loop.scalar import Lt, index, lit
-from plica.ir.loop.statement import Branch, For, Kernel, Store, block, seq
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import Branch, For, Kernel, Store, block, block as make_block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.schedule import (
     ScheduleRefused,
+    block as find,
     blockize,
     do,
     loops,
@@ -22,7 +21,6 @@ from plica.schedule import (
     split,
     trace_of,
 )
-from plica.schedule import block as find
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from tests.conftest import Golden

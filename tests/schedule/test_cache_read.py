@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.site import map_of
 from plica.core.digest import digest
 from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
-from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, block as block_of, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var

@@ -6,8 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.ir.loop.scalar import Cast, Load, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each, stage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.loop.scalar import Reduce, index
 from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq
@@ -11,8 +10,7 @@ from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
-from plica.schedule import block as block_named
-from plica.schedule import compute_at, compute_inline, do, loops, split
+from plica.schedule import block as block_named, compute_at, compute_inline, do, loops, split
 from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal

@@ -10,8 +10,8 @@ from plica.ir.loop.scalar import index
 from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
-from plica.schedule import block as block_named
 from plica.schedule import (
+    block as block_named,
     compute_at,
     compute_inline,
     loops,

@@ -8,8 +8,8 @@ from plica.ir.loop.scalar import Buffer, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import TRUE, Alloc, For, Kernel, Seq, Stmt, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
-from plica.schedule import block as block_named
 from plica.schedule import (
+    block as block_named,
     compute_at,
     compute_inline,
     loops,

@@ -5,14 +5,21 @@ from __future__ import annotations
 import pytest
 
 from plica.ir.loop.scalar import And, Le, Lt, Scalar, ScalarVar, Select, index, lit
-from plica.ir.loop.statement import Alloc, For, Kernel, Store, seq
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import Alloc, For, Kernel, Store, block as make_block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import DimLike, dim, dim_var
 from plica.ir.type.dtype import f32
-from plica.schedule import ScheduleRefused, bind, decompose_padding, do, loops, split, trace_of
-from plica.schedule import block as find
+from plica.schedule import (
+    ScheduleRefused,
+    bind,
+    block as find,
+    decompose_padding,
+    do,
+    loops,
+    split,
+    trace_of,
+)
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from tests.conftest import Golden

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.loop.scalar import Scalar, index, lit
-from plica.ir.loop.statement import For, Kernel, Stmt, Store, seq
-from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.statement import For, Kernel, Stmt, Store, block as block_of, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim, dim_var

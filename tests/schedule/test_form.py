@@ -11,8 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 import plica
 from plica.codegen.form_fuzz.judge import GPUS, MACHINES, FormWay, judge
@@ -22,8 +21,7 @@ from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.contract import exact, reassociates
-from plica.ir.graph.expression import Apply as Call
-from plica.ir.graph.expression import Function, Var
+from plica.ir.graph.expression import Apply as Call, Function, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.loop.scalar import (
@@ -49,8 +47,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, f64, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.schedule.default import FORMS, Machine, fallback_schedule, formed
-from plica.schedule.default.gpu import GPU_FORMS, Gpu
-from plica.schedule.default.gpu import candidates as gpu_candidates
+from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates as gpu_candidates
 from plica.schedule.form import FORM_RULES, Apply, Facts, Form, installed, reach
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCase, shape_of
 from plica.schedule.generate.stages.kind import MANY

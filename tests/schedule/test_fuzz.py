@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 import plica
 from plica.cli import main
@@ -20,8 +19,7 @@ from plica.core.fold import post_order
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Load
 from plica.ir.text.show.kernel import show_kernel
-from plica.schedule import block, do, loops, split, trace_of, vectorize
-from plica.schedule import precondition as pose
+from plica.schedule import block, do, loops, precondition as pose, split, trace_of, vectorize
 from plica.schedule.do import Body
 from plica.schedule.fuzz import as_pytest, differs, fuzz
 from plica.schedule.generate import random_case, untried, walk

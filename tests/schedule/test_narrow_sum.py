@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
@@ -16,8 +15,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dtype import DType, f16, f32, f64, i32
 from plica.schedule import block, decompose_reduction, do, loops, narrow_sum, rfactor, split
-from plica.schedule.do import Body
-from plica.schedule.do import record as recorded
+from plica.schedule.do import Body, record as recorded
 from plica.schedule.replay import kernel_of as kernel_in
 from tests.conftest import Golden
 from tests.schedule.hostile import refusal

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.site import map_of, replace, with_body
 from plica.ir.loop.statement import Alloc, For, Kernel, Stmt

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.ir.loop.scalar import Scalar, index, lit
-from plica.ir.loop.statement import For, Kernel, Store
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import For, Kernel, Store, block as make_block
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
-from plica.schedule import ScheduleRefused, do, loops, pad_einsum, split, trace_of, unroll
-from plica.schedule import block as find
+from plica.schedule import (
+    ScheduleRefused,
+    block as find,
+    do,
+    loops,
+    pad_einsum,
+    split,
+    trace_of,
+    unroll,
+)
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from tests.conftest import Golden

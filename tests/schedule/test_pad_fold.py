@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import BitXor, Max, Scalar, lit
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import kernel_of, stages
-from plica.ir.loop.statement import For, Kernel, Store, seq
-from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.statement import For, Kernel, Store, block as block_of, seq
 from plica.ir.loop.tensor import axis, buffer, reduce
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim, dim_var

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import index
@@ -11,8 +10,7 @@ from plica.ir.loop.statement import For, Kernel, Store, block
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dtype import f32
-from plica.schedule import block as block_named
-from plica.schedule import compute_at, do, loops, reindex
+from plica.schedule import block as block_named, compute_at, do, loops, reindex
 from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal

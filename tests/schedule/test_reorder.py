@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.digest import digest
-from plica.ir.loop.statement import For, Kernel, Seq, Store
-from plica.ir.loop.statement import block as block_of
+from plica.ir.loop.statement import For, Kernel, Seq, Store, block as block_of
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim, dim_var
 from plica.ir.type.dtype import i32
-from plica.schedule import (
-    add_unit_loop,
-    block,
-    do,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    split,
-)
+from plica.schedule import add_unit_loop, block, do, fuse, loops, parallel, reorder, split
 from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, names, nests, refusal

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.loop.scalar import Lt, Reduce, Select, index, lit
 from plica.ir.loop.statement import Alloc, For, Kernel, Store, block, seq
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dtype import f32
-from plica.schedule import block as block_named
-from plica.schedule import do, loops, reverse_compute_inline, split
+from plica.schedule import block as block_named, do, loops, reverse_compute_inline, split
 from plica.schedule.do import Body
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, refusal

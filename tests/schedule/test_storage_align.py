@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.text.show import show_kernel
@@ -18,10 +17,7 @@ from tests.schedule.kernel import product_and_relu
 
 
 @given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=3),
-    st.integers(1, 8),
-    st.booleans(),
-    st.data(),
+    st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 8), st.booleans(), st.data()
 )
 def test_strides(sizes: list[int], factor: int, symbolic: bool, data: st.DataObject) -> None:
     axis = data.draw(st.integers(0, len(sizes) - 1))

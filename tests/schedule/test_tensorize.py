@@ -8,14 +8,32 @@ import pytest
 
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.scalar import Max, Scalar, ScalarVar, index, lit
-from plica.ir.loop.statement import For, Invoke, Kernel, Stmt, Store, While, seq, statements
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import (
+    For,
+    Invoke,
+    Kernel,
+    Stmt,
+    Store,
+    While,
+    block as make_block,
+    seq,
+    statements,
+)
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import DimLike, dim, dim_var
 from plica.ir.type.dtype import DType, bool_, f32, i32
-from plica.schedule import ScheduleRefused, blockize, do, loops, reorder, split, tensorize, trace_of
-from plica.schedule import block as find
+from plica.schedule import (
+    ScheduleRefused,
+    block as find,
+    blockize,
+    do,
+    loops,
+    reorder,
+    split,
+    tensorize,
+    trace_of,
+)
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from tests.conftest import Golden

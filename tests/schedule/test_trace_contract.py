@@ -6,8 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.subject import FuzzSubject, scheduled, subject
 from plica.ir.contract import exact, reassociates, signless_zero

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica.schedule
 from plica.core.diagnostic import Malformed, ScriptError
@@ -49,10 +48,7 @@ MAPS = (
     IndexMap((axis("a"),), (axis("a") + axis("a") * (axis("a") - 1),)),
 )
 PAIR = Pair(axis("i") * 4, "x")
-SAMPLES: dict[type, Any] = {
-    Pair: st.just(PAIR),
-    IndexMap: st.sampled_from(MAPS),
-}
+SAMPLES: dict[type, Any] = {Pair: st.just(PAIR), IndexMap: st.sampled_from(MAPS)}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica.core.digest import digest
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import For, Kernel, Store
-from plica.ir.loop.statement import block as part
+from plica.ir.loop.statement import For, Kernel, Store, block as part
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var

@@ -6,8 +6,7 @@ from math import prod
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.schedule import (
     ScheduleRefused,

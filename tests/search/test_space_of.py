@@ -7,8 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica import op
 from plica.analysis.site import map_of
@@ -24,8 +23,7 @@ from plica.ir.loop.stage import Stage, placeholder, stage
 from plica.ir.loop.stages import stages
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.schedule import form as forms
-from plica.schedule import resample, undecided
+from plica.schedule import form as forms, resample, undecided
 from plica.schedule.default import Machine
 from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused
@@ -48,8 +46,17 @@ from plica.search.task import DEFAULT_CONTRACT, Task, tasks
 from tests.conftest import Golden
 from tests.deep import spread
 from tests.schedule.kernel import matmul
-from tests.search.work import SMALL, computed, conv, doubled, meant, of_main, product, summed
-from tests.search.work import task as task_of
+from tests.search.work import (
+    SMALL,
+    computed,
+    conv,
+    doubled,
+    meant,
+    of_main,
+    product,
+    summed,
+    task as task_of,
+)
 
 WIDE = Machine(512, 32, (48 * 1024, 2 * 1024 * 1024))
 SHARED = Machine(256, 16, cores=2)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
 from plica.search.course import Course, TuningSubject
@@ -135,11 +134,7 @@ def test_a_run_whose_measurer_fails_goes_on_from_there(lost: int) -> None:
 
     class After(Synthetic):
         def measure(
-            self,
-            task: SpaceWork,
-            space: Space,
-            points: Sequence[Point],
-            arrived: object = None,
+            self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: object = None
         ) -> tuple[Measured, ...]:
             assert callable(arrived)
 
@@ -255,11 +250,7 @@ def test_small_spaces_are_exhausted() -> None:
 def test_work_of_which_everything_is_refused_is_given_up() -> None:
     class Refuses(Synthetic):
         def measure(
-            self,
-            task: SpaceWork,
-            space: Space,
-            points: Sequence[Point],
-            arrived: object = None,
+            self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: object = None
         ) -> tuple[Measured, ...]:
             assert callable(arrived)
             found = tuple([Measured("refused", message="no", point=each) for each in points])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 SOME: Final = (
     "aZ_09 .,:;-+*/\\'\"`#@$%&|<>=()[]{}\n\r\t\0\x1b\x7f\x85"

@@ -18,12 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from plica.analysis.index.context import FALSE, TRUE, Context, negated
-from plica.analysis.index.point import (
-    innermost,
-    replaced,
-    structure_nodes,
-    structure_parts,
-)
+from plica.analysis.index.point import innermost, replaced, structure_nodes, structure_parts
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 from plica.core import Name, parts_first
 from plica.ir.loop import scalar as sc

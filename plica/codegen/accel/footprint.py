@@ -23,8 +23,7 @@ from attrs import frozen
 from plica.codegen.accel.declaration import Accelerator, Move, Sweep
 from plica.codegen.accel.device import device_of, numbers
 from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, position
-from plica.runtime.accel.device import DeviceSweep as Swept
-from plica.runtime.accel.device import RowCopy
+from plica.runtime.accel.device import DeviceSweep as Swept, RowCopy
 from plica.runtime.accel.functional import distinct
 from plica.runtime.accel.geometry import Turns, box, out_of_range, turns
 from plica.runtime.error import Diagnostic, EvaluationError

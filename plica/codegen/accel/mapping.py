@@ -43,13 +43,8 @@ from plica.ir.op.linear import dense
 from plica.ir.op.pad import pad
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type import TensorType, i32, infer, static_shape, type_of
-from plica.rewrite.graph.walk import expressions, with_operands
-from plica.rewrite.graph.walk import operands as parts_of
-from plica.rewrite.quantise.form import (
-    IntegerConvolution,
-    integer_convolutions,
-    integer_layer,
-)
+from plica.rewrite.graph.walk import expressions, operands as parts_of, with_operands
+from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions, integer_layer
 
 NEVER: Final = (1 << 30, 0.0)
 """More than any cost: nothing of it would run there."""

@@ -25,8 +25,7 @@ from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.layer import NOTHING, AccelLayer, Stays, layer_of
 from plica.codegen.accel.mapping import mapped
-from plica.codegen.accel.packing import LayerLaunch as Packing
-from plica.codegen.accel.packing import Packed, packed
+from plica.codegen.accel.packing import LayerLaunch as Packing, Packed, packed
 from plica.codegen.accel.reason import FORM, Near, near, remedies
 from plica.codegen.accel.split import HostStage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget

@@ -29,8 +29,7 @@ from attrs import evolve, frozen
 
 from plica.analysis.index.polynomial import Polynomial, polynomial, to_term
 from plica.codegen.accel import flow
-from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
-from plica.codegen.accel.declaration import Scope as Held
+from plica.codegen.accel.declaration import Accelerator, Move, Operation, Scope as Held, Sweep
 from plica.codegen.accel.intrinsic import kernel_of
 from plica.codegen.accel.padding import Margin, margins, unguarded
 from plica.core import Name, Term, fresh, post_order

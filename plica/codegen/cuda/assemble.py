@@ -22,11 +22,7 @@ def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
 
     def code(made: TextInParts) -> tuple[bytes, ...]:
         return cubins(
-            made,
-            job.target.architecture,
-            fused=lowered.fused,
-            store=job.store,
-            workers=job.workers,
+            made, job.target.architecture, fused=lowered.fused, store=job.store, workers=job.workers
         )
 
     version = ".".join(map(str, nvrtc_version() or ()))
@@ -64,11 +60,7 @@ def assembled(
     made = unit(program, target.gpu, whole, job.workers)
     sizes = [slot.bytes for slot in program.slots]
     layout = arranged(
-        sizes,
-        [slot.space for slot in program.slots],
-        plan.where,
-        plan.size,
-        made.scratch,
+        sizes, [slot.space for slot in program.slots], plan.where, plan.size, made.scratch
     )
     return Artefact(
         interface(lowered.module.main_function(), program),

@@ -12,8 +12,7 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.page import PAGES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
-from plica.codegen.cuda.toolchain import check_installed
-from plica.codegen.cuda.toolchain import version as nvrtc_version
+from plica.codegen.cuda.toolchain import check_installed, version as nvrtc_version
 from plica.codegen.cuda.unit import code_ahead, keep_ahead
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels

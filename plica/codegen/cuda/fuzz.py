@@ -444,12 +444,7 @@ def report(
 
 
 def fuzz(
-    examples: int = 200,
-    seed: int = 0,
-    *,
-    first: int = 0,
-    length: int = 6,
-    say: Say | None = None,
+    examples: int = 200, seed: int = 0, *, first: int = 0, length: int = 6, say: Say | None = None
 ) -> FuzzReport[Finding]:
     """So many cases on the GPU of this machine, one after another."""
     gpu = device()

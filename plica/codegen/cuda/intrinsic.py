@@ -12,8 +12,7 @@ from math import prod
 from typing import Final
 
 from plica.analysis.statement import reads_memory, refused
-from plica.codegen.cuda import warp_register as register
-from plica.codegen.cuda import wgmma as group
+from plica.codegen.cuda import warp_register as register, wgmma as group
 from plica.codegen.cuda.address import valued
 from plica.codegen.emit.expression import Expressions
 from plica.core import CompilerBug, Term, free_vars, post_order

@@ -16,9 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from plica.codegen.cuda import tma as bulk
-from plica.codegen.cuda import warp_register as register
-from plica.codegen.cuda import wgmma as group
+from plica.codegen.cuda import tma as bulk, warp_register as register, wgmma as group
 
 _HEAD: Final = "__device__ __forceinline__"
 

@@ -19,8 +19,7 @@ from attrs import frozen
 
 from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names
 from plica.ir.type import f32, known, product

@@ -88,10 +88,7 @@ __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threa
 
 
 def threads(
-    gpu: Gpu,
-    contract: Contract,
-    tuned: TunedBy = untuned,
-    tables: ScheduleTables | None = None,
+    gpu: Gpu, contract: Contract, tuned: TunedBy = untuned, tables: ScheduleTables | None = None
 ) -> Scheduler:
     """Kernels for a GPU, by the forms and templates of its target."""
 

@@ -36,17 +36,7 @@ from plica.codegen.emit.expression import Expressions, mentions
 from plica.codegen.emit.operator import packed, unpacked
 from plica.core import Term
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Lit,
-    Load,
-    Lt,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
+from plica.ir.loop.scalar import And, Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
 from plica.ir.type import known
 

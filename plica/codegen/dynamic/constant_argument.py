@@ -19,8 +19,7 @@ import attrs
 
 from plica.core import Term, substitute
 from plica.ir.graph.expression import Call, Const, Expr, Function, Tuple, Var
-from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.type import FuncType, infer, type_of
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.walk import expressions, map_expressions

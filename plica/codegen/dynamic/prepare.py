@@ -21,8 +21,7 @@ from plica.codegen.dynamic.constant_argument import place_known
 from plica.codegen.dynamic.shape_specialisation import specialise_shapes
 from plica.codegen.lower.decompose import instance, written_out
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.op import find
 from plica.ir.passes import Pipeline, exact_pass, renamed
 from plica.ir.type import FuncType, TupleType, infer, type_of

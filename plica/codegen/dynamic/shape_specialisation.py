@@ -19,8 +19,7 @@ import attrs
 
 from plica.core import Term, free_vars, substitute
 from plica.ir.graph.expression import Call, Expr, Function, Var
-from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.graph.shape_specialisation import function_at
 from plica.ir.loop.scalar import Lit, ScalarVar
 from plica.ir.type import FuncType, Type, infer, solve, type_of

@@ -4,10 +4,4 @@ from plica.codegen.form_fuzz.decision import fuzz_decisions
 from plica.codegen.form_fuzz.judge import FormWay, Guilty
 from plica.codegen.form_fuzz.run import FormFinding, fuzz
 
-__all__ = [
-    "FormFinding",
-    "FormWay",
-    "Guilty",
-    "fuzz",
-    "fuzz_decisions",
-]
+__all__ = ["FormFinding", "FormWay", "Guilty", "fuzz", "fuzz_decisions"]

@@ -45,12 +45,7 @@ class MemoryEmitter(LoadEmitter):
         w.start(skip)
 
     def store(  # an element, and what is known of its place
-        self,
-        buffer: Buffer,
-        at: LaneValue,
-        value: LaneValue,
-        mask: LaneValue,
-        sound: bool,
+        self, buffer: Buffer, at: LaneValue, value: LaneValue, mask: LaneValue, sound: bool
     ) -> None:
         """Write the element of every lane that takes part."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count

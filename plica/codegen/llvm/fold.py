@@ -16,12 +16,7 @@ from plica.codegen.llvm import pool, profile
 from plica.codegen.llvm.region import Callee, Regions, Variant
 from plica.codegen.llvm.writer import CodeTraits, declarations
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.program import (
-    Chunks,
-    Program,
-    kernel_name,
-    launches,
-)
+from plica.codegen.program import Chunks, Program, kernel_name, launches
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel
 from plica.runtime.late import lazy_imports

@@ -23,8 +23,10 @@ from plica.schedule.default.machine import PASSING, waiting
 
 with lazy_imports(__name__):
     from plica.codegen.llvm.moved_read import RowLanes, moved, unzipped, whole_shift
-    from plica.codegen.llvm.transpose import RegisterTranspose
-    from plica.codegen.llvm.transpose import RegisterTranspose as register_transpose
+    from plica.codegen.llvm.transpose import (
+        RegisterTranspose,
+        RegisterTranspose as register_transpose,
+    )
 
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""

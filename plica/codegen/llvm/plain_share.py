@@ -23,8 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core import Term, free_vars, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i64, known, normal_dim
 
 USUAL: Final = 67

@@ -29,8 +29,7 @@ from attrs import frozen
 from plica.analysis.statement import mapped, with_body
 from plica.codegen.emit.contraction import MOST_BITS, SMALL, held_within
 from plica.core import Name, free_vars, fresh, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import DType, f32, i32, known
 
 LEAST_SCALE: Final = 2.0**-90

@@ -28,8 +28,7 @@ from plica.codegen.target import Target
 from plica.core import CompilerBug
 from plica.runtime.elf import MACHINES, header
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
-from plica.runtime.host import features as system_features
-from plica.runtime.host import lacking, unsaid
+from plica.runtime.host import features as system_features, lacking, unsaid
 from plica.runtime.late import lazy_imports
 from plica.runtime.link import can_link, link
 from plica.runtime.machine import stored_description

@@ -31,13 +31,7 @@ from plica.codegen.emit.scalar import (
 from plica.codegen.llvm.access import MemoryEmitter
 from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.dialect import LLVM, literal, register
-from plica.codegen.llvm.evaluation_order import (
-    EvaluationOrder,
-    of_literal,
-    parts,
-    recipe,
-    start_of,
-)
+from plica.codegen.llvm.evaluation_order import EvaluationOrder, of_literal, parts, recipe, start_of
 from plica.codegen.llvm.free_value import EASY, easy, is_arithmetic
 from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, valued, wrapped
 from plica.codegen.llvm.loop_context import FAR, LoopContext

@@ -258,12 +258,7 @@ def _tree(
 
 
 def _shuffled(  # noqa: PLR0917  # as a tree, and how wide
-    update: Update,
-    own: Buffer,
-    around: Sequence[st.For],
-    lane: st.For,
-    width: int,
-    used: set[Name],
+    update: Update, own: Buffer, around: Sequence[st.For], lane: st.For, width: int, used: set[Name]
 ) -> Joined:
     """Parts in registers, which threads of a warp join; then every thread joins those of warps."""
     zero, dtype = index(0), _shuffled_dtype(update.word, own.dtype)

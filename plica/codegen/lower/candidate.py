@@ -170,9 +170,7 @@ def _scheduled(
     return evolve(made, lowered=lowered, passed_over=tuple(passed_over), given=of.given)
 
 
-def _next(
-    others: Iterator[Candidate | PassedOver],
-) -> tuple[Candidate | None, tuple[str, ...]]:
+def _next(others: Iterator[Candidate | PassedOver]) -> tuple[Candidate | None, tuple[str, ...]]:
     """The next candidate, and what was passed over before it."""
     passed_over: list[str] = []
     for each in others:

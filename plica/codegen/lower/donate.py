@@ -23,18 +23,7 @@ from attrs import evolve
 
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.core import free_vars, substitute
-from plica.ir.loop.scalar import (
-    And,
-    Buffer,
-    Eq,
-    Le,
-    Load,
-    Lt,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
+from plica.ir.loop.scalar import And, Buffer, Eq, Le, Load, Lt, Scalar, ScalarVar, Select, index
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Stages, loads
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq

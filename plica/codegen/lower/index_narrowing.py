@@ -20,8 +20,7 @@ from typing import Final, TypeAlias
 from plica.analysis.index import Context, bounds
 from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
 from plica.core import Term, free_vars, post_order, rebuild, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i32, i64, known
 
 LOW, HIGH = i32.bounds

@@ -16,8 +16,7 @@ from typing import Final, TypeAlias
 from plica.analysis.index import Context, bounds
 from plica.analysis.statement import contexts, outermost, walked, with_body, with_substatements
 from plica.core import Term, free_vars, map_bottom_up, post_order, rebuild
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i32, i64, polynomial
 
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)

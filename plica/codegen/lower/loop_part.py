@@ -26,8 +26,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.statement import mapped
 from plica.core import free_vars, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import known
 
 FEW: Final = 3

@@ -25,12 +25,15 @@ from plica.codegen.lower.open_tile_choice import row_tile
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs
-from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.stages import Names, Stages, loads, pairs, stages as joined
 from plica.ir.type import i8, i32, known
 from plica.schedule.default.machine import Dot, Machine
-from plica.schedule.default.quantised import moved_bytes, shift_of, signed_bytes
-from plica.schedule.default.quantised import stored as stored_byte
+from plica.schedule.default.quantised import (
+    moved_bytes,
+    shift_of,
+    signed_bytes,
+    stored as stored_byte,
+)
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.form import Facts
 

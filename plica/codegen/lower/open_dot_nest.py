@@ -18,8 +18,7 @@ from plica.codegen.lower.nest import elements, open_sizes
 from plica.codegen.lower.open_dot import OpenDot
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core import Term, map_top_down, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.type import dim, i32, known
@@ -325,10 +324,7 @@ class _Writer:
     ) -> sc.Scalar:
         """A term over the axes of a sum where that is."""
         product, lanes = self.product, self.dot.lanes
-        halves: dict[Term, sc.Scalar] = {
-            product.lane // lanes: vector,
-            product.lane % lanes: lane,
-        }
+        halves: dict[Term, sc.Scalar] = {product.lane // lanes: vector, product.lane % lanes: lane}
         there: dict[Term, Term] = {product.row: row, product.lane: vector * lanes + lane}
         return substitute(replaced(of, halves), there)
 

@@ -30,12 +30,7 @@ from plica.codegen.lower.loop_order import (
     replaced,
     stored,
 )
-from plica.codegen.lower.nest import (
-    Sums,
-    in_order,
-    in_registers,
-    open_sizes,
-)
+from plica.codegen.lower.nest import Sums, in_order, in_registers, open_sizes
 from plica.codegen.lower.open_tile import (
     constant_product,
     flat_columns,
@@ -48,8 +43,7 @@ from plica.ir.loop import statement as st
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Min, Mul, Reduce, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs
-from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.stages import Names, Stages, loads, pairs, stages as joined
 from plica.ir.type import known
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.lane import is_row

@@ -53,8 +53,7 @@ from plica.analysis.statement import (
 from plica.analysis.symbolic_bound import reach
 from plica.codegen.lower.tidy import decided
 from plica.core import Term, free_vars, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.type import from_polynomial, i64, known, polynomial
 from plica.runtime.late import lazy_imports

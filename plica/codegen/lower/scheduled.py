@@ -32,13 +32,7 @@ from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 from plica.schedule.form import Facts
-from plica.schedule.hoist import (
-    DoneBefore,
-    PackedConstant,
-    PackedConstants,
-    constants,
-    hoist,
-)
+from plica.schedule.hoist import DoneBefore, PackedConstant, PackedConstants, constants, hoist
 from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere

@@ -16,8 +16,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import Final
 
-from plica.analysis.enclosing import shown, simple
-from plica.analysis.enclosing import tidy as shorter
+from plica.analysis.enclosing import shown, simple, tidy as shorter
 from plica.analysis.index import Context
 from plica.analysis.index.context import FALSE, TRUE, conjuncts, negated
 from plica.analysis.statement import (
@@ -30,8 +29,7 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import Term, free_vars, post_order, rebuild, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import i64, known
 

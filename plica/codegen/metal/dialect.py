@@ -17,8 +17,7 @@ from attrs import evolve
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.emit.dialect import decimal
 from plica.codegen.emit.formula_text import FormulaWords, formula_lines
-from plica.codegen.opencl.dialect import OPENCL, text_in_opencl
-from plica.codegen.opencl.dialect import helpers as opencl_helpers
+from plica.codegen.opencl.dialect import OPENCL, helpers as opencl_helpers, text_in_opencl
 from plica.ir.type import f32, i32
 from plica.runtime.error import Diagnostic, UnsupportedError
 

@@ -18,8 +18,7 @@ from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c.assemble import artefact_of, text_of
-from plica.codegen.c.backend import KERNEL_PASSES, generic_machine, kernel_text
-from plica.codegen.c.backend import PAGE as C_PAGE
+from plica.codegen.c.backend import KERNEL_PASSES, PAGE as C_PAGE, generic_machine, kernel_text
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
 from plica.codegen.emulated_entry import program_artefact

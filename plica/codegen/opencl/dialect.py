@@ -14,8 +14,7 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.codegen.c.dialect import C99
-from plica.codegen.c.dialect import helpers as plain_helpers
+from plica.codegen.c.dialect import C99, helpers as plain_helpers
 from plica.codegen.emit.dialect import decimal, suffixed
 from plica.codegen.emit.formula_text import FormulaWords, formula_lines
 from plica.codegen.emit.lane_store import FORMULAS, LENGTHS

@@ -79,11 +79,7 @@ class _Cutter:
     """The registers and segments of one program."""
 
     def __init__(
-        self,
-        main: ex.Function,
-        rest: Mapping[Defined, Definition],
-        chooses: bool,
-        updates: bool,
+        self, main: ex.Function, rest: Mapping[Defined, Definition], chooses: bool, updates: bool
     ) -> None:
         self.rest, self.segments = rest, list[Module]()
         self.ranges: Ranges = ex.attr(main, "dim_ranges", ())

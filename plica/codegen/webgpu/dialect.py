@@ -142,9 +142,7 @@ def _instance(name: str, registers: dict[str, str]) -> str:
         raise _rough(name)
     dtype = DType(found[2])
     made = re.sub(
-        r"FIT\((.*?)\);",
-        lambda each: f"{fitted(f'({each[1]})', dtype)};",
-        _TEMPLATES[found[1]],
+        r"FIT\((.*?)\);", lambda each: f"{fitted(f'({each[1]})', dtype)};", _TEMPLATES[found[1]]
     )
     kind = registers[dtype.name]
     made = made.replace("_D", f"_{dtype.name}").replace("W)", f"{dtype.bits})")

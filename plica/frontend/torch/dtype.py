@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plica.ir.type.dtype import DTYPES, DType
-from plica.ir.type.dtype import dtype as to_dtype
+from plica.ir.type.dtype import DTYPES, DType, dtype as to_dtype
 from plica.runtime.element import ELEMENTS
 from plica.runtime.foreign_tensor import settled, shared
 

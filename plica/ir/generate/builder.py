@@ -18,8 +18,15 @@ from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, f32
-from plica.ir.type.term import DataName, DataType, FuncType, TensorType, TupleType, Type
-from plica.ir.type.term import TypeVar as TypeVariable
+from plica.ir.type.term import (
+    DataName,
+    DataType,
+    FuncType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeVar as TypeVariable,
+)
 
 V = TypeVar("V")
 

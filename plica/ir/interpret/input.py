@@ -36,8 +36,7 @@ from plica.ir.interpret.value import (
     field_types,
     sketch,
 )
-from plica.ir.type import DType, Sizes, shape_of, solve
-from plica.ir.type import term as ty
+from plica.ir.type import DType, Sizes, shape_of, solve, term as ty
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.given import in_order

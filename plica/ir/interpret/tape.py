@@ -27,16 +27,7 @@ from plica.ir.interpret.array_arithmetic import (
     identity,
     intrinsic,
 )
-from plica.ir.interpret.lane import (
-    CHOOSE,
-    either,
-    fold,
-    laid,
-    locate,
-    rows,
-    strides_of,
-    take,
-)
+from plica.ir.interpret.lane import CHOOSE, either, fold, laid, locate, rows, strides_of, take
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
 from plica.ir.type import known, normal_dim, polynomial

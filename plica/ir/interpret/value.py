@@ -25,8 +25,7 @@ from plica.core import CompilerBug, Name, Term, did_you_mean, substitute
 from plica.ir.graph.expression import Constructor, Function, Var
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type import DType, Sizes, dim_var
-from plica.ir.type import term as ty
+from plica.ir.type import DType, Sizes, dim_var, term as ty
 from plica.ir.type.size import Equation, size_of
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.port import number_text

@@ -26,16 +26,7 @@ from attrs import frozen
 
 from plica.core import Name, Term, free_vars, fresh, ill_formed, post_order, substitute
 from plica.ir.loop.combiner import Combine
-from plica.ir.loop.scalar import (
-    Buffer,
-    Combiner,
-    Like,
-    Load,
-    Reduce,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-)
+from plica.ir.loop.scalar import Buffer, Combiner, Like, Load, Reduce, Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Stmt
 from plica.ir.loop.tensor import Prefix, as_reductions, axis, buffer
 from plica.ir.type.dim import DimLike, dim, known

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from plica.core import EvaluationError, Name, Term, free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.invocation import find_intrinsic, misfit, unknown_intrinsic
 from plica.ir.loop.isolation import trespasses
 from plica.ir.loop.memory_scope import is_scope, scopes, unknown_scope

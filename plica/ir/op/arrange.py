@@ -21,8 +21,7 @@ from plica.ir.op.attribute import attribute, axis, choice, integers, many, numbe
 from plica.ir.op.comparison import less
 from plica.ir.op.create import iota, iota_like
 from plica.ir.op.elementwise import add, cast, multiply, subtract
-from plica.ir.op.index import gather_nd, take, take_along_axis, where
-from plica.ir.op.index import integers as index_dtype
+from plica.ir.op.index import gather_nd, integers as index_dtype, take, take_along_axis, where
 from plica.ir.op.join import stack
 from plica.ir.op.order import ONE, unravelled
 from plica.ir.op.record import composite, scalar, tensor_of, tuple_of

@@ -17,8 +17,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Buffer, Eq, FloorDiv, FloorMod, Le, Lit, Lt, Scalar, index
 from plica.ir.loop.tensor import Compute
-from plica.ir.op.attribute import attribute, natural, positive
-from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.attribute import attribute, natural, per_axis as per_axis_reader, positive
 from plica.ir.op.cotangent import reshape, slice_, sum_, transpose
 from plica.ir.op.linear import sum_of_products
 from plica.ir.op.pad import guarded

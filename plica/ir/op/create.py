@@ -13,9 +13,18 @@ from collections.abc import Callable
 from plica.ir.graph.operator import FLAT, Operator, Values
 from plica.ir.loop.scalar import Add, Buffer, Eq, Lit, Mul, Scalar, Select, index
 from plica.ir.loop.tensor import Compute, compute
-from plica.ir.op.attribute import attribute, axes, axis, dims, dtype, integer, number, optional
-from plica.ir.op.attribute import index as index_reader
-from plica.ir.op.attribute import size as size_reader
+from plica.ir.op.attribute import (
+    attribute,
+    axes,
+    axis,
+    dims,
+    dtype,
+    index as index_reader,
+    integer,
+    number,
+    optional,
+    size as size_reader,
+)
 from plica.ir.op.record import as_dtype, plus, primitive
 from plica.ir.op.relation import axes_of, axis_of, literal, refuse
 from plica.ir.type import DType, TensorType, bool_, f32, i64, product

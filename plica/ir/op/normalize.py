@@ -16,8 +16,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Gradient, Operator, Through, Values
 from plica.ir.loop.scalar import Add, Buffer, Div, Le, Lit, Lt, Mul, Pow, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
-from plica.ir.op import elementwise as ew
-from plica.ir.op import relation as rel
+from plica.ir.op import elementwise as ew, relation as rel
 from plica.ir.op.attribute import AXIS, attribute, axis, integers, positive, real
 from plica.ir.op.cotangent import slice_
 from plica.ir.op.pad import guarded, pad

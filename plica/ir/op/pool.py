@@ -20,8 +20,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Gradient, Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Div, Lit, Lt, Max, Min, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
-from plica.ir.op.attribute import attribute, flag, optional, positive
-from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.attribute import attribute, flag, optional, per_axis as per_axis_reader, positive
 from plica.ir.op.cotangent import reshape, where, word
 from plica.ir.op.pad import guarded
 from plica.ir.op.record import as_dtype, composite, plus, primitive, tensor_of, times

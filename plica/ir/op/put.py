@@ -40,8 +40,14 @@ from plica.ir.op.comparison import equal, greater_equal, less, logical_and
 from plica.ir.op.create import eye, full, iota, iota_like
 from plica.ir.op.cut import slice_, unslice
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract
-from plica.ir.op.index import gather_nd, length, take, take_along_axis, where
-from plica.ir.op.index import integers as index_dtype
+from plica.ir.op.index import (
+    gather_nd,
+    integers as index_dtype,
+    length,
+    take,
+    take_along_axis,
+    where,
+)
 from plica.ir.op.order import ONE, ZERO, argsort, searchsorted
 from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, scalar, tensor_of

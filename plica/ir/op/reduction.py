@@ -20,8 +20,7 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator, Through, Values
 from plica.ir.loop.scalar import Buffer, Combiner, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, prefix, reduce
-from plica.ir.op import elementwise as ew
-from plica.ir.op import relation as rel
+from plica.ir.op import elementwise as ew, relation as rel
 from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer, optional
 from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back

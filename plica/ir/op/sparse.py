@@ -14,8 +14,7 @@ from plica.ir.op.attribute import attribute, dims, number
 from plica.ir.op.create import full, iota_like, zeros
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import cast, multiply
-from plica.ir.op.index import integers as index_dtype
-from plica.ir.op.index import take
+from plica.ir.op.index import integers as index_dtype, take
 from plica.ir.op.order import searchsorted
 from plica.ir.op.put import scatter_nd
 from plica.ir.op.record import composite, tensor_of

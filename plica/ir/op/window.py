@@ -14,8 +14,7 @@ import attrs
 
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import Le, Lt, Min, Scalar, index
-from plica.ir.op.attribute import attribute, padding, positive
-from plica.ir.op.attribute import per_axis as per_axis_reader
+from plica.ir.op.attribute import attribute, padding, per_axis as per_axis_reader, positive
 from plica.ir.op.record import plus, times
 from plica.ir.op.relation import need, per_axis, refuse, shown
 from plica.ir.type import known, normal_dim

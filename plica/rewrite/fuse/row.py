@@ -39,15 +39,7 @@ from typing import Final, TypeAlias
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import TensorType, known, type_of
-from plica.rewrite.fuse.decide import (
-    USUAL,
-    Decisions,
-    FusionLimits,
-    Group,
-    Verdict,
-    decide,
-    moved,
-)
+from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, Verdict, decide, moved
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
 __all__ = ["decide", "operator", "with_rows"]

@@ -20,8 +20,7 @@ import numpy as np
 from plica.core import EvaluationError, Name, Term, free_vars, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, approx, exact
 from plica.ir.graph.expression import Apply, Const, Constructor, Function, Tuple, Var, const
-from plica.ir.graph.module import Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Module, module as module_of
 from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
 from plica.ir.type import FuncType, TensorType, infer, type_of

@@ -27,8 +27,7 @@ import attrs
 
 from plica.core import Name, did_you_mean, free_vars
 from plica.ir.graph.expression import Call, Expr, Function, LetDim, Project, Tuple, Var, const
-from plica.ir.graph.module import DataDef, Module, constructors
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import DataDef, Module, constructors, module as module_of
 from plica.ir.op.create import zeros
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import DataType, TensorType, TupleType, Type, infer, type_of

@@ -18,8 +18,7 @@ import attrs
 
 from plica.core import Name, free_vars
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Module, module as module_of
 from plica.ir.graph.operator import Decomposition, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find

@@ -28,8 +28,15 @@ import attrs
 
 from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module, constructors
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import (
+    DataDef,
+    Defined,
+    Definition,
+    Extern,
+    Module,
+    constructors,
+    module as module_of,
+)
 from plica.ir.type import DataType, FuncType, TupleType, Type, infer, type_of
 from plica.ir.type.term import holds_function
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive

@@ -23,8 +23,7 @@ import attrs
 
 from plica.core import free_vars, post_order
 from plica.ir.graph.expression import Call, Expr, Function, Let, Var
-from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import FuncType, Type, TypeVar, infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed

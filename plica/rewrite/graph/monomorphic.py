@@ -19,8 +19,7 @@ import attrs
 
 from plica.core import Term, free_vars, substitute
 from plica.ir.graph.expression import Call, Constructor, Expr, Function, Var
-from plica.ir.graph.module import Defined, Definition, Module
-from plica.ir.graph.module import module as module_of
+from plica.ir.graph.module import Defined, Definition, Module, module as module_of
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DataName, FuncType, Type, infer
 from plica.rewrite.graph.beta import instantiation

@@ -36,7 +36,7 @@ from plica.rewrite.mutate.mutant import Mutant, right_of
 
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
-    "the guard keeps a constant from growing",
+    "the guard keeps a constant from growing"
 }
 """Guards that say what is worth doing, and why a rule is right without them."""
 # fmt: off

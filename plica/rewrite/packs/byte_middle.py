@@ -39,8 +39,7 @@ from plica.rewrite.closed import are_bytes, closed, is_closed, unseen, value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import op, shape, tensor
-from plica.rewrite.packs.word import sizes as known_sizes
+from plica.rewrite.packs.word import op, shape, sizes as known_sizes, tensor
 from plica.rewrite.pattern import hole, holes
 
 Array = np.ndarray[Any, Any]

@@ -23,8 +23,7 @@ import numpy as np
 from plica.core import Term
 from plica.ir.contract import Contract, exact, reassociates, signless_zero
 from plica.ir.graph.expression import const
-from plica.ir.type import f32, f64, i32, known
-from plica.ir.type import tensor as tensor_type
+from plica.ir.type import f32, f64, i32, known, tensor as tensor_type
 from plica.rewrite.closed import are_finite
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

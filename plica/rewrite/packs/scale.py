@@ -39,8 +39,7 @@ from plica.ir.graph.module import Module
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import index
 from plica.ir.op.activation import leaky_relu, relu
-from plica.ir.op.convolution import conv
-from plica.ir.op.convolution import conv_transpose as transposed
+from plica.ir.op.convolution import conv, conv_transpose as transposed
 from plica.ir.op.elementwise import add, cast, multiply, reciprocal, subtract
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import sum_

@@ -21,8 +21,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime import artefact as native
-from plica.runtime import interface
+from plica.runtime import artefact as native, interface
 from plica.runtime.accel import device
 from plica.runtime.accel.device import AccelDevice
 from plica.runtime.accel.functional import MICRO, MemorySpan

@@ -112,9 +112,7 @@ class AccelExecutable(Executable):
         return self._run(self._arrays(args, named), lambda part, given: self._parts[part](*given))
 
     def _run(
-        self,
-        arrays: list[Array],
-        native: Callable[[int, list[Array]], Array | tuple[Array, ...]],
+        self, arrays: list[Array], native: Callable[[int, list[Array]], Array | tuple[Array, ...]]
     ) -> Array | tuple[Array, ...]:
         values: dict[int, Array] = dict(enumerate(arrays))
         number = 0

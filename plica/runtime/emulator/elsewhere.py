@@ -43,11 +43,7 @@ def export_text(of: Executable, path: str | PathLike[str], name: str | None) -> 
 
 
 def _elsewhere(
-    artefact: Artefact,
-    texts: Sources | None,
-    kind: str,
-    language: str,
-    run: type[EmulatedProgram],
+    artefact: Artefact, texts: Sources | None, kind: str, language: str, run: type[EmulatedProgram]
 ) -> DeviceExecutable:
     """A compiled model for a GPU that is elsewhere."""
     if texts is None:

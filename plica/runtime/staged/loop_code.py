@@ -108,11 +108,7 @@ class LoopWriter:
     """The words so far, and the memory that they are about."""
 
     def __init__(
-        self,
-        segments: Sequence[Executable],
-        given: Mapping[int, Array],
-        sizes: Sizes,
-        count: int,
+        self, segments: Sequence[Executable], given: Mapping[int, Array], sizes: Sizes, count: int
     ) -> None:
         self.segments, self.sizes, self.count = segments, sizes, count
         self.given = given

@@ -36,10 +36,7 @@ from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
 from plica.schedule.default.depthwise_schedule import window_schedule
 from plica.schedule.default.elementwise import elementwise_schedule
-from plica.schedule.default.estimate import (
-    fewest_lanes,
-    tiles_together,
-)
+from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
@@ -62,8 +59,7 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.register_tile_schedule import scheduled
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import cycles, pays, read_times
-from plica.schedule.do import Body, do, run
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do, run
 from plica.schedule.form import AS_WRITTEN, ScheduleTables
 from plica.schedule.hoist import hoist
 from plica.schedule.problem import ScheduleRefused

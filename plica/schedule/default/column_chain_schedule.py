@@ -48,8 +48,7 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 

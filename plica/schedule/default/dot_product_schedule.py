@@ -43,8 +43,7 @@ from plica.schedule.default.step import (
     vectorize,
 )
 from plica.schedule.default.tile import RegisterTile, best_tile, cost, fits
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
 

@@ -35,8 +35,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import annotate, block, fuse, loops, parallel, split, vectorize
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 with lazy_imports(__name__):

@@ -136,8 +136,7 @@ def _bits(of: sc.Scalar) -> tuple[sc.Load, int, sc.ScalarVar] | None:
     match of:
         case sc.BitAnd(
             sc.ShiftRight(
-                sc.Load() as weight,
-                sc.Mul(sc.Cast(sc.ScalarVar() as part, _), sc.Lit(int(bits))),
+                sc.Load() as weight, sc.Mul(sc.Cast(sc.ScalarVar() as part, _), sc.Lit(int(bits)))
             ),
             sc.Lit(int(mask)),
         ) if weight.buffer.dtype is i32 and WORD % bits == 0 and mask == 2**bits - 1:

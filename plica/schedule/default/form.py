@@ -45,8 +45,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, with_element
-from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.stages import Names, Stages, stages as joined, with_element
 from plica.ir.type import i64, known, polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.machine import Machine

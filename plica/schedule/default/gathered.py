@@ -31,8 +31,7 @@ from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import block, loops, parallel, reorder, split, unroll
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 MOST: Final = 16

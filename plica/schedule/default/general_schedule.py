@@ -52,8 +52,7 @@ from plica.schedule.default.step import (
     split,
     vectorize,
 )
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
 

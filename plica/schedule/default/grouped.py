@@ -23,16 +23,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from plica.core import Term, free_vars, map_bottom_up, post_order
-from plica.ir.loop.scalar import (
-    Buffer,
-    FloorDiv,
-    FloorMod,
-    Lit,
-    Load,
-    Scalar,
-    ScalarVar,
-    index,
-)
+from plica.ir.loop.scalar import Buffer, FloorDiv, FloorMod, Lit, Load, Scalar, ScalarVar, index
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, stages
 from plica.ir.type import known, polynomial

@@ -35,8 +35,7 @@ from attrs import frozen
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages
-from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.stages import Names, Stages, stages as joined
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction

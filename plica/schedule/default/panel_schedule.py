@@ -20,12 +20,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel
 from plica.schedule.default.role import contraction_blocks, made_by, terms_of
-from plica.schedule.default.run_schedule import (
-    TileNest,
-    epilogue_after,
-    run_within,
-    written_out,
-)
+from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, written_out
 from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
     block,
@@ -38,8 +33,7 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 

@@ -57,8 +57,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import block_flow, is_reduction
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]

@@ -50,8 +50,7 @@ from plica.schedule.default.step import (
     vectorize,
 )
 from plica.schedule.default.tile import RegisterTile
-from plica.schedule.do import Body, do
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 PASSES = 16

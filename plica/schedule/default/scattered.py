@@ -237,11 +237,7 @@ def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: M
         step = _along(inner[-1], sizes[inner[-1]], step, names, machine)
     for axis in reversed(inner[:-1]):
         step = For(axis, sizes[axis], "serial", step)
-    inside = [
-        *found.conditions,
-        sc.Le(sc.index(0), place),
-        sc.Lt(place, sizes[found.axis]),
-    ]
+    inside = [*found.conditions, sc.Le(sc.index(0), place), sc.Lt(place, sizes[found.axis])]
     step = Bind(place, found.place, Branch(_all(inside), step, NOTHING))
     terms = prod([known(size) or 0 for axis, size in sizes.items() if axis is not found.axis])
     shares = machine.cores > 1 and terms >= SHARED

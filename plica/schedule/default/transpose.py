@@ -27,17 +27,7 @@ from typing import NamedTuple
 
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, post_order
-from plica.ir.loop.scalar import (
-    Buffer,
-    Lit,
-    Load,
-    Lt,
-    Min,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
+from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Min, Scalar, ScalarVar, Select, index
 from plica.ir.loop.stage import Each, ExternStage
 from plica.ir.loop.stages import Names, Stages, reductions, stages
 from plica.ir.loop.statement import Alloc, Annotations, Branch, For, LoopKind, Seq, Stmt, Store, seq
@@ -287,10 +277,7 @@ def _groups(size: int, side: int, together: int = TOGETHER) -> list[tuple[int, i
 
 
 def _nest(
-    around: tuple[ScalarVar, int],
-    lane: tuple[ScalarVar, int],
-    body: Stmt,
-    notes: Annotations = (),
+    around: tuple[ScalarVar, int], lane: tuple[ScalarVar, int], body: Stmt, notes: Annotations = ()
 ) -> Stmt:
     """A vector, and a loop around it that is written out."""
     inner = For(lane[0], index(lane[1]), "vectorized", body, notes)

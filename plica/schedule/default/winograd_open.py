@@ -166,10 +166,7 @@ class OpenWinogradWriter(WinogradSteps):
         return self.lines(first, count, line)
 
     def lines(
-        self,
-        first: Scalar,
-        count: Scalar,
-        body: Callable[[Scalar, Scalar, Scalar, Scalar], Stmt],
+        self, first: Scalar, count: Scalar, body: Callable[[Scalar, Scalar, Scalar, Scalar], Stmt]
     ) -> Stmt:
         """What is done to the tiles of a block, row by row of tiles: given the row, the number that
         its first tile would have in the block, and where the block begins and ends in it."""

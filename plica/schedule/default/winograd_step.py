@@ -53,11 +53,7 @@ from plica.ir.op.winograd import Matrix
 from plica.ir.type.dim import dim
 from plica.schedule.default.machine import LINE
 from plica.schedule.default.transform import products
-from plica.schedule.default.winograd_plan import (
-    AnyWinograd,
-    WinogradPlan,
-    WinogradShape,
-)
+from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan, WinogradShape
 
 WRITTEN: Final = 32
 """Multiply-adds in the text of the innermost loop, about."""

@@ -29,8 +29,7 @@ from plica.analysis.site import Site, allocate, fresh_label, fresh_names, replac
 from plica.core import Name, substitute
 from plica.ir.contract import signless_zero
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, seq
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, block as make_block, seq
 from plica.ir.type import i64, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.concurrent import unsafe_after

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.analysis.dependence import producers as found_before
-from plica.analysis.dependence import scope_of
+from plica.analysis.dependence import producers as found_before, scope_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem

@@ -26,8 +26,7 @@ from plica.ir.loop.scalar import Lit, Lt, Scalar, ScalarVar
 from plica.ir.loop.statement import For
 from plica.ir.type import i64, known, quotient
 from plica.runtime.error import wrong_argument
-from plica.schedule.do import Body
-from plica.schedule.do import DoBlock as Do
+from plica.schedule.do import Body, DoBlock as Do
 from plica.schedule.guard import guarded, unguardable
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import LARGEST, Edited, Instruction, Number, Scene, primitive

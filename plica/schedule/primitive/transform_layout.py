@@ -187,10 +187,7 @@ def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Cont
 
 
 def _relaid(
-    body: Stmt,
-    buffer: Buffer,
-    new: Buffer,
-    at: Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]],
+    body: Stmt, buffer: Buffer, new: Buffer, at: Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]]
 ) -> Stmt:
     def each(node: Term) -> Term:
         match node:

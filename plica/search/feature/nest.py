@@ -30,8 +30,7 @@ from attrs import evolve, frozen
 from plica.analysis.access import accesses as accesses_of
 from plica.codegen.lower.blocks import blocks_to_loops
 from plica.core import Name, Term, fold_into, free_vars, fresh
-from plica.ir.loop import scalar as sc
-from plica.ir.loop import statement as st
+from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i64, known
 from plica.search.feature.operation import Operations, operations, place_operations
 

@@ -81,10 +81,7 @@ def _reference(job: MeasureJob) -> Reference:
 
 
 def drawn_reference(
-    work: Stages,
-    code: Loaded,
-    kernel: Kernel,
-    read: Callable[[Sequence[Array]], Sequence[Array]],
+    work: Stages, code: Loaded, kernel: Kernel, read: Callable[[Sequence[Array]], Sequence[Array]]
 ) -> Reference:
     """The results of a kernel's code on drawn inputs (`read` adapts them), most of them finite."""
     best: tuple[float, Reference] | None = None

@@ -232,10 +232,7 @@ def answers_of(machine: TrialMachine) -> Mapping[str, Answer]:
 
 
 def serve(
-    given: IO[bytes],
-    answers: IO[bytes],
-    limits: TrialLimits,
-    work: Mapping[str, Answer],
+    given: IO[bytes], answers: IO[bytes], limits: TrialLimits, work: Mapping[str, Answer]
 ) -> None:
     """Answer frames until there are no more."""
     while (asked := frame.read(given)) is not None:

@@ -24,12 +24,7 @@ class Model(Protocol):
 
     kind: ClassVar[str]
 
-    def fitted(
-        self,
-        packs: Packs,
-        costs: Floats,
-        groups: Integers | None = None,
-    ) -> Model:
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Model:
         """The model that has learned from these candidates and nothing else.
 
         Costs are seconds, infinite where a trial failed.  Costs of one group compare, those of

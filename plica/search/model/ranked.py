@@ -37,12 +37,7 @@ class Ranked:
     seed: int = 0
     booster: bytes = b""
 
-    def fitted(
-        self,
-        packs: Packs,
-        costs: Floats,
-        groups: Integers | None = None,
-    ) -> Ranked:
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Ranked:
         """As `Model.fitted` says."""
         legal = np.flatnonzero(packs.is_legal)
         if len(legal) < 2:

@@ -59,8 +59,13 @@ from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Formed, in_order, installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import Query, drafts_of, form_of_rules, hoisted_kernel
-from plica.search.sketch_rule import installed as installed_rules
+from plica.search.sketch_rule import (
+    Query,
+    drafts_of,
+    form_of_rules,
+    hoisted_kernel,
+    installed as installed_rules,
+)
 from plica.search.space import Sketch, Space, sketch
 
 RULE: Final = "gpu"

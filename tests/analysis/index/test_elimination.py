@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.index.combination import adds_up, contradiction
 from plica.analysis.index.elimination import RowSum, contradicted, refute, solutions

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.analysis.index.context import TRUE

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 
 from plica.analysis.index import EMPTY
-from plica.analysis.index.point import Values, atoms, values
-from plica.analysis.index.point import value as exact
+from plica.analysis.index.point import Values, atoms, value as exact, values
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type.dtype import i64

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.index import EMPTY, INDEX_RULES, Context, simplified, simplify
 from plica.analysis.index.context import FALSE, TRUE

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.index import EMPTY
 from plica.analysis.index.smtlib import to_smtlib

@@ -6,8 +6,7 @@ from itertools import permutations
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.memory import (
     Allocation,

@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from plica.codegen.accel.declaration import Accelerator, Micro, Move, Operation, Sweep, Timing
 from plica.codegen.accel.encode import encode_micro

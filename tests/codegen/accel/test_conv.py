@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.check import redundant

@@ -6,8 +6,7 @@ import json
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.accel.assembly import read_stream
 from plica.codegen.accel.cycle import simulate

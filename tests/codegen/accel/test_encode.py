@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.accel.assembly import read, read_stream, show, show_stream
 from plica.codegen.accel.declaration import Accelerator

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given as drawn
-from hypothesis import strategies as st
+from hypothesis import given as drawn, strategies as st
 
 from plica.codegen.accel.layer import AccelLayer, layer_of
 from plica.codegen.accel.mapping import groups, mapped, strips, windows

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 
 import plica
 from plica import op
@@ -27,8 +25,7 @@ from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.name import Name
 from plica.frontend.zoo import mlp
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const
-from plica.ir.graph.module import Module
-from plica.ir.graph.module import module as build
+from plica.ir.graph.module import Module, module as build
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast

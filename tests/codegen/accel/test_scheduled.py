@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.accel.assembly import read_stream, show
 from plica.codegen.accel.functional import run
@@ -37,13 +36,24 @@ from plica.ir.loop.scalar import (
     index,
     lit,
 )
-from plica.ir.loop.statement import Alloc, For, Invoke, Kernel, LoopKind, Region, Stmt, Store, seq
-from plica.ir.loop.statement import block as make_block
+from plica.ir.loop.statement import (
+    Alloc,
+    For,
+    Invoke,
+    Kernel,
+    LoopKind,
+    Region,
+    Stmt,
+    Store,
+    block as make_block,
+    seq,
+)
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, i8, i32, i64
 from plica.runtime.error import UnsupportedError
 from plica.schedule import (
     bind,
+    block as find,
     cache_read,
     compute_at,
     decompose_reduction,
@@ -55,7 +65,6 @@ from plica.schedule import (
     tensorize,
     trace_of,
 )
-from plica.schedule import block as find
 from plica.schedule.do import Body
 from plica.schedule.replay import scheduled
 from tests.codegen.accel.machines import FEW, filled_like
@@ -90,10 +99,7 @@ def dense(m: int, k: int, n: int, tile: int, threads: int) -> Kernel:
     out = no * threads + t
     row = mo * tile + i
     clear = For(i, index(tile), "serial", Invoke("vta.gemm.reset", (_element(acc, i),)))
-    load_x = _loops(
-        [(i, tile), (j, k), (b, 16)],
-        Store(xs, (i, j, index(0), b), x[row, j, 0, b]),
-    )
+    load_x = _loops([(i, tile), (j, k), (b, 16)], Store(xs, (i, j, index(0), b), x[row, j, 0, b]))
     load_w = _loops([(j, k), (a, 16), (b, 16)], Store(ws, (j, a, b), w[out, j, a, b]))
     multiply = _loops(
         [(j, k), (i, tile)],
@@ -255,12 +261,7 @@ def padded(channels: int, size: tuple[int, int], outputs: int, kernel: int, pad:
         ),
         lambda o, i, j, c, *_: Store(a, (o, i, j, c), lit(0, i32)),
     )
-    cut = nest(
-        "Y",
-        (outputs, oh, ow, n),
-        "ssss",
-        lambda *at: Store(y, at, Cast(a[at], i8)),
-    )
+    cut = nest("Y", (outputs, oh, ow, n), "ssss", lambda *at: Store(y, at, Cast(a[at], i8)))
     return Kernel((), (x, weight, y), 2, Alloc(p, Alloc(a, seq(copied, summed, cut))))
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import given as drawn
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as drawn, settings, strategies as st
 
 from plica.codegen.accel.check import check
 from plica.codegen.accel.choice import choose
@@ -24,15 +22,7 @@ from plica.codegen.accel.conv import (
     reference,
     unpack_output,
 )
-from plica.codegen.accel.declaration import (
-    Accelerator,
-    Field,
-    Micro,
-    Move,
-    Operation,
-    Reach,
-    Sweep,
-)
+from plica.codegen.accel.declaration import Accelerator, Field, Micro, Move, Operation, Reach, Sweep
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.layer import AccelLayer, Stays, layer_of

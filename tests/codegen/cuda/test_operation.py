@@ -13,8 +13,7 @@ from plica.ir.loop.scalar import BitAnd, BitOr, BitXor
 from plica.ir.loop.tensor import buffer, compute
 from plica.ir.type.dtype import DType, bf16, i8, i64, u8, u64
 from plica.schedule.default.gpu import Gpu, gpu_schedule
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 

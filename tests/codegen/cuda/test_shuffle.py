@@ -16,8 +16,7 @@ from plica.ir.loop.statement import Alloc, Branch, For, Invoke, Kernel, Region, 
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.warp_meaning import lanes_join
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.codegen.lower.kernels import inputs, read, run
 
 ROWS = """

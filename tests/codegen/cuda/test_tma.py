@@ -6,8 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.index.context import EMPTY
 from plica.analysis.statement import LoweringRefused

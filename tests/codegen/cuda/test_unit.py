@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica.codegen.cuda.fold import WRITTEN, KernelCode, written

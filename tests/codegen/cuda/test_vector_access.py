@@ -12,8 +12,7 @@ from plica.ir.loop.scalar import And, Cast, Eq, Le, Lit, Lt, Scalar, ScalarVar, 
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 
 LANE, WARP, OCTET, PAIR = (axis(name) for name in "twop")
 TURNED = "p_quads_turned"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.core.diagnostic import EvaluationError, IllTyped
 from plica.ir.graph.shape_specialisation import sized, sizes_of

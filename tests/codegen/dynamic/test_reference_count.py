@@ -6,8 +6,7 @@ from typing import Final
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.dynamic.program import (
     Build,

@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.fold import fold

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.emit.contraction import SMALL
 from plica.codegen.llvm.kernel import emit

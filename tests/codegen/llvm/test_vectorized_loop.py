@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.llvm import statement
 from plica.codegen.llvm.kernel import emit

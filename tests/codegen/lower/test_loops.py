@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.lower.blocks import blocks_to_loops

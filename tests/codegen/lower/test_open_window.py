@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 import plica
 from plica.codegen.lower.processor import on_processor

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 from attrs import frozen
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.part_placement import placed, steps_below

@@ -9,8 +9,7 @@ import pytest
 
 import plica
 from plica import op
-from plica.analysis.statement import LoweringRefused
-from plica.analysis.statement import refused as refusal
+from plica.analysis.statement import LoweringRefused, refused as refusal
 from plica.codegen.lower import processor
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import on_processor

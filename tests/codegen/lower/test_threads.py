@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.analysis.statement import LoweringRefused, mapped, with_body
 from plica.codegen.lower.allreduce import allreduce

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save
 
 import plica
@@ -139,13 +138,7 @@ def branching(*rest: Any) -> ModelProto:
     return whole([chosen, *rest], [takes("x", "n", 3), takes("c", of=TensorProto.BOOL)])
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        (NEGATED,),
-        (helper.make_node("Mul", ["x", "s"], ["y"]),),
-    ],
-)
+@pytest.mark.parametrize("rest", [(NEGATED,), (helper.make_node("Mul", ["x", "s"], ["y"]),)])
 def test_sides_of_a_branch_that_differ_in_rank(rest: tuple[Any, ...]) -> None:
     of = branching(*rest)
     exe = plica.compile(of, threads=1, cache=False)

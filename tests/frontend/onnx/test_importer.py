@@ -17,8 +17,7 @@ from plica.frontend.zoo.export import to_onnx
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from tests.conftest import Golden
-from tests.frontend.onnx.build import Array, agrees, model, runtime
-from tests.frontend.onnx.build import f32_like as f32
+from tests.frontend.onnx.build import Array, agrees, f32_like as f32, model, runtime
 
 node = helper.make_node
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 from onnx.reference import ReferenceEvaluator
 

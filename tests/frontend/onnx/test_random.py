@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import helper
 
 from tests.frontend.onnx.build import Array, agrees, model

@@ -72,10 +72,7 @@ def test_as_many_examples_as_there_are_states_known_from_then_on() -> None:
         helper.make_node("GRU", ["x", "w", "r", "b", "", "h0"], ["", "h"], hidden_size=HIDDEN),
         helper.make_node("Squeeze", ["h"], ["y"]),
     ]
-    inputs: dict[str, Any] = {
-        "x": ("f4", ("steps", "batch", WIDTH)),
-        "h0": ("f4", (1, 1, HIDDEN)),
-    }
+    inputs: dict[str, Any] = {"x": ("f4", ("steps", "batch", WIDTH)), "h0": ("f4", (1, 1, HIDDEN))}
     of = model(nodes, inputs, ["y"], stored, opset=18)
     exe = plica.compile(of, cache=False, threads=1, effort="fast")
     for steps in (4, 2):

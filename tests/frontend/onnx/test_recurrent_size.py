@@ -23,11 +23,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 def test_a_gru_of_128_compiles_for_one_thread(linear_before_reset: int) -> None:
     rng = np.random.default_rng(0)
     hidden, width, steps = 128, 64, 5
-    shapes = {
-        "W": (1, 3 * hidden, width),
-        "R": (1, 3 * hidden, hidden),
-        "B": (1, 6 * hidden),
-    }
+    shapes = {"W": (1, 3 * hidden, width), "R": (1, 3 * hidden, hidden), "B": (1, 6 * hidden)}
     weights = [
         onnx.numpy_helper.from_array((rng.standard_normal(shape) / 10).astype(np.float32), name)
         for name, shape in shapes.items()

@@ -20,8 +20,7 @@ from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.table import REASONS, TABLE
 from plica.runtime.archive import pack
 from plica.runtime.error import InputError, PlicaError, UnsupportedError
-from tests.frontend.onnx.build import f32_like as f32
-from tests.frontend.onnx.build import model, one
+from tests.frontend.onnx.build import f32_like as f32, model, one
 
 X = f32(2, 3)
 

@@ -13,8 +13,7 @@ import plica
 from plica.core.diagnostic import EvaluationError, Malformed
 from plica.frontend.onnx import from_onnx
 from plica.runtime.error import PlicaError, UnsupportedError
-from tests.frontend.onnx.build import f32_like as f32
-from tests.frontend.onnx.build import model
+from tests.frontend.onnx.build import f32_like as f32, model
 
 RANDOM = np.random.default_rng(5)
 

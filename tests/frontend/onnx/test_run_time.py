@@ -16,8 +16,7 @@ import plica
 from plica.frontend.onnx import from_onnx
 from plica.frontend.onnx.polymorphic_model import ShapePolymorphicModel
 from plica.runtime.error import PlicaError
-from tests.frontend.onnx.build import model as built
-from tests.frontend.onnx.build import runtime
+from tests.frontend.onnx.build import model as built, runtime
 
 Array = np.ndarray[Any, Any]
 Feeds = list[dict[str, Array]]

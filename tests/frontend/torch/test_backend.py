@@ -39,9 +39,7 @@ def compiled(run: Callable[..., Any], **options: Any) -> Any:
 
 def same(found: Any, wanted: Any) -> None:
     for mine, reference in zip(
-        torch.utils._pytree.tree_leaves(found),
-        torch.utils._pytree.tree_leaves(wanted),
-        strict=True,
+        torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(wanted), strict=True
     ):
         assert (mine.dtype, mine.shape, mine.stride()) == (
             reference.dtype, reference.shape, reference.stride(),

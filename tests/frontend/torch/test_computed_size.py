@@ -304,11 +304,7 @@ def same(found: list[Any], wanted: list[Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    "row",
-    spread(ROWS, ROWS_PER_RUN),
-    ids=lambda row: row.name,
-)
+@pytest.mark.parametrize("row", spread(ROWS, ROWS_PER_RUN), ids=lambda row: row.name)
 def test_all_sizes_of_a_row(row: Row) -> None:
     scan = scanned(row)
     assert scan is not None

@@ -53,8 +53,7 @@ n = dim_var("n")
 F32 = tensor((), f32)
 LIST = DataName(Name("List"))
 LIST_DEF = DataDef(
-    (A,),
-    (ConstructorDef(Name("Nil"), ()), ConstructorDef(Name("Cons"), (A, DataType(LIST, (A,))))),
+    (A,), (ConstructorDef(Name("Nil"), ()), ConstructorDef(Name("Cons"), (A, DataType(LIST, (A,)))))
 )
 NIL, CONS = constructors(LIST, LIST_DEF)
 MAIN = Var(Name("main"), None)
@@ -146,10 +145,7 @@ BROKEN: dict[str, tuple[Module, str, str]] = {
         "sum",
     ),
     "attribute out of canonical form": (
-        whole(
-            Apply("sum", (x,), tuple((k, 0.0 if k == "axis" else v) for k, v in SUM.attrs)),
-            x,
-        ),
+        whole(Apply("sum", (x,), tuple((k, 0.0 if k == "axis" else v) for k, v in SUM.attrs)), x),
         "bad-attribute",
         "sum",
     ),
@@ -165,11 +161,7 @@ BROKEN: dict[str, tuple[Module, str, str]] = {
     ),
     "type arguments": (typed(DataType(LIST, ())), "wrong-arity", "List"),
     "shape used as type": (typed(TupleType((broken(n),))), "type-conflict", "ScalarVar"),
-    "type used as shape": (
-        typed(FuncType((), (), (), broken(f32))),
-        "type-conflict",
-        "DType",
-    ),
+    "type used as shape": (typed(FuncType((), (), (), broken(f32))), "type-conflict", "DType"),
     "negative dim": (typed(tensor((-1,), f32)), "shape-conflict", "-1"),
     "dim of another dtype": (
         typed(TensorType((ScalarVar(Name("n"), i32),), f32)),
@@ -178,11 +170,7 @@ BROKEN: dict[str, tuple[Module, str, str]] = {
     ),
     "pattern used as expression": (whole(Tuple((broken(PAny()),))), "type-conflict", "PAny"),
     "main": (module({LIST: LIST_DEF}, MAIN), "unbound-name", "main"),
-    "main that is data": (
-        module({MAIN: broken(LIST_DEF)}, MAIN),
-        "type-conflict",
-        "main",
-    ),
+    "main that is data": (module({MAIN: broken(LIST_DEF)}, MAIN), "type-conflict", "main"),
     "kernel inputs": (
         module({MAIN: Kernel((), (buffer("b", (1,), f32),), 2, Seq(()))}),
         "wrong-arity",

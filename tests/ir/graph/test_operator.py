@@ -79,11 +79,7 @@ def test_an_unknown_attribute_is_refused_with_a_suggestion() -> None:
 
 @pytest.mark.parametrize(
     ("args", "given", "found"),
-    [
-        ((), {}, "no x"),
-        ((X, 0, True, 7), {}, "4 arguments"),
-        ((X, 0), {"axis": 1}, "axis twice"),
-    ],
+    [((), {}, "no x"), ((X, 0, True, 7), {}, "4 arguments"), ((X, 0), {"axis": 1}, "axis twice")],
 )
 def test_wrong_arity_is_refused(args: Any, given: Any, found: str) -> None:
     with pytest.raises(IllTyped) as caught:

@@ -6,8 +6,7 @@ import pickle
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.digest import digest
 from plica.ir.graph.expression import Const, const

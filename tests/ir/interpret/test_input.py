@@ -7,8 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
@@ -150,10 +149,7 @@ def test_arrays_of_other_libraries_come_by_dlpack() -> None:
 
 def test_tuples_are_tuples() -> None:
     result = interpret(from_text(PAIR), (1.5, (2, True)))
-    assert same_value(
-        result,
-        ((np.array(2, np.int32), np.array(True)), np.array(1.5, np.float32)),
-    )
+    assert same_value(result, ((np.array(2, np.int32), np.array(True)), np.array(1.5, np.float32)))
 
 
 @pytest.mark.parametrize("wrong", [1.5, (1.5,), (1.5, 2), [1.5, (2, True)], "text"])

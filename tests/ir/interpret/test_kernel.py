@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.binding import free_vars
 from plica.core.diagnostic import EvaluationError
@@ -163,9 +162,7 @@ def test_a_local_buffer_and_a_branch() -> None:
             (
                 Store(local, (index(0),), x[i]),
                 Branch(
-                    Lt(x[i], Lit(0, f32)),
-                    Store(y, (i,), Lit(0, f32)),
-                    Store(y, (i,), local[0] * 2),
+                    Lt(x[i], Lit(0, f32)), Store(y, (i,), Lit(0, f32)), Store(y, (i,), local[0] * 2)
                 ),
             )
         ),
@@ -610,11 +607,7 @@ def test_shared_memory_of_a_block() -> None:
 def test_warps_share() -> None:
     lanes, out = buffer("lanes", (64,), i32), buffer("out", (64,), i32)
     own = Buffer(Name("own"), (index(32),), i32, "warp")
-    body = seq(
-        Store(own, (t % 32,), lanes[t]),
-        SYNC,
-        Store(out, (t,), own[31 - t % 32]),
-    )
+    body = seq(Store(own, (t % 32,), lanes[t]), SYNC, Store(out, (t,), own[31 - t % 32]))
     kernel = Kernel((), (lanes, out), 1, Alloc(own, threads(body, extent=64)))
     (found,) = run_kernel(kernel, (np.arange(64, dtype=np.int32),))
     assert found.tolist() == [*range(31, -1, -1), *range(63, 31, -1)]

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.diagnostic import CompilerBug
-from plica.ir.interpret import array_arithmetic as arithmetic
-from plica.ir.interpret import number
+from plica.ir.interpret import array_arithmetic as arithmetic, number
 from plica.ir.loop.scalar import (
     BINARY,
     COMPARISON,

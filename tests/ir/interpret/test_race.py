@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.analysis.index.inversion import image_shape, inverse, is_bijective
@@ -28,10 +27,7 @@ MAPS = {
     "spread": index_map(lambda i, j: (i * 2, j + 1)),
     "swizzled": index_map(lambda i, j: ((i * 6 + j) // 4, (i * 6 + j) % 4)),
 }
-NONE = {
-    "folded": index_map(lambda i, j: (i // 2, j)),
-    "summed": index_map(lambda i, j: i + j),
-}
+NONE = {"folded": index_map(lambda i, j: (i // 2, j)), "summed": index_map(lambda i, j: i + j)}
 
 
 @st.composite

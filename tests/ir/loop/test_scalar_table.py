@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica.codegen.cuda.fold import fold
@@ -27,8 +26,7 @@ from plica.ir.loop.tensor import Compute, buffer, compute
 from plica.ir.type.dtype import COMPUTED, DType, bf16, f16, f32, f64, i8, i32, i64, u8, u64
 from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.search.feature.operation import KINDS, operations
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.codegen.native import assert_same, native_kernel
 
 Array = np.ndarray[Any, Any]

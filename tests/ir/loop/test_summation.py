@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica import op
@@ -63,10 +62,7 @@ def run(of: Module, *xs: Array, contract: str | None = "exact") -> Array:
     return found
 
 
-@given(
-    st.lists(st.integers(1, 700), min_size=1, max_size=3),
-    st.sampled_from(("row", "box")),
-)
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=3), st.sampled_from(("row", "box")))
 def test_a_run_is_a_part_of_the_last_axes(extents: list[int], runs: Runs) -> None:
     shape = [int(str(each)) for each in run_shape(extents, runs)]
     assert prod(shape) <= RUN_LENGTH[runs]

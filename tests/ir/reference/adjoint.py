@@ -9,17 +9,7 @@ import hypothesis.strategies as st
 import numpy as np
 
 from plica.ir.type.dtype import DTYPES
-from tests.ir.reference.case import (
-    CASES,
-    NUMBERS,
-    Array,
-    Case,
-    Draw,
-    axis_in,
-    case,
-    one,
-    shapes,
-)
+from tests.ir.reference.case import CASES, NUMBERS, Array, Case, Draw, axis_in, case, one, shapes
 from tests.ir.reference.case_neural import padding, per_axis, spread
 from tests.ir.reference.case_shape import indices
 from tests.ir.reference.meaning import REFERENCE, exact, nn, rounded, wide
@@ -61,8 +51,7 @@ def _scatter(draw: Draw, _: str) -> Case:
     x = one(draw, NUMBERS, (*shape[:at], *chosen.shape, *shape[at + 1 :]), finite=True)
     from_end = draw(st.booleans())
     return Case(
-        (x, chosen),
-        {"size": shape[at], "axis": at - len(shape) if from_end else at, "mode": mode},
+        (x, chosen), {"size": shape[at], "axis": at - len(shape) if from_end else at, "mode": mode}
     )
 
 

@@ -8,17 +8,7 @@ import hypothesis.extra.numpy as hnp
 import hypothesis.strategies as st
 from hypothesis import assume
 
-from tests.ir.reference.case import (
-    FLOATS,
-    NUMBERS,
-    Case,
-    Draw,
-    array,
-    axis_in,
-    case,
-    one,
-    shapes,
-)
+from tests.ir.reference.case import FLOATS, NUMBERS, Case, Draw, array, axis_in, case, one, shapes
 
 # --- linear --------------------------------------------------------------------------------------
 

@@ -13,10 +13,7 @@ from tests.ir.reference.meaning import Array, nn, rounded
 
 # --- linear --------------------------------------------------------------------------------------
 
-rounded(
-    matmul=np.matmul,
-    einsum=lambda *xs, equation: np.einsum(equation, *xs),
-)
+rounded(matmul=np.matmul, einsum=lambda *xs, equation: np.einsum(equation, *xs))
 
 
 @nn("nn.dense")

@@ -7,8 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 
-from plica.ir.type.dtype import bool_
-from plica.ir.type.dtype import dtype as dtype_of
+from plica.ir.type.dtype import bool_, dtype as dtype_of
 from tests.ir.reference.case import NUMBERS, Array, Case, Draw, array, axis_in, case, one, shapes
 from tests.ir.reference.meaning import REFERENCE
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core import alpha_equal, digest
 from plica.core.diagnostic import IllTyped
@@ -559,11 +558,7 @@ def test_names_do_not_change_the_result() -> None:
 # --- refusals ----------------------------------------------------------------------------------
 
 CASES: dict[str, tuple[tuple[Var, ...], Expr, str]] = {
-    "condition": (
-        (var("x", F32),),
-        If(var("x", F32), Literal(1), Literal(2)),
-        "dtype-conflict",
-    ),
+    "condition": ((var("x", F32),), If(var("x", F32), Literal(1), Literal(2)), "dtype-conflict"),
     "condition of rank 1": (
         (var("x", tensor((2,), bool_)),),
         If(var("x", tensor((2,), bool_)), Literal(1), Literal(2)),

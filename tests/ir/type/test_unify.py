@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.binding import substitute
 from plica.core.name import Name
@@ -34,8 +33,7 @@ V4 = tensor((4,), f32)
 
 sizes = st.one_of(st.integers(0, 5), st.sampled_from([n, m, n + m, 2 * n + 1, n * m]))
 leaves: st.SearchStrategy[Type] = st.one_of(
-    st.builds(tensor, st.lists(sizes, max_size=3), st.sampled_from(DTYPES)),
-    st.sampled_from([A, B]),
+    st.builds(tensor, st.lists(sizes, max_size=3), st.sampled_from(DTYPES)), st.sampled_from([A, B])
 )
 types: st.SearchStrategy[Type] = st.recursive(
     leaves,

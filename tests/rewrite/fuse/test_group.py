@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.program import Launch
@@ -23,15 +22,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.pipeline import build, lower
-from plica.rewrite.fuse import (
-    FusionLimits,
-    defuse,
-    explain,
-    fuse,
-    is_fused,
-    is_primitive,
-    table,
-)
+from plica.rewrite.fuse import FusionLimits, defuse, explain, fuse, is_fused, is_primitive, table
 from plica.rewrite.fuse.decide import decide, inside
 from plica.rewrite.fuse.reading import AccessPattern, parts, reading
 from plica.rewrite.graph.dominator import PostDominators

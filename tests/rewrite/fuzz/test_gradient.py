@@ -9,8 +9,7 @@ from typing import Any, Final
 import attrs
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.cli import main
 from plica.cli.fuzz.campaign import CampaignLine

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name

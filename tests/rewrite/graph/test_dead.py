@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import attrs
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.graph.expression import Let
 from plica.ir.graph.module import Module, module

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, reject
-from hypothesis import strategies as st
+from hypothesis import given, reject, strategies as st
 
 from plica.ir.graph.module import Module
 from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.graph.module import Module
 from plica.rewrite.graph.eta import eta_expand, eta_reduce

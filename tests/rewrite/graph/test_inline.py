@@ -4,8 +4,7 @@ from importlib import import_module
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core.fold import post_order
 from plica.core.name import Name

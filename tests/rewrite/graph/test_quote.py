@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret

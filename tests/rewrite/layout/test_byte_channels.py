@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica import op
@@ -87,10 +86,7 @@ def test_windows_of_extremes_are_exact(
     given_zero: bool, number: int, weight: int, channels: int, stride: int
 ) -> None:
     """Zero points that are known only later, too; sums are whole numbers at extremes of bytes."""
-    x, z = (
-        Var(Name("x"), tensor((1, channels, 9, 9), "u8")),
-        Var(Name("z"), tensor((), "u8")),
-    )
+    x, z = (Var(Name("x"), tensor((1, channels, 9, 9), "u8")), Var(Name("z"), tensor((), "u8")))
     one = layer(x, channels, channels, 1, 0)  # there is work for products of bytes
     inside = cast(clip(one, min=number, max=number), i32)
     data = inside - cast(z, i32) if given_zero else inside - const(7, i32)

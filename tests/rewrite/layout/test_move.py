@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.ir.graph.expression import Attrs
 from plica.ir.interpret.value import same_value

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica.core.name import Name
@@ -79,10 +78,7 @@ def kept(of: Module) -> tuple[Module, list[str]]:
     st.integers(0, 99),
 )  # fmt: skip
 def test_products_are_exact(
-    sizes: tuple[int, int, int],
-    dtypes: tuple[DType, DType],
-    kinds: tuple[str, str],
-    seed: int,
+    sizes: tuple[int, int, int], dtypes: tuple[DType, DType], kinds: tuple[str, str], seed: int
 ) -> None:
     rng, (m, k, n) = np.random.default_rng(seed), sizes
     (of_data, of_weight), (zero, point) = dtypes, kinds
@@ -108,10 +104,7 @@ def test_products_are_exact(
     st.integers(0, 99),
 )  # fmt: skip
 def test_windows_are_exact(
-    sizes: tuple[int, int, int, int],
-    dtypes: tuple[DType, DType],
-    kinds: tuple[str, str],
-    seed: int,
+    sizes: tuple[int, int, int, int], dtypes: tuple[DType, DType], kinds: tuple[str, str], seed: int
 ) -> None:
     rng, (outputs, each, size, taps) = np.random.default_rng(seed), sizes
     groups = int(rng.integers(1, 4))

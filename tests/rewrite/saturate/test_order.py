@@ -11,10 +11,7 @@ from plica.rewrite.packs.algebra import ALGEBRA
 from plica.rewrite.saturate.order import instances, order_dependent
 from tests.rewrite.index_terms import RULES, x, y
 
-HALVES = (
-    rule("double", x * 2, x + x),
-    rule("halve", FloorDiv(x * 2, Lit(2, i64)), x),
-)
+HALVES = (rule("double", x * 2, x + x), rule("halve", FloorDiv(x * 2, Lit(2, i64)), x))
 
 
 def test_a_rule_that_hides_another_is_listed() -> None:

@@ -8,8 +8,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.core.fold import post_order
 from plica.core.name import Name
@@ -137,10 +136,7 @@ def matrix(name: str, *shape: int) -> Var:
 def test_greedy_commits_and_saturation_does_not() -> None:
     """`(a * 2) / 2`: the shift looks like an improvement and hides the division's partner."""
     two = Lit(2, i64)
-    rules = [
-        rule("double", x * 2, x + x),
-        rule("halve", FloorDiv(x * 2, two), x),
-    ]
+    rules = [rule("double", x * 2, x + x), rule("halve", FloorDiv(x * 2, two), x)]
     source = FloorDiv(a * 2, two)
     assert rewrite(source, rules)[0] is FloorDiv(a + a, two)
     result, derivation = saturate(source, rules)
@@ -189,10 +185,7 @@ def test_a_contract_leaves_rules_out() -> None:
 
 def test_holes_find_the_constants_of_a_class() -> None:
     k = hole("k", constant=True)
-    rules = [
-        rule("add-zero", p + 0, p, float=reassociates),
-        rule("constant-last", k + p, p + k),
-    ]
+    rules = [rule("add-zero", p + 0, p, float=reassociates), rule("constant-last", k + p, p + k)]
     v = matrix("v", 3)
     zero = const(0.0, "f32")
     assert saturate((zero + zero) + v, rules)[0] is v

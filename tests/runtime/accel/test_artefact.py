@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica.ir.type.infer import infer
@@ -19,8 +18,7 @@ from plica.runtime.error import ArtefactError, PlicaError
 from plica.runtime.link import can_link
 from plica.runtime.load import executable as native
 from tests.codegen.accel.machines import FEW
-from tests.codegen.accel.network import Layers, network
-from tests.codegen.accel.network import given as an_input
+from tests.codegen.accel.network import Layers, given as an_input, network
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="object files are not loaded here")
 

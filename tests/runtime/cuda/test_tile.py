@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.runtime.cuda.tile import ALIGNMENT, TileMap, tile_data, tile_from
 from plica.runtime.error import ArtefactError

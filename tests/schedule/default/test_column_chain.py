@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import plica
 from plica import op
@@ -28,12 +27,7 @@ from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.column_chain import (
-    MAX_COLUMNS,
-    MIN_ROWS,
-    column_chain_form,
-    columns_of,
-)
+from plica.schedule.default.column_chain import MAX_COLUMNS, MIN_ROWS, column_chain_form, columns_of
 from plica.schedule.replay import kernel_of as replayed
 from tests.schedule.default.test_contraction import Array, numbers, whole
 from tests.schedule.default.test_row import FEW, near

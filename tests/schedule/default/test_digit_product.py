@@ -7,8 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.dot_product import DOTS
 from plica.ir.loop.stages import Stages, evaluate_all, stages_of

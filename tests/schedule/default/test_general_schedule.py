@@ -8,8 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 from attrs import evolve
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel

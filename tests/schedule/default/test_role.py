@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.form_fuzz.judge import MACHINES
 from plica.core.binding import substitute

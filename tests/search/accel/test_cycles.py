@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import plica
 from plica.codegen.accel.choice import choose
@@ -27,8 +26,7 @@ from plica.search.policy.fold import point_at
 from plica.search.record.database import Database
 from plica.search.space import Point
 from tests.codegen.accel.machines import FEW
-from tests.codegen.accel.network import Layers, network
-from tests.codegen.accel.network import given as an_input
+from tests.codegen.accel.network import Layers, given as an_input, network
 
 SMALL = Convolution(32, 8, 8, 64, kernel=3, pad=1)
 LAYER = Convolution(256, 14, 14, 256, 3, 1, 1)

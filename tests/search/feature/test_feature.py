@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.lower.passes import lower
 from plica.core.fold import map_bottom_up

@@ -7,8 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.lower.passes import lower
 from plica.schedule.default.machine import Machine

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.core import encode
 from plica.core.diagnostic import Malformed
@@ -107,8 +106,7 @@ def test_outcomes_come_back(seconds: list[float], stages: dict[str, float]) -> N
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "[]", '{"status": "fine"}', Outcome("ok", (float("nan"),)).to_json()],
+    "text", ["", "[]", '{"status": "fine"}', Outcome("ok", (float("nan"),)).to_json()]
 )
 def test_what_is_no_outcome_is_refused(text: str) -> None:
     with pytest.raises(Malformed, match="no outcome"):

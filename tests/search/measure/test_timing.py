@@ -8,8 +8,7 @@ import threading
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.search.measure import Measured, TrialLimits, clearly_less, ranked
 from plica.search.measure.stop import placed, quiet, wait_for_noise

@@ -17,16 +17,7 @@ from plica.ir.text.script import from_text
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
-from plica.schedule import (
-    block,
-    do,
-    loops,
-    reorder,
-    sample_tile,
-    split,
-    trace_of,
-    vectorize,
-)
+from plica.schedule import block, do, loops, reorder, sample_tile, split, trace_of, vectorize
 from plica.schedule.do import Body
 from plica.schedule.form import Facts
 from plica.schedule.trace import Trace

@@ -7,8 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.schedule.default.machine import Machine
 from plica.search.course import TuningSubject

@@ -194,10 +194,7 @@ def test_a_pool_with_tls(tmp_path: Path) -> None:
     own, key = tmp_path / "own.pem", tmp_path / "own.key"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=plica -keyout"
     subprocess.run(
-        [*words.split(), str(key), "-out", str(own)],
-        check=True,
-        capture_output=True,
-        timeout=60,
+        [*words.split(), str(key), "-out", str(own)], check=True, capture_output=True, timeout=60
     )
     files = ("--tls-ca", str(own), "--tls-cert", str(own), "--tls-key", str(key))
     scheduler = Served("start", "--port", "0", *files)

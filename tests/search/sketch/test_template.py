@@ -6,8 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.ir.loop.statement import Kernel
 from plica.schedule import (

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.row.quantise import TABLE as QUANTISE
-from plica.frontend.onnx.row.quantise import dynamic, quantised, restored
+from plica.frontend.onnx.row.quantise import TABLE as QUANTISE, dynamic, quantised, restored
 from plica.frontend.onnx.row.word import Row, along, as_scalar, axis_in, dtype, is_one, rank, to
 from plica.ir.graph.expression import Expr
 from plica.ir.op.namespace import op

@@ -25,13 +25,7 @@ from plica.frontend.measured import (
 )
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
-from plica.frontend.onnx.run_time import (
-    lawful,
-    pieces,
-    size_from,
-    total_of,
-    wrapped_index,
-)
+from plica.frontend.onnx.run_time import lawful, pieces, size_from, total_of, wrapped_index
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op

@@ -14,9 +14,7 @@ import numpy as np
 
 from plica.frontend.fourier import transformed
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row import create, reduction
-from plica.frontend.torch.row import index as choosing
-from plica.frontend.torch.row import shape as moving
+from plica.frontend.torch.row import create, index as choosing, reduction, shape as moving
 from plica.frontend.torch.row.elementwise import hypotenuse
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, rank, select, shape

@@ -15,8 +15,7 @@ from plica.ir.graph.expression import Constructor
 from plica.ir.loop import scalar as sc
 from plica.ir.text.show.name import IdentifierSupply, spelling
 from plica.ir.text.word import WORDS
-from plica.ir.type import DType
-from plica.ir.type import term as ty
+from plica.ir.type import DType, term as ty
 
 _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4
 _SIGNS: Final[dict[type[Term], tuple[str, int]]] = {

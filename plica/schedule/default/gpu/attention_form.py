@@ -26,19 +26,9 @@ from plica.schedule.default.gpu.attention_group import (
     is_in_panels,
 )
 from plica.schedule.default.gpu.attention_parts import WIDEST, rows_of
-from plica.schedule.default.gpu.attention_tile import (
-    STEP,
-    AttentionTile,
-    attention_intrinsics,
-)
+from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile, attention_intrinsics
 from plica.schedule.default.gpu.attention_writer import attention_tiles
-from plica.schedule.default.gpu.cost import (
-    BY_GROUPS,
-    BY_WARPS,
-    IN_F32,
-    shared_bytes,
-    tiles_cost,
-)
+from plica.schedule.default.gpu.cost import BY_GROUPS, BY_WARPS, IN_F32, shared_bytes, tiles_cost
 from plica.schedule.default.gpu.key_parts import shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.narrow_read import NARROW

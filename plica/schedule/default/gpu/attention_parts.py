@@ -19,28 +19,12 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.core import Term, substitute
-from plica.ir.loop.scalar import (
-    Buffer,
-    Eq,
-    Lit,
-    Lt,
-    Min,
-    Mul,
-    Scalar,
-    ScalarVar,
-    dtype_of,
-    index,
-)
+from plica.ir.loop.scalar import Buffer, Eq, Lit, Lt, Min, Mul, Scalar, ScalarVar, dtype_of, index
 from plica.ir.loop.stages import Names, Stages
 from plica.ir.loop.statement import NOTHING, Branch, LoopKind, Stmt, Store, seq
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import Chain, narrow
-from plica.schedule.default.gpu.attention_tile import (
-    STEP,
-    AttentionTile,
-    TileNames,
-    nest,
-)
+from plica.schedule.default.gpu.attention_tile import STEP, AttentionTile, TileNames, nest
 from plica.schedule.default.gpu.attention_writer import AttentionWriter
 from plica.schedule.default.gpu.cost import EXPONENT, PRODUCTS, STREAM, WAITING, ends_of
 from plica.schedule.default.gpu.decode_chain import DecodeChain

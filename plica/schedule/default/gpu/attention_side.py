@@ -24,22 +24,10 @@ from plica.ir.loop.scalar import (
     dtype_of,
     index,
 )
-from plica.ir.loop.statement import (
-    NOTHING,
-    Branch,
-    For,
-    LoopKind,
-    Stmt,
-    Store,
-)
+from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_score import factored
-from plica.schedule.default.gpu.attention_tile import (
-    LANES,
-    STEP,
-    AttentionTile,
-    TileNames,
-)
+from plica.schedule.default.gpu.attention_tile import LANES, STEP, AttentionTile, TileNames
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, QUADS
 
 Element: TypeAlias = Callable[[Scalar, Scalar], Scalar]

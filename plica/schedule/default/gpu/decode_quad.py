@@ -257,8 +257,7 @@ class _QuadWriter(DecodeWriter):
 
         def multiplied(step: Scalar) -> Stmt:
             return seq(
-                self._each({"k": QUADS}, lambda k: weighed(step, k)),
-                self._each({"s": sets}, added),
+                self._each({"k": QUADS}, lambda k: weighed(step, k)), self._each({"s": sets}, added)
             )
 
         def left(s: Scalar, i: Scalar, half: Scalar, pair: Scalar) -> Stmt:

@@ -25,12 +25,7 @@ from plica.schedule.default.gpu.attention_parts import (
 )
 from plica.schedule.default.gpu.attention_tile import STEP, attention_intrinsics
 from plica.schedule.default.gpu.decode_chain import DecodeChain, decode_chain
-from plica.schedule.default.gpu.decode_quad import (
-    quad_cost,
-    quad_intrinsics,
-    quad_parts,
-    quad_tile,
-)
+from plica.schedule.default.gpu.decode_quad import quad_cost, quad_intrinsics, quad_parts, quad_tile
 from plica.schedule.default.gpu.decode_tile import (
     TOGETHER,
     decode_cost,

@@ -35,12 +35,7 @@ from plica.schedule.default.gpu.operand import Operands, operands
 from plica.schedule.default.gpu.product import ProductTile
 from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.default.gpu.tensor_core_meaning import Along
-from plica.schedule.default.gpu.window_box import (
-    box_for,
-    can_be_box,
-    in_channel_slices,
-    is_boxed,
-)
+from plica.schedule.default.gpu.window_box import box_for, can_be_box, in_channel_slices, is_boxed
 from plica.schedule.form import Facts, Made
 
 FEWEST: Final = 1 << 16

@@ -33,16 +33,7 @@ from plica.ir.loop.scalar import (
     index,
 )
 from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import (
-    NOTHING,
-    Branch,
-    For,
-    LoopKind,
-    Stmt,
-    Store,
-    allocated,
-    seq,
-)
+from plica.ir.loop.statement import NOTHING, Branch, For, LoopKind, Stmt, Store, allocated, seq
 from plica.schedule.default.gpu.attention_tile import nest
 from plica.schedule.default.gpu.decode_chain import along
 

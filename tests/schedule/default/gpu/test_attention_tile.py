@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.scheduled import refused
 from plica.codegen.cuda.toolchain import compiled, path_of
 from plica.codegen.lower.passes import lower
 from plica.core.name import Name
-from plica.ir.contract import approx, reassociates
-from plica.ir.contract import exact as exactly
+from plica.ir.contract import approx, exact as exactly, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, Lit, index
 from plica.ir.loop.stages import Stages, kernel_of
@@ -31,8 +29,7 @@ from plica.schedule.default.gpu.choose import candidates
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
 from plica.schedule.online_softmax import online_softmax
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.schedule.chains import WINDOW, Mask, Sizes, attention, drawn, exact
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")

@@ -20,8 +20,7 @@ from plica.schedule.default.gpu.decode_writer import decode_tiles
 from plica.schedule.default.gpu.key_parts import in_key_parts, shared_keys
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.form import Facts
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.schedule.chains import Mask, Sizes, attention, drawn, exact
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")

@@ -27,8 +27,7 @@ from plica.schedule.default.gpu.few_bit_product import (
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.summed import in_free_order
 from plica.schedule.form import Facts
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")

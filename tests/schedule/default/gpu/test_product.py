@@ -29,8 +29,7 @@ from plica.schedule.do import Body, do, run
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.replay import begin
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.schedule.default.gpu.contractions import Case, batch, dense, image
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler on this machine")

@@ -6,8 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.toolchain import compiled, path_of
@@ -23,8 +22,7 @@ from plica.schedule.default.gpu import Gpu, gpu_schedule
 from plica.schedule.default.gpu.row import RowShape, shape_of
 from plica.schedule.replay import replay
 from plica.schedule.trace import Trace
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 
 SMALL = Gpu(processors=1, threads=8, warp=4)
 

@@ -33,8 +33,7 @@ from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
-from tests.codegen.cuda.emulate import COMPILER
-from tests.codegen.cuda.emulate import run as emulated
+from tests.codegen.cuda.emulate import COMPILER, run as emulated
 from tests.schedule.default.gpu.contractions import Case, batch, dense, drawn, image
 
 SMALL = Warps(2, 2, 2, 4, 2)
