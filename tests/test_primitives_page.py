@@ -139,6 +139,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     ),
     "narrow_sum": ("widened", B + "yield narrow_sum(b)"),
     "output_blocks": ("chain", "(c,) = yield output_blocks()"),
+    "overlap_split": ("same", B + "(i,) = yield loops(b)\nyield overlap_split(i, 3)"),
     "pad_einsum": ("matmul", C + "yield pad_einsum(c, (16, 1, 1))"),
     "pad_fold": ("matmul", IJK + "yield pad_fold(k, 16)"),
     "parallel": ("matmul", IJK + "yield parallel(i)"),

@@ -287,6 +287,7 @@ MUTATIONS: Final = (
     Mutation("decompose_padding with a 5",         "decompose_padding",      spoiled(in_new_blocks(other_constant))),
     Mutation("decompose_padding copies outside",   "decompose_padding",      spoiled(everywhere(negated_padding))),
     Mutation("pad_einsum copies nothing back",     "pad_einsum",             spoiled(in_new_blocks(idle))),
+    Mutation("overlap_split without a check",      "overlap_split",          unchecked),
     Mutation("pad_fold without a check",           "pad_fold",               unchecked),
     Mutation("peel_init drops the first term",     "peel_init",              spoiled(in_new_blocks(idle))),
     Mutation("peel_init without a check",          "peel_init",              unchecked),

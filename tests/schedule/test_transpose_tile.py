@@ -10,7 +10,7 @@ from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.statement import Alloc, For, Kernel, statements
 from plica.ir.text.show import show_kernel
-from plica.schedule import block, do, loops, parallel, transpose_tile, unroll
+from plica.schedule import annotate, block, do, loops, parallel, split, transpose_tile, unroll
 from plica.schedule.do import Body
 from tests.codegen.lower.kernels import assert_same, read
 from tests.codegen.native import native_kernel
@@ -116,15 +116,39 @@ def test_loops_keep_their_handles() -> None:
         ("neighbours", "y[b, k, v] = w[v, b, 7 - k]"),  # rows go back
         ("neighbours", "y[b, k, v] = w[v, k, k]"),  # a row is no row
         ("neighbours", "y[b, v, k] = w[v, b, k]"),  # lanes are rows apart in what is written
-        ("copy", "y[b, k, v] = w[v, b, k] + 1"),  # more than a copy
-        ("copy", "y[b, k, v] = w[v, b, k] if k < 4 else 0"),  # a choice that changes along a row
-        ("copy", "y[b, k, v] = y[v, b, k]"),  # it reads what it writes
+        ("neighbours", "y[b, k, v] = w[v, b, k] + w[b, v, k]"),  # two elements cross
+        ("in-bounds", "y[b, k, v] = w[v, b, k + 1] if k < 7 else 0"),  # the last row is no element
+        ("one-store", "y[b, k, v] = y[v, b, k]"),  # it reads what it writes
         ("accepted", "y[b, k, v] = w[v, b, k]"),
+        ("accepted", "y[b, k, v] = w[v, b, k] + 1"),
+        ("accepted", "y[b, k, v] = w[v, b, k] * w[b, k, v] - w[k, b, 3]"),
+        ("accepted", "y[b, k, v] = w[v, b, k] if k < 4 else w[b, k, v]"),
         ("accepted", "y[b, k, v] = w[v, b, k] if v < 4 else 0"),
     ],
 )
-def test_what_is_no_such_copy_is_refused(word: str, store: str) -> None:
-    assert refusal(read(COPY.format(store=store)), transposed) == word
+def test_what_does_not_cross_once_is_refused(word: str, store: str) -> None:
+    kernel = read(COPY.format(store=store))
+    assert refusal(kernel, transposed) == word
+    if word == "accepted":
+        assert_same(kernel, lower(after(kernel, transposed), "cpu"))
+
+
+@pytest.mark.parametrize("rows", [8, 11])
+def test_squares_side_by_side_are_held_at_once(rows: int, golden: Golden) -> None:
+    kernel = packed(rows, 10, 8)
+
+    def schedule() -> Body:
+        y = yield block("y")
+        _, k, v = yield loops(y)
+        beside, lanes = yield split(v, (None, 4))
+        yield transpose_tile(y, k, lanes)
+        yield loops(y)
+        yield annotate(beside, "unroll_explicit", True)
+
+    made = after(kernel, schedule)
+    assert_same(made, lower(made, "cpu"))
+    if rows == 8:
+        golden(show_kernel(made))
 
 
 def test_a_scalar_has_no_neighbours() -> None:
@@ -142,10 +166,10 @@ def test_one_row_is_no_square() -> None:
 def test_refusals_of_loops(word: str) -> None:
     def schedule() -> Body:
         y = yield block("y")
-        b, k, v = yield loops(y)
+        _, k, v = yield loops(y)
         if word == "plain-loop":
             yield parallel(k)
-        yield transpose_tile(y, b if word == "tile" else k, v)
+        yield transpose_tile(y, v if word == "tile" else k, v)
 
     assert refusal(packed(8, 8, 4), schedule) == word
 
@@ -156,4 +180,4 @@ def test_other_blocks_are_refused() -> None:
         _, j, k = yield loops(c)
         yield transpose_tile(c, j, k)
 
-    assert refusal(product_and_relu(), schedule) in ("square", "copy")
+    assert refusal(product_and_relu(), schedule) in ("square", "one-store")

@@ -59,6 +59,7 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.register_tile_schedule import scheduled
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import cycles, pays, read_times
+from plica.schedule.default.transpose import transpose_schedule
 from plica.schedule.do import Body, DoBlock as Do, do, run
 from plica.schedule.form import AS_WRITTEN, ScheduleTables
 from plica.schedule.hoist import hoist
@@ -226,6 +227,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
+    "transpose-tiles": transpose_schedule,
     "column-chain": column_chain_schedule,
     "short-rows": short_row_schedule,
     "rows": row_schedule,

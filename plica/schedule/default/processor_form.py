@@ -52,7 +52,7 @@ from plica.schedule.default.reduction import flattened, is_across_rows, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.summed import in_runs
-from plica.schedule.default.transpose import turned
+from plica.schedule.default.transpose import transpose_form
 from plica.schedule.default.winograd import tiled
 from plica.schedule.form import (
     BY_COST,
@@ -320,7 +320,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("scan", "A place goes on from the one before it.", exact,
          lambda of, _, machine: [of] if has_scan(of) else [], 0),
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
-         _one(lambda of, _, machine: turned(of, machine)), 0),
+         _one(lambda of, _, machine: transpose_form(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
     Form("split-steps", "Places so many apart have loops of their own.", exact,

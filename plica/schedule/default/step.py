@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import late
 
 __all__ = [
-    "annotate", "block", "cache_read", "cache_write", "compute_at", "compute_inline",
-    "decompose_padding", "decompose_reduction", "fuse", "loop_partition", "loops", "merge_loops",
-    "parallel", "reorder", "reverse_compute_at", "set_scope", "split", "tensorize",
-    "transform_layout", "transpose_tile", "unroll", "vectorize",
+    "annotate", "block", "cache_read", "cache_write", "child_blocks", "compute_at",
+    "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loop_partition", "loops",
+    "merge_loops", "overlap_split", "parallel", "reorder", "reverse_compute_at", "set_scope",
+    "split", "tensorize", "transform_layout", "transpose_tile", "unroll", "vectorize",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         block,
         cache_read,
         cache_write,
+        child_blocks,
         compute_at,
         compute_inline,
         decompose_padding,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         loop_partition,
         loops,
         merge_loops,
+        overlap_split,
         parallel,
         reorder,
         reverse_compute_at,

@@ -1,137 +1,182 @@
-"""Transposes: a tile of elements at a time, turned in registers.
+"""Transposes: squares of elements at a time, transposed in registers.
 
-    out[…, i, …, j] = f(x[…, j, …, i])
+    out[…, i, …, j] = f(x[…, j, …, i])   -->   for strips of columns j: for squares of rows i:
+                                                   tile[r, c]    = x[…, j0 + r, …, i0 + c]
+                                                   out[…, j0..]  = f(tile[…, c])
 
-Neighbours of the result are far apart in what is read.  A square tile is read along its rows, and
-stored along the rows of the result, which are its columns: registers exchange lanes until they are
-(`plica.codegen.llvm.transpose`).  What is left at the ends is part of tiles that end there and
-begin in others; where it is little it goes element by element.  Where vectors can be read and
-written in part, a side that is too short for a tile has one that is not full.
-
-    tile[r, c]                 <-  x[…, j + r, …, i + c]
-    out[…, i + c, …, j + l]    <-  f(tile[l, c])
+Neighbours of the result are far apart in what is read.  A square is read along its rows, and stored
+along the rows of the result, which are its columns (`transpose_tile`).  A strip is a line of the
+result: it is written in one go, while what is read passes by row after row.  Squares at the ends
+overlap others; of few elements there is a loop of their own.  Where vectors can be read and written
+in part, a side that is too short for a square has one that is not full.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
 >>> from plica.ir.loop.tensor import buffer
->>> x = buffer("x", (32, 40), f32)
->>> print(turned(stages((x,), (stage("y", (40, 32), lambda i, j: x[j, i]),)), Machine(512, 32)))
-y = statements
+>>> x, machine = buffer("x", (32, 40), f32), Machine(512, 32)
+>>> of = stages((x,), (stage("y", (40, 32), lambda i, j: x[j, i]),))
+>>> transpose_schedule(kernel_of(transpose_form(of, machine)), machine) is None
+False
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Final
 
-from plica.core.binding import free_vars, substitute
-from plica.core.fold import map_bottom_up, post_order
-from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Min, Scalar, ScalarVar, Select, index
-from plica.ir.loop.stage import Each, ExternStage
-from plica.ir.loop.stages import Names, Stages, reductions, stages
-from plica.ir.loop.statement import Alloc, Annotations, Branch, For, LoopKind, Seq, Stmt, Store, seq
+from attrs import frozen
+
+from plica.core.binding import free_vars
+from plica.ir.loop.scalar import Load, ScalarVar
+from plica.ir.loop.stage import Each
+from plica.ir.loop.stages import Stages, loads, reductions
+from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import LINE, MASKED, Machine
-from plica.schedule.default.share import pays
+from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.share import pays, touched
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    child_blocks,
+    loop_partition,
+    loops,
+    overlap_split,
+    parallel,
+    reorder,
+    split,
+    transpose_tile,
+    unroll,
+)
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
 
-LEAST = 4
-"""Fewer elements than that at an end go one by one, and so do all with shorter vectors."""
+MIN_SQUARE_SIDE: Final = 4
+"""Elements of a vector that is worth transposing for, and of an end that is worth a square."""
 
-TOGETHER = 2
-"""Tiles along each side that go one after another: most lines of memory are then read, and written,
-as a whole in one go, and no more of them are under way than are fetched at once."""
+MIN_ROWS, MIN_COLUMNS = 5, 9
+"""Rows and columns of the result that are worth a square that is not full: vectors of fewer columns
+are put together as they lie."""
 
-SHORT_ROWS, SHORT_COLUMNS = 5, 9
-"""Rows and columns of the result that are worth a tile that is not full, at least: vectors of fewer
-columns are put together as they lie."""
+MAX_OVERLAP: Final = 1.04
+"""How many times as many squares as needed there may be, so that all go in groups."""
+
+MIN_GROUPS: Final = 4
+"""Groups that are worth loops of their own beside those of single squares."""
 
 
-def turned(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a transpose with the loops it should have, None where it is none."""
+def transpose_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stage of a transpose, None where it is none that squares are worth for."""
     match of.stages:
-        case (Each() as whole,):
-            pass
+        case (Each(out, axes, value),) if not reductions(value):
+            return None if transpose_of(Store(out, axes, value), machine) is None else of
         case _:
             return None
-    if len(whole.axes) < 2 or any(not known(size) for size in whole.out.shape):
-        return None
-    if reductions(whole.value):
-        return None
-    sizes = {a: known(s) or 0 for a, s in zip(whole.axes, whole.out.shape, strict=True)}
-    load = _turned_load(whole, sizes)
-    if load is None:
-        return None
-    side = min(machine.lanes(load.buffer.dtype), machine.lanes(f32))
-    row = sizes[whole.axes[-1]] * whole.out.dtype.bytes
-    if side * whole.out.dtype.bytes >= LINE and row % LINE:
-        side //= 2  # vectors as long as a line would all lie in two of them
-    least = min(load.buffer.dtype.bytes, whole.out.dtype.bytes)
-    masks = machine.masks and (least >= f32.bytes or machine.vector > MASKED)  # none of few bytes
-    if side < LEAST or not _fills(whole, load, sizes, side, masks=masks):
-        return None
-    shares = pays(machine, prod(sizes.values()), (whole.out, load.buffer))
-    tiles = _tiles(side, whole.out, row, load.buffer, machine)
-    body = _Turning(whole, load, sizes, tiles).body(shares)
-    return stages(of.inputs, (ExternStage((whole.out,), body),))
 
 
-class TransposeTiles(NamedTuple):
-    """How large tiles are and in what order they follow one another."""
+@frozen(eq=False)
+class Transpose:
+    """A store of a transpose, and how large squares are and how they follow one another."""
 
+    store: Store
+    load: Load
+    """What is read along another axis than the last of the result."""
     side: int
-    """Rows of a tile, and columns."""
+    """Elements of a square along its rows, and its columns."""
     strip: int
-    """Tiles that make a line of the result; where vectors are short, they go side by side along
-    rows of what is read."""
-    beside: int
-    """Those of a line that registers hold at once."""
+    """Squares side by side that are written before those of other rows are."""
+    held: int
+    """Those of a strip that registers hold at once."""
+    block: int
+    """Squares below one another that go by before the next strip."""
+    rows_outside: bool
+    """Whether all strips of some rows go by before the next rows."""
     fetches: bool
     """Whether what is read is so far that the next rows are asked for."""
-    masks: bool
-    """Whether vectors are stored in part."""
+
+    @property
+    def sizes(self) -> dict[ScalarVar, int]:
+        """How long each axis is."""
+        return _sizes(self.store)
+
+    @property
+    def row(self) -> ScalarVar:
+        """The axis along which elements are read."""
+        assert isinstance(self.load.indices[-1], ScalarVar)
+        return self.load.indices[-1]
+
+    @property
+    def column(self) -> ScalarVar:
+        """The axis along which elements are stored."""
+        assert isinstance(self.store.indices[-1], ScalarVar)
+        return self.store.indices[-1]
+
+    @property
+    def next_strip(self) -> int:
+        """Elements from those that squares held at once read to those of the next ones."""
+        at = self.load.indices.index(self.column)
+        inside = prod([known(size) or 0 for size in self.load.buffer.shape[at + 1 :]])
+        return self.held * self.side * inside
 
 
-def _tiles(side: int, out: Buffer, row: int, read: Buffer, machine: Machine) -> TransposeTiles:
-    """The tiles of a side, for a result whose rows have so many bytes."""
-    # Rows that are no whole lines are not written line by line: tiles follow one another then.
-    strip = 1 if machine.masks or row % LINE else LINE // (side * out.dtype.bytes)
-    beside = strip
-    while beside > 1 and (beside + 1) * side > machine.registers:
-        beside //= 2
-    fetches = elements(read) * read.dtype.bytes > machine.cache(1)
-    return TransposeTiles(side, strip, beside, fetches, machine.masks)
+def _sizes(of: Store) -> dict[ScalarVar, int]:
+    axes = [each for each in of.indices if isinstance(each, ScalarVar)]
+    return {axis: known(size) or 0 for axis, size in zip(axes, of.buffer.shape, strict=False)}
 
 
-def _fills(of: Each, load: Load, sizes: Mapping[ScalarVar, int], side: int, *, masks: bool) -> bool:
-    """Whether both sides are as long as that of a tile, or long enough for one that is not full."""
-    columns, rows = sizes[of.axes[-1]], sizes[load.indices[-1]]  # type: ignore[index]  # a variable
-    if not masks:
-        return rows >= side and columns >= side
-    return rows >= min(SHORT_ROWS, side) and columns >= min(SHORT_COLUMNS, side)
+def transpose_of(of: Store, machine: Machine) -> Transpose | None:
+    """The transpose that a store of elements at their own places is, None if it is none."""
+    sizes, out = _sizes(of), of.buffer
+    if len(of.indices) < 2 or len(sizes) < len(of.indices) or not all(sizes.values()):
+        return None
+    last = of.indices[-1]
+    assert isinstance(last, ScalarVar)
+    if (load := _crossing_load(of, last, sizes)) is None:
+        return None
+    assert isinstance(load.indices[-1], ScalarVar)
+    side = min(machine.lanes(load.buffer.dtype), machine.lanes(f32))
+    row = sizes[last] * out.dtype.bytes
+    if side * out.dtype.bytes >= LINE and row % LINE:
+        side //= 2  # vectors as long as a line would all lie in two of them
+    least = min(load.buffer.dtype.bytes, out.dtype.bytes)
+    masks = machine.masks and (least >= f32.bytes or machine.vector > MASKED)  # none of few bytes
+    rows, columns = (min(MIN_ROWS, side), min(MIN_COLUMNS, side)) if masks else (side, side)
+    if side < MIN_SQUARE_SIDE or sizes[load.indices[-1]] < rows or sizes[last] < columns:
+        return None
+    line, along = (max(1, LINE // (side * each.dtype.bytes)) for each in (out, load.buffer))
+    if machine.masks:
+        return Transpose(of, load, side, max(2, line), 1, 2, rows_outside=True, fetches=False)
+    # Rows that are no whole lines are not written line by line: squares follow one another then.
+    strip = held = 1 if row % LINE else line
+    while held > 1 and (held + 1) * side > machine.registers:
+        held //= 2
+    far = elements(load.buffer) * load.buffer.dtype.bytes > machine.cache(1)
+    fetches = far and held % along == 0  # each square along a line asks for some of its rows
+    return Transpose(of, load, side, strip, held, along, rows_outside=False, fetches=fetches)
 
 
-def _turned_load(of: Each, sizes: Mapping[ScalarVar, int]) -> Load | None:
+def _crossing_load(of: Store, last: ScalarVar, sizes: Mapping[ScalarVar, int]) -> Load | None:
     """The one load along another axis than the last; all others are along the last, or still."""
-    last = of.axes[-1]
     found: Load | None = None
-    for node in post_order(of.value):
-        if not isinstance(node, Load) or last not in free_vars(node):
+    for load in loads(of.value):
+        if last not in free_vars(load):
             continue
-        if node.indices[-1] is last and all(last not in free_vars(e) for e in node.indices[:-1]):
+        if load.indices[-1] is last and all(last not in free_vars(e) for e in load.indices[:-1]):
             continue
-        if found is not None or not _is_plain(node, sizes) or node.indices[-1] is last:
+        if found is not None or not _is_plain(load, sizes) or load.indices[-1] is last:
             return None
-        found = node
+        found = load
     return None if found is None or found.indices[-1] not in sizes else found
 
 
 def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     """Whether each index is an axis of its own, or the only one there is.
 
-    Tiles are read whole, so what a condition keeps from being read past an end is none either.
+    Squares are read whole, so what a condition keeps from being read past an end is none either.
     """
     axes = [each for each in of.indices if isinstance(each, ScalarVar)]
     if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
@@ -142,154 +187,128 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
     return all(isinstance(each, ScalarVar) or known(each) is not None for each in of.indices)
 
 
-class _Turning:
-    """The kernel under construction."""
+def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a transpose, None for other kernels."""
+    flow = block_flow(kernel)
+    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+        return None
+    of = flow.result
+    assert isinstance(of.body, Store)
+    if of.body.indices != of.vars or reductions(of.body.value):
+        return None
+    if (found := transpose_of(of.body, machine)) is None:
+        return None
+    shares = pays(machine, prod(found.sizes.values()), touched(of.body))
 
-    def __init__(
-        self, of: Each, load: Load, sizes: Mapping[ScalarVar, int], tiles: TransposeTiles
-    ) -> None:
-        self.of, self.load, self.sizes, self.out = of, load, sizes, of.out
-        self.tiles, self.side = tiles, tiles.side
-        self.names = Names(of)
-        inner = load.indices[-1]
-        assert isinstance(inner, ScalarVar)
-        self.i, self.j = inner, of.axes[-1]
+    @do
+    def schedule() -> Body:
+        one = yield block(str(of.label))
+        by = dict(zip(of.vars, (yield loops(one)), strict=True))
+        rows, columns = by.pop(found.row), by.pop(found.column)
+        around = next((loop for axis, loop in by.items() if found.sizes[axis] > 1), None)
+        yield reorder(*by.values(), columns, rows)
+        if around is not None and shares:
+            yield parallel(around)
+        apart = shares and around is None
+        for each in (yield from _parts(found, one, rows, columns, apart)):
+            if apart:
+                yield parallel(each)
 
-    def body(self, shares: bool) -> Stmt:
-        """All tiles, then the rows and columns that fill none."""
-        i, j, sizes = self.i, self.j, self.sizes
-        rest_i, rest_j = sizes[i] % self.side, sizes[j] % self.side
-        parts = [*(self.squares() if self.tiles.masks else self.strips())]
-        if 0 < rest_j < LEAST and sizes[j] > self.side:
-            parts.append(self.rest({i: (0, sizes[i]), j: (sizes[j] - rest_j, sizes[j])}))
-        if 0 < rest_i < LEAST and sizes[i] > self.side:
-            parts.append(self.rest({i: (sizes[i] - rest_i, sizes[i]), j: (0, sizes[j])}))
-        body: Stmt = parts[0] if len(parts) == 1 else Seq(tuple(parts))
-        outer = [each for each in self.of.axes if each not in (i, j)]
-        for number, each in reversed(list(enumerate(outer))):
-            kind: LoopKind = "parallel" if shares and number == 0 and sizes[each] > 1 else "serial"
-            body = For(each, index(sizes[each]), kind, body)
-        if shares and not any(sizes[each] > 1 for each in outer):
-            body = _shared(body)
-        return body
-
-    def squares(self) -> Iterator[Stmt]:
-        """Tiles of tiles: a line of memory that ends in the next one is still near then."""
-        for start, groups, rows in _groups(self.sizes[self.i], self.side):
-            a = self.names.var("a")
-            corner = a * (rows * self.side) + start
-            pieces: list[Stmt] = []
-            for first, columns, many in _groups(self.sizes[self.j], self.side):
-                a1, b0, b1 = (self.names.var(each) for each in "abb")
-                place = (b0 * many + b1) * self.side + first
-                near = self.turning(corner + a1 * self.side, place)
-                pieces.append(_around(near, (a1, rows), (b1, many), (b0, columns)))
-            yield _around(seq(*pieces), (a, groups))
-
-    def strips(self) -> Iterator[Stmt]:
-        """Rows of what is read that make whole lines of the result, all along: each row is read in
-        order, and each line is written at once, so that it need not come from memory first."""
-        for first, columns, many in _groups(self.sizes[self.j], self.side, self.tiles.strip):
-            b0, pieces = self.names.var("b"), list[Stmt]()
-            beside = min(self.tiles.beside, many)
-            # A line of what is read is asked for once: by each tile along it in some of its rows.
-            along = LINE // (self.side * self.load.buffer.dtype.bytes)
-            fetches = self.tiles.fetches and beside % along == 0 and columns > 1
-            for start, rows, together in _groups(self.sizes[self.i], self.side, along):
-                a, b1 = (self.names.var(each) for each in "ab")
-                place = (b0 * many + b1 * beside) * self.side + first
-                corner = a * (together * self.side) + start
-                tiles = [
-                    self.turning(corner + at * self.side, place, beside, at if fetches else None)
-                    for at in range(together)
-                ]
-                pieces.append(_around(seq(*tiles), (b1, many // beside), (a, rows)))
-            yield _around(seq(*pieces), (b0, columns))
-
-    def turning(
-        self, start_i: Scalar, start_j: Scalar, beside: int = 1, asks: int | None = None
-    ) -> Stmt:
-        """Some tiles side by side, whose rows are stored as wholes; the rows of the tile of number
-        `asks` also fetch those that the next tiles below read."""
-        side, i, j, load = self.side, self.i, self.j, self.load
-        tile = Buffer(
-            self.names.name("tile"), (index(beside * side * side),), load.buffer.dtype, "local"
-        )
-        few_i, few_j = min(self.sizes[i], side), min(self.sizes[j], side)
-        inside_row = load.buffer.shape[load.indices.index(j) + 1 :]
-        below = beside * side * prod([known(each) or 0 for each in inside_row])
-        reads: list[Stmt] = []
-        for begin in range(0, beside * side, side):
-            r, c = self.names.var("r"), self.names.var("c")
-            # Where rows are missing the last stands for them: what it gives there is not stored.
-            row = r if few_j == side else Min(r, index(few_j - 1))
-            read = self.at(load, start_i + c, start_j + (row + begin))
-            if few_i < side:
-                read = Select(Lt(c, index(few_i)), read, Lit(0, load.buffer.dtype))
-            stored: Stmt = Store(tile, ((r + begin) * side + c,), read)
-            notes = (("fetch", below),) if asks is not None and begin == asks * side else ()
-            reads.append(_nest((r, side), (c, side), stored, notes))
-        column, which, lane = (self.names.var(each) for each in "cbl")
-        picked = Load(tile, ((which * side + lane) * side + column,))
-        body = map_bottom_up(lambda node: picked if node is load else node, self.of.value)
-        moved = {i: start_i + column, j: start_j + (which * side + lane)}
-        places = tuple([moved.get(each, each) for each in self.of.axes])
-        stored = Store(self.out, places, self.at(body, moved[i], moved[j]))
-        if few_j < side:
-            stored = Branch(Lt(lane, index(few_j)), stored, Seq(()))
-        rows = _nest((which, beside), (lane, side), stored)
-        return Alloc(tile, Seq((*reads, For(column, index(few_i), "unrolled", rows))))
-
-    def at(self, of: Scalar, i: Scalar, j: Scalar) -> Scalar:
-        return substitute(of, {self.i: i, self.j: j})
-
-    def rest(self, spans: Mapping[ScalarVar, tuple[int, int]]) -> Stmt:
-        """Elements one by one."""
-        own = {each: self.names.var("e") for each in spans}
-        moved = {each: own[each] + start for each, (start, _) in spans.items()}
-        value = substitute(self.of.value, dict(moved))
-        places = tuple([moved.get(each, each) for each in self.of.axes])
-        body: Stmt = Store(self.out, places, value)
-        for each, (start, end) in spans.items():
-            body = For(own[each], index(end - start), "serial", body)
-        return body
+    return schedule()
 
 
-def _around(body: Stmt, *loops: tuple[ScalarVar, int]) -> Stmt:
-    """Loops around a statement, the innermost first."""
-    for var, count in loops:
-        body = For(var, index(count), "serial", body)
-    return body
+@frozen
+class AxisPart:
+    """Elements along an axis, and so many squares of them that go together; none if there are too
+    few for a square."""
+
+    length: int
+    squares: int
 
 
-def _groups(size: int, side: int, together: int = TOGETHER) -> list[tuple[int, int, int]]:
-    """Where tiles begin along an axis that go together, how many groups there are, and of how many
-    tiles.
+def parts_of(size: int, side: int, together: int, *, overlaps: bool = True) -> list[AxisPart]:
+    """The parts of an axis in which squares go together, and what is left; squares at the end
+    overlap others, groups of them only where few more are computed for that.
 
-    >>> _groups(90, 16), _groups(92, 16)
-    ([(0, 2, 2), (64, 1, 1), (74, 1, 1)], [(0, 2, 2), (64, 1, 1), (76, 1, 1)])
+    >>> [(each.length, each.squares) for each in parts_of(337, 16, 2)]
+    [(320, 2), (16, 1), (1, 0)]
+    >>> [(each.length, each.squares) for each in parts_of(1000, 8, 2)]
+    [(1000, 2)]
     """
-    count = max(1, size // side)
-    whole, left = divmod(count, together)
-    last = size > side and size % side >= LEAST
-    found = [(0, whole, together), ((count - left) * side, left, 1), (size - side, int(last), 1)]
-    return [each for each in found if each[1]]
+    few = size % side if size > side and size % side < MIN_SQUARE_SIDE else 0
+    whole, group = size - few, together * side
+    groups, squares = -(-whole // group), -(-whole // side)
+    left = whole % group if groups * together > MAX_OVERLAP * squares or not overlaps else 0
+    if left and groups < MIN_GROUPS:
+        group, together, left = side, 1, whole % side * (not overlaps)
+    if 0 < left < side < whole:
+        left += group if whole > group else 0
+    found = [AxisPart(whole - left, together), AxisPart(left, 1), AxisPart(few, 0)]
+    return [each for each in found if each.length]
 
 
-def _nest(
-    around: tuple[ScalarVar, int], lane: tuple[ScalarVar, int], body: Stmt, notes: Annotations = ()
-) -> Stmt:
-    """A vector, and a loop around it that is written out."""
-    inner = For(lane[0], index(lane[1]), "vectorized", body, notes)
-    return For(around[0], index(around[1]), "unrolled", inner)
+def _parts(of: Transpose, one: Handle, rows: Handle, columns: Handle, shares: bool) -> Body:
+    """All squares, and the ends that are none; gives the outermost loop of each part.  Cores that
+    share squares write apart from one another."""
+    heights = parts_of(
+        of.sizes[of.row], of.side, of.block, overlaps=not (shares and of.rows_outside)
+    )
+    widths = parts_of(
+        of.sizes[of.column], of.side, of.strip, overlaps=not shares or of.rows_outside
+    )
+    found: list[Handle] = []
+    for square, across, along, width in (yield from _parted(one, columns, rows, widths)):
+        if not width.squares:
+            found.append(across)
+            continue
+        yield reorder(along, across)
+        for each, down, over, height in (yield from _parted(square, along, across, heights)):
+            if height.squares:
+                found.append((yield from _squares(of, each, (down, height), (over, width))))
+            else:
+                yield reorder(over, down)
+                found.append(over)
+    return found
 
 
-def _shared(of: Stmt) -> Stmt:
-    """The first loop of a statement, or of each part of it, for all cores."""
-    match of:
-        case Seq(stmts):
-            return Seq(tuple([_shared(each) for each in stmts]))
-        case For(var, extent, "serial", body):
-            return For(var, extent, "parallel", body)
-        case _:
-            return of
+def _parted(one: Handle, outer: Handle, inner: Handle, parts: Sequence[AxisPart]) -> Body:
+    """A loop in parts: the block, the loop and the one inside of each."""
+    if len(parts) == 1:
+        return [(one, outer, inner, parts[0])]
+    first, *others = yield loop_partition(outer, tuple([each.length for each in parts]))
+    found = [(one, first, inner, parts[0])]
+    for loop, part in zip(others, parts[1:], strict=True):
+        (copy,) = yield child_blocks(loop)
+        *_, inside = yield loops(copy)
+        found.append((copy, loop, inside, part))
+    return found
+
+
+def _squares(
+    of: Transpose, one: Handle, rows: tuple[Handle, AxisPart], columns: tuple[Handle, AxisPart]
+) -> Body:
+    """The squares of a part; gives the outermost loop."""
+    side, (along, height), (across, width) = of.side, rows, columns
+    several: list[Handle] = []
+    held: list[Handle] = []
+    if width.length < side:
+        strips, lanes = yield split(across, (None, side))
+    else:
+        strips, lanes = yield overlap_split(across, width.squares * side)
+    if width.squares > 1:
+        *several, last, lanes = yield split(lanes, (None, of.held, side))
+        held = [last]
+    squares, inner = yield overlap_split(along, min(height.squares * side, height.length))
+    if height.squares > 1:
+        together, inner = yield split(inner, (None, side))
+        several.append(together)
+    outer = (squares, strips) if of.rows_outside else (strips, squares)
+    yield reorder(*outer, *several, inner, *held, lanes)
+    yield transpose_tile(one, inner, lanes)
+    if of.fetches and height.squares == of.block:
+        if of.block > 1:
+            yield unroll(several[-1])
+        fill, _ = yield child_blocks(inner)
+        *_, lane = yield loops(fill)
+        yield annotate(lane, "fetch", of.next_strip)
+    return outer[0]

@@ -323,6 +323,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "factor":             lambda here, given: here.pick((1, 4, 8)),
     "offset":             lambda here, given: here.pick((0, 1, 3)),
     "lengths":            _factors,
+    "length":             lambda here, given: here.number((1, 2, 3, 4, 8)),
     "order":              _order,
     "padding":            _padding,
     "multiple":           lambda here, given: here.number((1, 2, 3, 4, 8)),

@@ -10,12 +10,12 @@ __all__ = [
     "add_unit_loop", "annotate", "bind", "block", "blockize", "cache_inplace", "cache_read",
     "cache_write", "child_blocks", "compute_at", "compute_inline", "consumers", "decompose_padding",
     "decompose_reduction", "enter_postproc", "fuse", "loop_partition", "loops", "merge_loops",
-    "narrow_sum", "output_blocks", "pad_einsum", "pad_fold", "parallel", "peel_init", "producers",
-    "read_at", "reader_loop", "reindex", "reorder", "reorder_block_iter_var", "reverse_compute_at",
-    "reverse_compute_inline", "rfactor", "sample_categorical", "sample_compute_location",
-    "sample_perfect_tile", "sample_tile", "sample_tuple", "set_scope", "split", "storage_align",
-    "tensorize", "transform_block_layout", "transform_layout", "transpose_tile", "unannotate",
-    "unroll", "vectorize", "write_at",
+    "narrow_sum", "output_blocks", "overlap_split", "pad_einsum", "pad_fold", "parallel",
+    "peel_init", "producers", "read_at", "reader_loop", "reindex", "reorder",
+    "reorder_block_iter_var", "reverse_compute_at", "reverse_compute_inline", "rfactor",
+    "sample_categorical", "sample_compute_location", "sample_perfect_tile", "sample_tile",
+    "sample_tuple", "set_scope", "split", "storage_align", "tensorize", "transform_block_layout",
+    "transform_layout", "transpose_tile", "unannotate", "unroll", "vectorize", "write_at",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.merge_loops import merge_loops
     from plica.schedule.primitive.narrow_sum import narrow_sum
     from plica.schedule.primitive.output_blocks import output_blocks
+    from plica.schedule.primitive.overlap_split import overlap_split
     from plica.schedule.primitive.pad_einsum import pad_einsum
     from plica.schedule.primitive.pad_fold import pad_fold
     from plica.schedule.primitive.parallel import parallel

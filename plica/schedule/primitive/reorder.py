@@ -10,7 +10,8 @@ The loops named take each other's places in the order given; those between them 
 Preconditions: `count` (at least one loop), `once` (each loop once), `chain` (each is all that
 stands in the one around it), `extents` (no extent depends on a loop that comes to stand inside),
 `independent` (iterations that meet in memory keep their order, or meet in what one reduction
-updates in any order; those of a loop that is not serial never meet).
+updates in any order, or in what one complete block stores again, the same; those of a loop that is
+not serial never meet).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
 from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import For, Stmt
+from plica.ir.loop.statement import Block, For, Stmt
+from plica.schedule.block_class import complete_body
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import is_own, open_loops, updates_in_any_order
@@ -68,7 +70,7 @@ class Reorder(Instruction):
                 continue
             if is_own(scene, innermost, buffer):
                 continue
-            if unordered.isdisjoint(left) and updated(scene, innermost, buffer):
+            if unordered.isdisjoint(left) and in_any_order(scene, innermost, buffer):
                 continue
             names = ", ".join(str(var.name) for var in left)
             where = f"the loops {names}"
@@ -121,13 +123,27 @@ def permuted(span: list[For], given: Sequence[For]) -> list[For]:
     return [next(moving) if loop in given else loop for loop in span]
 
 
-def updated(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
-    """Whether a buffer is only updated in a loop, by one reduction, for which no order matters."""
+def in_any_order(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
+    """Whether no order matters for a buffer in a loop: one reduction updates it, or each element is
+    stored by instances of one block that are the same."""
     inside = site.node.body
     users = [each for each in children(inside) if buffer in (*each.reads, *each.writes)]
     if len(users) != 1 or stranger(inside) is not None:
         return False
-    return updates_in_any_order(scene.map.blocks[users[0].block.label], buffer)
+    block = scene.map.blocks[users[0].block.label]
+    return updates_in_any_order(block, buffer) or _stores_the_same(block, inside)
+
+
+def _stores_the_same(site: Site[Block], around: Stmt) -> bool:
+    """Whether an instance of a block stores the same whenever it runs in a statement."""
+    written = {each for child in children(around) for each in child.writes}
+    reads = {each for child in children(site.node) for each in child.reads}
+    loops = {each.var for each in site.loops}
+    return (
+        complete_body(site.node) is None
+        and reads.isdisjoint(written)
+        and free_vars(site.node.body).isdisjoint(loops)
+    )
 
 
 def reorder(*loops: Handle) -> Instruction:

@@ -1,37 +1,41 @@
-"""transpose_tile: a copy whose lanes lie rows apart goes in squares that registers transpose.
+"""transpose_tile: elements that lanes read rows apart go in squares that registers transpose.
 
-    before                              after  transpose_tile(p, k, v)
-    for k in range(200):                for k in range(25):
-        for v in range(8):                  tile = alloc(Buffer[(8, 8), …, scope("local")])
-            with block("P", …):             for r in unrolled(8):
-                P[k, v] = W[v, k]               for c in vectorized(8):
-                                                    with block("P_tile", …):
-                                                        tile[r, c] = W[r, 8 * k + c]
-                                            for c_1 in unrolled(8):
-                                                for v in vectorized(8):
-                                                    with block("P", …):
-                                                        P[8 * k + c_1, v] = tile[v, c_1]
+    before                          after  transpose_tile(p, k, v)
+    for k in range(200):            for k in range(25):
+        for v in range(8):              tile = alloc(Buffer[(8, 8), …, scope("local")])
+            with block("P", …):         for r in unrolled(8):
+                P[k, v] = W[v, k] + 1       for c in vectorized(8):
+                                                with block("P_tile", …):
+                                                    tile[r, c] = W[r, 8 * k + c]
+                                        for c_1 in unrolled(8):
+                                            for v in vectorized(8):
+                                                with block("P", …):
+                                                    P[8 * k + c_1, v] = tile[v, c_1] + 1
 
 What is read lies along `rows`, what is written along `lanes`: gathered, each lane would be read
-alone while its neighbours are at hand.  A square is as wide as there are lanes.  Where the rows are
-no multiple of that, the last square ends with them and begins in the one before: its elements are
-written twice.  What a predicate leaves out is not read, and not written.  Fewer rows than lanes are
-one square of which some columns stay empty.  The loops keep their handles: `rows` counts squares,
-`lanes` is vectorized.  Exact.
+alone while its neighbours are at hand.  A square is as wide as there are lanes.  Loops between
+`rows` and `lanes` are written out: their squares are held at once, so that a line of the result
+is stored in one go.  Where the rows are no multiple of lanes, the last square ends with them and
+begins in the one before: its elements are written twice.  What a predicate leaves out is not read,
+and not written.  Fewer rows than lanes are one square of which some columns stay empty.  The loops
+keep their handles: `rows` counts squares, `lanes` is vectorized.  Exact.
 
-Preconditions: `plain-loop` (both loops), `tile` (`rows` holds `lanes` and nothing else, `lanes` the
-block and nothing else), `square` (extents are numbers, at least 2 rows and 4 lanes, lanes a power
-of two), `copy` (the block stores an element of another buffer, or that or a constant by a condition
-that does not depend on the rows; a predicate reads no memory), `neighbours` (of the element that is
-read the last index goes by one along the rows, of the one that is written along the lanes, and no
-other index depends on that loop; what is read last is the same for all lanes, what is written last
-for all rows), `independent` and `handed-over` (loops around that run at once still may).
+Preconditions: `plain-loop` (all loops), `tile` (`rows` holds `lanes`, perhaps inside of other
+loops, `lanes` the block, and nothing else), `square` (extents are numbers, at least 2 rows and 4
+lanes, lanes a power of two), `one-store` (a block of spatial variables stores one element of a
+buffer that it does not read, and its predicate reads no memory), `neighbours` (exactly one element
+that is read has a last index that goes by one along the rows, no other index of which depends on
+that loop; the last index of what is written does so along the lanes; what is read last is the same
+for all lanes, what is written last for all rows), `in-bounds` (that element is inside of its
+buffer, or read by one condition that is the same along the rows), `independent` and `handed-over`
+(loops around that run at once still may).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from math import prod
 
 from attrs import frozen
 
@@ -40,9 +44,23 @@ from plica.analysis.index.context import conjuncts
 from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_parts
 from plica.analysis.statement import reads_memory
 from plica.core.binding import free_vars, substitute
+from plica.core.fold import map_bottom_up, post_order
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.loop.scalar import And, Buffer, Lit, Load, Min, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Min,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
+from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, seq
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
@@ -59,7 +77,7 @@ LEAST_ROWS, LEAST_LANES = 2, 4
 @primitive("transpose_tile")
 @frozen(eq=False)
 class TransposeTile(Instruction):
-    """A block that copies, the loop along what it reads, and that along what it writes."""
+    """A block, the loop along what it reads, and that along what it writes."""
 
     block: Handle
     rows: Handle
@@ -68,141 +86,194 @@ class TransposeTile(Instruction):
     def check(self, scene: Scene) -> Problem | None:
         site = scene.block(self.block)
         rows, lanes = scene.loop(self.rows).node, scene.loop(self.lanes).node
-        if (problem := plain_loop(rows) or plain_loop(lanes)) is not None:
-            return problem
         where = f"the block {site.node.label}"
-        if rows.body is not lanes or lanes.body is not site.node:
+        if (nest := _nest(rows, lanes, site.node)) is None:
             expected = "a loop of rows around a loop of lanes around the block, and nothing else"
             return Problem("tile", where, expected, f"{rows.var.name} and {lanes.var.name} are not")
-        count, width = known(rows.extent) or 0, known(lanes.extent) or 0
-        if count < LEAST_ROWS or width < LEAST_LANES or width & (width - 1):
+        for each in nest:
+            if (problem := plain_loop(each)) is not None:
+                return problem
+        sizes = [known(each.extent) or 0 for each in nest]
+        count, width = sizes[0], sizes[-1]
+        if count < LEAST_ROWS or width < LEAST_LANES or width & (width - 1) or not all(sizes):
             expected = f"at least {LEAST_ROWS} rows, and {LEAST_LANES} lanes, 8, 16 or more"
             return Problem("square", where, expected, f"{rows.extent!r} and {lanes.extent!r}")
-        if (read := _copied(site, rows.var)) is None:
-            expected = "a copy of an element, or a constant by a condition that rows do not change"
-            return Problem("copy", where, expected, "another statement")
-        return _along(site, read.load, rows.var, lanes.var) or unsafe_after(self, scene)
+        problem = one_store(site.node) or _along(site, rows.var, lanes.var)
+        return problem or _outside(site, rows.var) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         rows, lanes = scene.loop(self.rows), scene.loop(self.lanes).node
         block, kernel = site.node, scene.kernel
-        read = _copied(site, rows.node.var)
-        assert read is not None  # as checked
+        nest = _nest(rows.node, lanes, block)
+        read = _crossing(site, rows.node.var)
+        assert nest is not None  # as checked
+        assert read is not None
         assert isinstance(block.body, Store)
         count, width = known(rows.node.extent) or 0, known(lanes.extent) or 0
-        columns = min(count, width)
+        beside, columns = nest[1:-1], min(count, width)
         hints = [Name(each) for each in ("tile", "r", "c", "c", "vr", "vc", "vr", "vc")]
-        names = fresh_names(kernel, [*hints, *[each.name for each in block.vars]])
+        inner = [each.var.name for each in beside]
+        names = fresh_names(kernel, [*hints, *inner, *[each.name for each in block.vars]])
         r, c, column, vr, vc, wr, wc, *own = [ScalarVar(name, i64) for name in names[1:]]
-        size = index(width)
-        tile = Buffer(names[0], (size, size), read.load.buffer.dtype, "local")
+        again, own = own[: len(beside)], own[len(beside) :]
+        many = prod([known(each.extent) or 0 for each in beside])
+        tile_rows, square = index(many * width), index(width)
+        tile = Buffer(names[0], (tile_rows, square), read.load.buffer.dtype, "local")
         start: Scalar = rows.node.var * width
         if columns < width:
             start = index(0)
         elif count % width:
             start = Min(start, index(count - width))
 
+        def tile_row(of: Sequence[Scalar], lane: Scalar) -> Scalar:
+            """Where a lane is, of the square that loops beside one another are at."""
+            at: Scalar = index(0)
+            for var, each in zip(of, beside, strict=True):
+                at = at * each.extent + var
+            return simple(at * width + lane)
+
         mine: dict[Term, Scalar] = dict(zip(block.vars, own, strict=True))
-        at = {lanes.var: r, rows.node.var: start + c}
+        at: dict[Term, Scalar] = dict(zip([each.var for each in beside], again, strict=True))
+        at |= {lanes.var: r, rows.node.var: start + c}
         fill = Block(
             fresh_label(kernel, f"{block.label}_tile"),
             (*own, vr, vc),
-            (*block.extents, size, index(columns)),
+            (*block.extents, tile_rows, index(columns)),
             (*block.kinds, "spatial", "spatial"),
-            (*[substitute(each, at) for each in block.bindings], r, c),
+            (*[substitute(each, at) for each in block.bindings], tile_row(again, r), c),
             substitute(block.predicate, at), None,
             Store(tile, (vr, vc), substitute(read.value, mine)),
         )  # fmt: skip
-        filling = For(c, index(columns), "vectorized", fill)
+        filling: Stmt = For(c, index(columns), "vectorized", fill)
+        filling = For(r, square, "unrolled", filling)
+        picked = Load(tile, (wr, wc))
+        value = map_bottom_up(lambda node: picked if node is read.taken else node, block.body.value)
         stored = with_parts(
             block,
             vars=(*block.vars, wr, wc),
-            extents=(*block.extents, size, index(columns)),
+            extents=(*block.extents, tile_rows, index(columns)),
             kinds=(*block.kinds, "spatial", "spatial"),
             bindings=(
                 *[substitute(e, {rows.node.var: start + column}) for e in block.bindings],
-                lanes.var,
+                tile_row([each.var for each in beside], lanes.var),
                 column,
             ),
             predicate=substitute(block.predicate, {rows.node.var: start + column}),
-            body=Store(block.body.buffer, block.body.indices, Load(tile, (wr, wc))),
+            body=Store(block.body.buffer, block.body.indices, value),
             reads=(),
             writes=(),
         )
-        storing = For(lanes.var, size, "vectorized", stored)
-        square: Stmt = seq(
-            For(r, size, "unrolled", filling), For(column, index(columns), "unrolled", storing)
-        )
+        storing: Stmt = For(lanes.var, square, "vectorized", stored)
+        for var, each in zip(reversed(again), reversed(beside), strict=True):
+            filling = For(var, each.extent, "unrolled", filling)
+            storing = For(each.var, each.extent, "unrolled", storing)
+        both: Stmt = seq(filling, For(column, index(columns), "unrolled", storing))
         squares = index(-(-count // width))
-        nest = For(rows.node.var, squares, "serial", Alloc(tile, square))
-        return Edited(replace(kernel, rows, nest))
+        whole = For(rows.node.var, squares, "serial", Alloc(tile, both))
+        return Edited(replace(kernel, rows, whole))
+
+
+def _nest(rows: For, lanes: For, block: Block) -> tuple[For, ...] | None:
+    """The loops from that of rows to that of lanes, None where something else is there."""
+    found = [rows]
+    while found[-1] is not lanes:
+        if not isinstance(found[-1].body, For):
+            return None
+        found.append(found[-1].body)
+    return tuple(found) if len(found) > 1 and lanes.body is block else None
 
 
 @frozen(eq=False)
-class CopiedElement:
-    """What a copy stores, less what is known of its condition, and the element that it reads."""
+class CrossingRead:
+    """The element that lies along the rows, what the squares hold of it, and what that is taken
+    for: the element, or a choice of it by a condition that is the same along the rows."""
 
-    value: Scalar
     load: Load
+    value: Scalar
+    taken: Scalar
 
 
-def _copied(site: Site[Block], row: ScalarVar) -> CopiedElement | None:
-    """The element that a block copies; None where it does more."""
-    block = site.node
-    if block.init is not None or not isinstance(block.body, Store):
+def one_store(block: Block) -> Problem | None:
+    """The problem of a block that is not one store of an element made of others."""
+    stores = block.init is None and isinstance(block.body, Store)
+    if stores and not reads_memory(block.predicate) and set(block.kinds) <= {"spatial"}:
+        assert isinstance(block.body, Store)
+        if all(each.buffer is not block.body.buffer for each in loads(block.body)):
+            return None
+    expected = "a store of one element, made of elements of other buffers"
+    return Problem("one-store", f"the block {block.label}", expected, "another statement")
+
+
+def _crossing(site: Site[Block], row: ScalarVar) -> CrossingRead | None:
+    """The one element that is read along the rows; None where there are more, or none."""
+    block, there = site.node, inside(site)
+    assert isinstance(block.body, Store)
+    values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
+    value = block.body.value
+    found = [
+        each
+        for each in dict.fromkeys(loads(value))
+        if free_vars(each) <= free_vars(value)
+        and _is_contiguous([simple(substitute(e, values), there) for e in each.indices], row)
+    ]
+    if len(found) != 1:
         return None
-    if reads_memory(block.predicate):
-        return None
-    if any(kind != "spatial" for kind in block.kinds):
-        return None
-    match block.body.value:
-        case Load() as load:
-            kept: list[Scalar] = []
-        case Select(condition, Load() as load, Lit()) if not reads_memory(condition):
-            values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
-            there = inside(site)
+    match value:
+        case Select(condition, Load() as load, Lit()) if load is found[0]:
             kept = [
                 each
                 for each in conjuncts(condition)
                 if not shown(each, there, quick=True)
                 and not shown(substitute(each, values), there, quick=True)
             ]
-            if any(row in free_vars(substitute(each, values)) for each in kept):
-                return None
-        case _:
-            return None
-    if load.buffer is block.body.buffer or any(reads_memory(each) for each in load.indices):
-        return None
-    if not kept:
-        return CopiedElement(load, load)
-    assert isinstance(block.body.value, Select)
-    return CopiedElement(Select(reduce(And, kept), load, block.body.value.orelse), load)
+            steady = not any(row in free_vars(substitute(each, values)) for each in kept)
+            if steady and not reads_memory(condition):
+                held = Select(reduce(And, kept), load, value.orelse) if kept else load
+                return CrossingRead(load, held, value)
+    return CrossingRead(found[0], found[0], found[0])
 
 
-def _along(site: Site[Block], read: Load, row: ScalarVar, lane: ScalarVar) -> Problem | None:
-    """The problem of a copy that does not read along the rows, or not write along the lanes."""
+def _along(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | None:
+    """The problem of a block that does not read one element along the rows, or not write along
+    the lanes."""
     block, there = site.node, inside(site)
     assert isinstance(block.body, Store)
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
+    read = _crossing(site, row)
     for what, places, along, other in (
-        ("reads", read.indices, row, lane), ("writes", block.body.indices, lane, row),
-    ):  # fmt: skip
+        ("reads", () if read is None else read.load.indices, row, lane),
+        ("writes", block.body.indices, lane, row),
+    ):
         indices = [simple(substitute(place, values), there) for place in places]
-        if not _is_contiguous(indices, along, other):
+        if not _is_contiguous(indices, along) or other in free_vars(indices[-1]):
             where = f"the block {block.label}"
-            expected = f"neighbours along {along.name} in what it {what}"
-            return Problem("neighbours", where, expected, "elements elsewhere")
+            expected = f"neighbours along {along.name} in one element that it {what}"
+            return Problem("neighbours", where, expected, "elements elsewhere, or several")
     return None
 
 
-def _is_contiguous(indices: Sequence[Scalar], along: ScalarVar, other: ScalarVar) -> bool:
-    """Whether neighbours along one loop are so in memory, and the other moves rows alone."""
+def _outside(site: Site[Block], row: ScalarVar) -> Problem | None:
+    """The problem of an element that may be there by a condition alone."""
+    block, there, read = site.node, inside(site), _crossing(site, row)
+    assert read is not None
+    assert isinstance(block.body, Store)
+    chosen = [each for each in post_order(block.body.value) if isinstance(each, Select)]
+    if read.taken is not read.load or not any(read.load in loads(each) for each in chosen):
+        return None
+    for place, size in zip(read.load.indices, read.load.buffer.shape, strict=True):
+        if not (shown(Le(index(0), place), there) and shown(Lt(place, size), there)):
+            expected = f"an element of {read.load.buffer.name} that is there without a condition"
+            return Problem("in-bounds", f"the block {block.label}", expected, "it may be outside")
+    return None
+
+
+def _is_contiguous(indices: Sequence[Scalar], along: ScalarVar) -> bool:
+    """Whether neighbours along a loop are so in memory."""
     if not indices:
         return False  # a scalar
     *outer, last = indices
-    fixed = not any(along in free_vars(index) for index in outer)
-    return fixed and _is_step(last, along) and other not in free_vars(last)
+    return not any(along in free_vars(index) for index in outer) and _is_step(last, along)
 
 
 def _is_step(place: Scalar, along: ScalarVar) -> bool:
@@ -216,5 +287,5 @@ def _is_step(place: Scalar, along: ScalarVar) -> bool:
 
 
 def transpose_tile(block: Handle, rows: Handle, lanes: Handle) -> Instruction:
-    """A copy whose lanes lie rows apart as squares that registers transpose."""
+    """A block whose lanes read rows apart as squares that registers transpose."""
     return TransposeTile(block, rows, lanes)

@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import plica
 from plica import op
+from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Var
 from plica.ir.interpret.kernel import run_kernel
@@ -16,8 +17,12 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.element import ELEMENTS
+from plica.schedule import Trace, replay
 from plica.schedule.default import Machine, formed
+from plica.schedule.default.choose import template_schedule
+from plica.schedule.default.transpose import transpose_form
 from plica.schedule.form import Facts
+from plica.schedule.replay import kernel_of as replayed
 from tests.schedule.default.test_contraction import Array, whole
 
 FEW = settings(max_examples=max(4, settings().max_examples // 4))
@@ -64,6 +69,36 @@ def test_axes(shape: tuple[int, ...], axes: tuple[int, ...], turns: bool) -> Non
     value = op.transpose(x, axes=axes)
     assert has_form(value, x) == turns
     compare(value, x, shape)
+
+
+@pytest.mark.parametrize("shape", [(40, 83), (337, 100), (3, 50, 61)])
+@pytest.mark.parametrize("machine", [WIDE, Machine(256, 16), Machine(128, 32, (64, 128), 2)])
+def test_the_trace_is_replayed_from_its_text(shape: tuple[int, ...], machine: Machine) -> None:
+    x = Var(Name("x"), tensor(shape, "f32"))
+    axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    of = to_stages(infer(whole([x], op.transpose(x, axes=axes))).main_function()).stages
+    kernel = kernel_of(transpose_form(of, machine) or of)
+    made = template_schedule(kernel, machine)
+    assert isinstance(made, tuple), made
+    template, trace, scheduled = made
+    assert template == "transpose-tiles"
+    again = replayed(replay(Trace.from_json(trace.to_json()), kernel), None)[2]
+    assert digest(again) == digest(scheduled)
+    values: Array = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    np.testing.assert_array_equal(run_kernel(again, [values])[0], values.transpose(axes))
+
+
+def test_more_is_done_where_elements_are_stored() -> None:
+    x, y = (Var(Name(name), tensor(size, "f32")) for name, size in (("x", (37, 50)), ("y", (37,))))
+    value = op.maximum(op.transpose(x, axes=(1, 0)) * 2.0 + y, 3.0)
+    of = to_stages(infer(whole([x, y], value)).main_function()).stages
+    found = formed(of, Facts((False,) * len(of.inputs)), WIDE)
+    assert found is not None
+    assert found.form == "transpose-tiles"
+    rows: Array = np.arange(37 * 50, dtype=np.float32).reshape(37, 50) / 100
+    beside: Array = np.arange(37, dtype=np.float32)
+    exe = plica.compile(whole([x, y], value), threads=1, cache=False)
+    np.testing.assert_array_equal(exe(rows, beside), np.maximum(rows.T * 2 + beside, 3))
 
 
 def test_squares_do_not_reach_past_what_is_read() -> None:
