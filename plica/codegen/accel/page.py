@@ -39,9 +39,9 @@ def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
 
 
 ACCEL: Final = Pipeline((
-    Pass("offload",    "Integer layers go to the machine, what is between them stays.", split,
+    Pass("offload",    "Offload integer layers to the accelerator.", split,
          kind="schedule"),
-    Pass("emit-accel", "Each kind of layer becomes a stream of instructions.",          emit_accel,
+    Pass("emit-accel", "Compile each kind of layer to an instruction stream.",          emit_accel,
          kind="emit"),
 ))  # fmt: skip
 

@@ -41,7 +41,7 @@ PAGE: Final = Pipeline((
     *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
     *KERNEL_PASSES,     # double-buffer … narrow-indices: blocks become plain loops
     PLAN,               # values have their place in the arena
-    Pass("emit-c", "Kernels and the steps between them become one C file.", emit_c, kind="emit"),
+    Pass("emit-c", "Emit kernels and launches as one C file.", emit_c, kind="emit"),
 ))  # fmt: skip
 
 

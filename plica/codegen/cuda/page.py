@@ -93,7 +93,7 @@ def few_bits_on(setting: Setting) -> Sequence[Pack]:
 
 
 FEW_BITS: Final = rules(
-    "few-bits", "Weights of few bits are read as such where reading is most of it.", few_bits_on,
+    "few-bits", "Keep weights of few bits packed in memory-bound products.", few_bits_on,
     about=("multiply",),
 )  # fmt: skip
 """What must see how a model restores numbers, before constants are computed."""
@@ -108,7 +108,7 @@ def with_sorting(history: History, setting: Setting) -> History:
 
 
 SORTING: Final = Pass(
-    "sorting", "Rows are brought into order by threads that share them.", with_sorting, kind="rules"
+    "sorting", "Sort rows cooperatively by the threads of a block.", with_sorting, kind="rules"
 )
 
 
@@ -120,7 +120,10 @@ def with_channels_last(history: History, setting: Setting) -> History:
 
 
 CHANNELS_LAST: Final = Pass(
-    "channels-last", "Tiles read neighbouring channels at once.", with_channels_last, kind="rules"
+    "channels-last",
+    "Convert convolutions to channels-last layout.",
+    with_channels_last,
+    kind="rules",
 )
 
 BRANCHED: Final = evolve(PLAN, run=partial(plan_memory, branches=True))
@@ -128,13 +131,13 @@ BRANCHED: Final = evolve(PLAN, run=partial(plan_memory, branches=True))
 GPU: Final = Pipeline((
     *OPTIMISE.insert(FEW_BITS, after="packs"),  # to-dataflow … remove-dead: good on any machine
     CHANNELS_LAST,
-    rules("view", "Products read what is cut out, widened and turned where it lies.", "views"),
+    rules("view", "Let products read slices, casts and transposes in place.", "views"),
     SORTING,            # rows are sorted by a block each
     *GROUP.replace("fuse", FUSE),  # infer … fuse: operators become primitive functions
     *APART,             # stages, forms, template, lowerable, schedule: kernels of threads
     *LOWERING["gpu"],   # allreduce … narrow-indices: blocks become loops of threads
     BRANCHED,           # values have their place in the arena, so that branches share none
-    Pass("emit-cuda", "Kernels become CUDA C++, and that cubins.", emit_cuda, kind="emit"),
+    Pass("emit-cuda", "Emit CUDA C++ and compile it to cubins.", emit_cuda, kind="emit"),
 ))  # fmt: skip
 
 PAGES: Final = {"default": GPU, "fast": GPU, "max": GPU}

@@ -17,17 +17,17 @@ from plica.rewrite.optimise import OPTIMISE
 
 # fmt: off
 DYNAMIC: Final = Pipeline((
-    exact_pass("refuse-unsupported", "What no routine can do is refused at once.",
+    exact_pass("refuse-unsupported", "Refuse what routines cannot express.",
                refuse_unsupported),
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     *WIDE,              # widen, fold-widened: processors multiply f32
     *WINOGRAD,          # winograd, fold-winograd: where it pays on this one
     *FIRST_ORDER,       # settle … place-known: functions as values become data
     *NAMED_KERNELS,     # join-lets … to-anf: steps that call kernels
-    Pass("routines",      "Functions become routines that own and drop objects.", routines,
+    Pass("routines",      "Translate functions to routines with reference counting.", routines,
          kind="schedule"),
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
-    Pass("emit-routines", "Routines and kernels become machine code.",           emit_routines,
+    Pass("emit-routines", "Emit routines and kernels as machine code.",           emit_routines,
          kind="emit"),
 ))
 # fmt: on

@@ -139,19 +139,19 @@ def kernels_of(module: Module) -> dict[Var, Function]:
 
 FIRST_ORDER: Final = Pipeline(
     (
-        exact_pass(
-            "settle", "Sizes are numbers wherever main says what they are.", specialise_shapes
-        ),
+        exact_pass("settle", "Propagate known sizes from main.", specialise_shapes),
         find_pass("defunctionalize"),
         exact_pass(
-            "settle-again",
-            "Functions that were values are called with sizes, too.",
-            specialise_shapes,
+            "settle-again", "Specialise calls of former closures by size.", specialise_shapes
         ),
-        exact_pass("refuse-open", "What is left must be functions of known sizes.", refuse_open),
+        exact_pass("refuse-open", "Refuse functions whose sizes remain open.", refuse_open),
         find_pass("inline"),
         renamed(find_pass("remove-dead"), "drop-unused"),
-        exact_pass("place-known", "Constants that functions hand on can be packed.", place_known),
+        exact_pass(
+            "place-known",
+            "Propagate constants through calls, so that they can be packed.",
+            place_known,
+        ),
     )
 )
 """From the whole language to functions that call each other by name."""
@@ -159,14 +159,12 @@ FIRST_ORDER: Final = Pipeline(
 NAMED_KERNELS: Final = Pipeline(
     (
         renamed(find_pass("to-dataflow"), "join-lets"),
-        exact_pass(
-            "decompose", "Only operators with a tensor definition become kernels.", write_out
-        ),
-        exact_pass("fuse", "What can be computed together costs one kernel.", fuse),
-        exact_pass("name-kernels", "Kernels are called as functions are.", name_kernels),
+        exact_pass("decompose", "Decompose operators without a tensor definition.", write_out),
+        exact_pass("fuse", "Fuse operators into kernels.", fuse),
+        exact_pass("name-kernels", "Bind kernels to names that functions call.", name_kernels),
         exact_pass(
             "to-anf",
-            "Name every value outside of kernels, in the lowest scope that needs it.",
+            "Name every value outside of kernels, in the innermost scope that needs it.",
             anf_around_kernels,
         ),
     )

@@ -103,7 +103,7 @@ class EmitLlvm:
 
 
 def _emit(level: int) -> Pass:
-    why = "Kernels and the steps between them become machine code."
+    why = "Emit kernels and launches as machine code."
     return Pass("emit-llvm", why, EmitLlvm(level), kind="emit")
 
 

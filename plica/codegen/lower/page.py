@@ -77,13 +77,13 @@ def winograd_on(setting: Setting, *, soon: bool = False) -> Sequence[Pack]:
 
 
 BYTES: Final = rules(
-    "bytes", "Products of few bits are made of the bits themselves.", bytes_on,
+    "bytes", "Compute int8 products on the integer instructions.", bytes_on,
     about=("cast", "multiply"),
 )  # fmt: skip
 """What must see how a model restores bytes, before constants are computed."""
 
 WINDOWS: Final = rules(
-    "byte-windows", "Windows of bytes over images of any size are rows of a product.", windows_on,
+    "byte-windows", "Compute int8 windows of open image sizes as rows of a product.", windows_on,
     about=("cast",),
 )  # fmt: skip
 """What leaves casts where a product reads bytes: no rule that moves them comes later."""
@@ -98,7 +98,7 @@ def tabled(module: Module) -> Module:
 
 
 BYTE_TABLES: Final = exact_pass(
-    "byte-tables", "What is computed of a byte alone has 256 results.", tabled
+    "byte-tables", "Replace functions of one byte by tables of 256 results.", tabled
 )
 """What takes longer than to look it up."""
 
@@ -124,34 +124,34 @@ def _is_of_integers(node: Term) -> bool:
 
 
 BYTE_LAYOUT: Final = Pass(
-    "byte-layout", "Dot products take four neighbouring channels at once.",
+    "byte-layout", "Lay out int8 dot products in groups of four channels.",
     with_channels_last, kind="rules",
 )  # fmt: skip
 """What bytes should be neighbours, once all convolutions are what they will be."""
 
 FLOATS: Final = rules(
-    "byte-floats", "Windows of bytes with channels first are computed in floats.", floats_on,
+    "byte-floats", "Compute channels-first int8 windows in floats.", floats_on,
     about=("cast",),
 )  # fmt: skip
 """What stays as it was when layouts are chosen."""
 
 WIDE: Final = Pipeline((
-    rules("scale-widened", "Norms of narrow products have scales in weights.", "wide-scale"),
-    rules("widen", "Narrow floats are multiplied as wide ones.", "wide"),
+    rules("scale-widened", "Fold norms of f16 and bf16 products into weights.", "wide-scale"),
+    rules("widen", "Multiply f16 and bf16 in f32.", "wide"),
     renamed(
         find_pass("fold-constants"),
         "fold-widened",
-        "Weights that were cast are constants again.",
+        "Fold casts of weights.",
         if_changed="widen",
     ),
 ))  # fmt: skip
 """Rules for machines that multiply no narrow floats."""
 
 WINOGRAD: Final = Pipeline((
-    rules("winograd", "Small convolutions take fewer products where that pays.", winograd_on),
+    rules("winograd", "Rewrite 3x3 convolutions to Winograd where that pays.", winograd_on),
     exact_pass(
         "fold-winograd",
-        "Weights of such convolutions are transformed now.",
+        "Fold the transforms of Winograd weights.",
         partial(fold_constants, limit=HELD),
         if_changed="winograd",
     ),
@@ -165,9 +165,7 @@ WINOGRAD_BASELINE: Final = rules(
 )
 """The same rules where code is wanted soon."""
 
-SCATTER: Final = rules(
-    "scatter", "Values are put at places by one look at each of them.", "scatter"
-)
+SCATTER: Final = rules("scatter", "Scatter updates in one pass over them.", "scatter")
 """What pays where values are gone through one by one."""
 
 
@@ -181,24 +179,24 @@ def with_selection(history: History, setting: Setting) -> History:
 
 
 SELECTION: Final = Pass(
-    "selection", "The greatest elements of a row are kept as one goes through it.",
+    "selection", "Select the top k of a row in one pass.",
     with_selection, kind="rules",
 )  # fmt: skip
 """What pays where elements are gone through one by one, and each is compared with few."""
 
 GROUP: Final = Pipeline(
     (
-        exact_pass("infer", "Every later step asks for types.", infer, after=("inferred",)),
+        exact_pass("infer", "Infer types.", infer, after=("inferred",)),
         exact_pass(
             "resolve",
-            "Calls, lets and tuples are known before the program runs.",
+            "Resolve calls, lets and tuples statically.",
             flatten_graph,
             before=("inferred",),
             after=("resolved",),
         ),
         exact_pass(
             "decompose",
-            "Only operators with a tensor definition become kernels.",
+            "Decompose operators without a tensor definition.",
             decompose,
             requires=("resolve",),
             before=("resolved",),
@@ -206,7 +204,7 @@ GROUP: Final = Pipeline(
         ),
         exact_pass(
             "fuse",
-            "What can be computed together costs one kernel and no memory between.",
+            "Fuse operators into kernels.",
             fuse,
             requires=("decompose",),
             before=("resolved", "primitive"),
@@ -294,7 +292,7 @@ def plan_memory(program: Program, *, branches: bool = False) -> AnyPlan:
 
 
 STAGES: Final = Pass(
-    "stages", "Fused operators are stages over axes, or have a tuned schedule.",
+    "stages", "Translate fused operators to stages, or look up a tuned schedule.",
     staged_groups, kind="stages",
 )  # fmt: skip
 
@@ -305,11 +303,11 @@ STAGES_BASELINE: Final = evolve(
 
 CANDIDATES: Final = Pipeline((
     STAGES,
-    Pass("forms", "Stages are padded, packed and split as a form says that has its price.",
+    Pass("forms", "Try forms (padding, packing, splitting) in the order of estimated cost.",
          formed_groups, requires=("stages",), kind="forms"),
-    Pass("template", "A template gives the trace, and replaying that the kernel.",
+    Pass("template", "Record a trace by a template and replay it.",
          traced_groups, requires=("forms",), kind="template"),
-    exact_pass("lowerable", "The first candidate that can be lowered is taken.",
+    exact_pass("lowerable", "Take the first candidate that can be lowered.",
                lowerable_groups, requires=("template",), kind="template"),
 ))  # fmt: skip
 """From fused operators to their scheduled kernels; where nobody watches, the pass `schedule` takes
@@ -319,7 +317,7 @@ each group through all of them, on as many processes as there are."""
 def _scheduled(before: Pipeline, run: Callable[[Module, Job], Program]) -> Pipeline:
     """From fused operators to a program."""
     whole = GroupByGroup(run, before.passes)
-    why = "Each kernel has its turn, and each value a slot."
+    why = "Linearise the graph into launches; assign each value a slot."
     return before + Pipeline((Pass("schedule", why, whole, kind="schedule"),))
 
 
@@ -333,6 +331,6 @@ BASELINE: Final = _scheduled(CANDIDATES.replace("stages", STAGES_BASELINE), line
 """The same where code is wanted soon."""
 
 PLAN: Final = exact_pass(
-    "plan-memory", "Values share one arena as far as they are not alive at once.",
+    "plan-memory", "Plan one arena; values with disjoint live ranges share it.",
     plan_memory, kind="plan",
 )  # fmt: skip

@@ -111,34 +111,52 @@ def _lower(name: str, why: str, run: Rewrite) -> Pass:
 
 
 LOWER: Final[tuple[Pass, ...]] = (
-    _lower("ordered-sums", "Sums in runs say the order of their terms.", _in_order_of_runs),
-    _lower("allreduce", "Reductions across threads become trees.", allreduce),
-    _lower("double-buffer", "Blocks that run ahead become pipeline stages.", double_buffer),
-    _lower("sink-buffers", "Buffers live where they are needed.", sink_buffers),
-    _lower("blocks-to-loops", "Bindings are put in, predicates are branches.", blocks_to_loops),
-    _lower("predicate-thread-0", "One thread does what all do alike.", predicate_single_thread),
-    _lower("digits", "Guards ask about high digits of a place alone.", digits),
-    _lower("compact", "Buffers are as large as what is touched.", compact),
-    _lower("pipeline", "Statements run in different iterations.", pipeline),
-    _lower("virtual-threads", "Threads are interleaved into one stream.", virtual_threads),
-    _lower("guard-updates", "Updates by an identity are left out.", guard_updates),
-    _lower("hoist", "Branches leave the loops they do not depend on.", hoist),
-    _lower("tidy", "Index terms become simple.", tidy),
-    _lower("partition", "Guards leave the middle of loops.", partition),
-    _lower("unroll", "Loops that ask for it are written out.", unroll),
-    _lower("tidy-again", "What was cut and copied becomes simple.", tidy),
-    _lower("register-promotion", "What one thread sees is in registers.", promote_to_registers),
-    _lower("reads-first", "Threads ask memory for all they need before they wait.", reads_first),
-    _lower("partition-unrolled", "Threads ask no guard that all pass.", partition_unrolled),
-    _lower("in-place", "Rows are kept where the result goes.", in_place),
-    _lower("vectorise", "Loops over lanes have a number of them.", vectorise),
-    _lower("roll", "What is made of a tile of registers is a loop.", roll),
-    _lower("flatten", "Buffers have one axis.", flatten),
-    _lower("reuse", "Buffers share memory.", reuse),
-    _lower("narrow-lanes", "Numbers that places give have 32 bits in lanes.", _in_narrow_lanes),
-    _lower("common-terms", "What neighbours compute alike is computed once.", common_terms),
-    _lower("barriers", "Threads wait where they meet.", barriers),
-    _lower("narrow-indices", "Index terms have 32 bits.", narrow_indices),
+    _lower(
+        "ordered-sums", "Make the order of terms in reassociated sums explicit.", _in_order_of_runs
+    ),
+    _lower("allreduce", "Lower reductions across threads to trees and shuffles.", allreduce),
+    _lower("double-buffer", "Double-buffer blocks that run an iteration ahead.", double_buffer),
+    _lower("sink-buffers", "Sink allocations to the innermost loop that needs them.", sink_buffers),
+    _lower(
+        "blocks-to-loops",
+        "Substitute block bindings; turn predicates into branches.",
+        blocks_to_loops,
+    ),
+    _lower(
+        "predicate-thread-0", "Predicate redundant stores to thread 0.", predicate_single_thread
+    ),
+    _lower("digits", "Reduce guards to the high digits of an index.", digits),
+    _lower("compact", "Shrink buffers to the region that is touched.", compact),
+    _lower("pipeline", "Software-pipeline marked statements.", pipeline),
+    _lower("virtual-threads", "Interleave virtual threads in one thread.", virtual_threads),
+    _lower("guard-updates", "Guard updates that would combine an identity element.", guard_updates),
+    _lower("hoist", "Hoist loop-invariant branches.", hoist),
+    _lower("tidy", "Simplify index expressions.", tidy),
+    _lower("partition", "Partition loops, so that the middle part has no guard.", partition),
+    _lower("unroll", "Unroll marked loops.", unroll),
+    _lower("tidy-again", "Simplify index expressions after partition and unroll.", tidy),
+    _lower(
+        "register-promotion",
+        "Promote buffers of a single thread to registers.",
+        promote_to_registers,
+    ),
+    _lower("reads-first", "Issue a thread's loads before their first use.", reads_first),
+    _lower(
+        "partition-unrolled",
+        "Drop guards of unrolled loops that all threads pass.",
+        partition_unrolled,
+    ),
+    _lower("in-place", "Keep intermediate rows in the memory of the result.", in_place),
+    _lower("vectorise", "Resolve vectorised loops to lane counts.", vectorise),
+    _lower("roll", "Re-roll unrolled code behind a register tile.", roll),
+    _lower("flatten", "Flatten buffers to one dimension.", flatten),
+    _lower("reuse", "Let buffers with disjoint live ranges share memory.", reuse),
+    _lower(
+        "narrow-lanes", "Narrow values computed from indices to 32-bit lanes.", _in_narrow_lanes
+    ),
+    _lower("common-terms", "Compute terms that neighbouring iterations share once.", common_terms),
+    _lower("barriers", "Insert barriers where threads share memory.", barriers),
+    _lower("narrow-indices", "Narrow index arithmetic to 32 bits.", narrow_indices),
 )
 
 _ONLY: Final[dict[str, Target]] = {

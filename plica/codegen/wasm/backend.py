@@ -31,7 +31,7 @@ from plica.schedule.default import Machine
 
 
 def _page(level: int) -> Pipeline:
-    why = "Kernels and the steps between them become a module of WebAssembly."
+    why = "Emit kernels and launches as one WebAssembly module."
     return CPU.replace("emit-llvm", Pass("emit-wasm", why, EmitWasm(level), kind="emit"))
 
 

@@ -38,7 +38,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     ),
     exact_pass(
         "to-dataflow",
-        "Turn lets into sharing, so that rules see whole expressions.",
+        "Convert lets to a dataflow graph, so that rules match across them.",
         to_dataflow,
         after=("dataflow",),
     ),
@@ -48,18 +48,13 @@ PASSES: Final[tuple[Pass, ...]] = (
         to_basic_blocks,
         after=("basic-blocks",),
     ),
+    exact_pass("remove-dead", "Eliminate dead lets, parameters and definitions.", remove_dead),
     exact_pass(
-        "remove-dead", "Drop lets, parameters and definitions that nobody needs.", remove_dead
+        "merge-common", "Eliminate common subexpressions, functions and definitions.", merge_common
     ),
+    exact_pass("fold-constants", "Fold constants.", fold_constants),
     exact_pass(
-        "merge-common", "Compute equal values, functions and definitions once.", merge_common
-    ),
-    exact_pass("fold-constants", "Compute now what depends on no input.", fold_constants),
-    exact_pass(
-        "inline",
-        "Replace calls by bodies where that saves more than it costs.",
-        inline,
-        drops=("attributes",),
+        "inline", "Inline calls where that saves more than it costs.", inline, drops=("attributes",)
     ),
     exact_pass(
         "evaluate-partially",
@@ -81,7 +76,7 @@ PASSES: Final[tuple[Pass, ...]] = (
     ),
     exact_pass(
         "defunctionalize",
-        "Make data of functions that are values.",
+        "Defunctionalise: closures become data.",
         defunctionalize,
         after=("first-order",),
     ),

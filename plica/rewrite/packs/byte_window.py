@@ -308,7 +308,7 @@ def byte_windows_for(lanes: int = 0) -> Pack:
                cast(cast(conv(cast(data, f32), f, *window, groups), i32), f32), still_floats)
           for end, data in SIDES[:2]],
         version="1",
-        doc="Windows of bytes over images of any size are rows of a product.",
+        doc="Compute int8 windows of open image sizes as rows of a product.",
     )
     # fmt: on
 

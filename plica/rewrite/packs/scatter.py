@@ -186,6 +186,6 @@ SCATTER: Final[Pack] = pack(
          float=reassociates),
     rule("argwhere-put",            argwhere(y),                        places_put),
     version="2",
-    doc="Values are put at places by one look at each of them.",
+    doc="Scatter updates in one pass over them.",
 )
 # fmt: on

@@ -339,6 +339,6 @@ TRANSPOSED: Final[Pack] = pack(
     rule("conv-transpose-turned",  flat,  turned_around, float=reassociates),
     rule("conv-transpose-phases",  whole, by_phases,  float=reassociates),
     version="5",
-    doc="Transposed convolutions become ordinary ones.",
+    doc="Rewrite transposed convolutions as ordinary ones.",
 )
 # fmt: on
