@@ -159,3 +159,13 @@ def test_rows_made_twice_are_not_written_over_what_they_read() -> None:
     found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
     assert found is not None
     assert not overwritable(kernel_of(found))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 7), (40,), (40, 5)], ids=str)
+def test_stages_without_rows_are_none_of_short_rows(shape: tuple[int, ...]) -> None:
+    """Parts of a total, and the total itself, lie in no lanes of rows."""
+    x, numbers_ = rows(*shape), numbers(3, shape)
+    total = numbers_.astype(np.float64).sum()
+    for made, expected in ((op.sum(x), total), (x - op.sum(x), numbers_ - total)):
+        found = plica.compile(whole([x], made), cache=False)(numbers_)
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
