@@ -23,8 +23,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.core import CompilerBug
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module
 from plica.ir.loop.scalar import Scalar
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import infer, known

@@ -32,8 +32,7 @@ from plica.analysis.index.polynomial import Polynomial, Product, polynomial
 from plica.analysis.site import Site
 from plica.analysis.statement import reads_memory
 from plica.core import Term, fold_into, free_vars, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Block, Region, Stmt
+from plica.ir.loop import Block, Region, Stmt, scalar as sc
 from plica.ir.type import known, quotient
 
 

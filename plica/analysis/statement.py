@@ -22,8 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from plica.analysis.index import EMPTY, Context
 from plica.core import Name, fold_into, free_vars, substitute
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Le, Reduce, Scalar, ScalarVar, index
+from plica.ir.loop import Buffer, Le, Reduce, Scalar, ScalarVar, index, statement as st
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 H = TypeVar("H", bound=Hashable)

@@ -35,10 +35,9 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.target import Target
+from plica.ir.loop import For, Kernel, Lit, Seq, Stmt, Store, axis, buffer, index
 from plica.ir.loop.invocation import TensorIntrinsic, register
-from plica.ir.loop.scalar import BitAnd, Cast, Lit, ShiftRight, index
-from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.scalar import BitAnd, Cast, ShiftRight
 from plica.ir.type import DType, dim_var, i8, i16, i32, u8
 from plica.schedule.default.machine import QUAD, WINDOW_LANES, Dot
 

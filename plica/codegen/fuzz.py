@@ -36,8 +36,7 @@ from plica.codegen.subject import (
     subject,
 )
 from plica.core import Name
-from plica.ir.graph.expression import Var
-from plica.ir.graph.module import module
+from plica.ir.graph import Var, module
 from plica.ir.loop.statement import For, statements
 from plica.rewrite.check.report import literal
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally

@@ -19,8 +19,7 @@ from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.program import Chunks, KernelOrigin, Launch, Program, kernel_name, plain_name
 from plica.core import did_you_mean
 from plica.ir.graph.expression import Call, Expr, Function
-from plica.ir.loop.stages import kernel_of
-from plica.ir.loop.statement import Block, Kernel, statements
+from plica.ir.loop import Block, Kernel, kernel_of, statements
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.do import DoBlock, record

@@ -31,8 +31,7 @@ from plica.codegen.program import Launch, Program, Slot, Space
 from plica.codegen.target import Target
 from plica.core import CompilerBug
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Buffer, Kernel
 from plica.ir.type import evaluate
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side

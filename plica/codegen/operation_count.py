@@ -19,8 +19,7 @@ from functools import lru_cache, partial
 from typing import Final
 
 from plica.core import Memo, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import For, Kernel, Stmt, Store
+from plica.ir.loop import For, Kernel, Stmt, Store, scalar as sc
 from plica.ir.type import known
 
 _COUNTED: Final = (sc.Add, sc.Sub, sc.Mul, sc.Div, sc.Max, sc.Min, sc.Pow, sc.Intrinsic)

@@ -26,8 +26,7 @@ from attrs import field, frozen
 
 from plica.core import CompilerBug, digest
 from plica.ir.graph.expression import Call, Const, Expr, Var
-from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Scalar, ScalarVar, index
 from plica.ir.type import DType, f32, product
 from plica.schedule.trace import Trace
 

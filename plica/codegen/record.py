@@ -22,8 +22,7 @@ from attrs import fields, has
 from plica.codegen.program import Program, kernel_name
 from plica.core import Name, Term
 from plica.core.digest import digests
-from plica.ir.graph.expression import Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Module, Var, module
 from plica.ir.loop.statement import Kernel
 from plica.rewrite.derivation import Derivation
 from plica.rewrite.rule import Rule

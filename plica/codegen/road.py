@@ -30,8 +30,7 @@ from plica.core import CompilerBug
 from plica.ir.contract import Contract, fused, signless_zero
 from plica.ir.driver import Checks, Instrument, check_contracts, drive
 from plica.ir.graph.module import Module
-from plica.ir.loop.scalar import Scalar
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Scalar
 from plica.ir.passes import KINDS, Kind, Pass, PassError, Pipeline, exact_pass
 from plica.ir.type import infer
 from plica.rewrite.derivation import Derivation

@@ -25,9 +25,8 @@ from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.road import Job, grouped
 from plica.core import Malformed, from_json, to_json
 from plica.ir.graph.module import Module
-from plica.ir.loop.stage import ExternStage, Fold, Scan
-from plica.ir.loop.stages import Stages, reductions
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import ExternStage, Kernel, Scan, Stages, reductions
+from plica.ir.loop.stage import Fold
 from plica.ir.passes import Pipeline
 from plica.ir.type import infer
 from plica.rewrite.fuse.to_stages import to_stages

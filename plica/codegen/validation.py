@@ -30,12 +30,10 @@ from plica.ir.contract import APPROX, Contract, exact, signless_zero
 from plica.ir.graph.expression import Call, Const, Expr, Function
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
+from plica.ir.loop import Buffer, Each, Kernel, Le, Scalar, Stages, index, kernel_of
 from plica.ir.loop.need import needs_in
-from plica.ir.loop.scalar import Buffer, Le, Scalar, index
 from plica.ir.loop.specialise import specialise
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.stages import evaluate_stages
 from plica.ir.passes import Pass
 from plica.ir.type import DType, evaluate as size_of
 from plica.rewrite.fuse.to_stages import alone, to_stages

@@ -10,8 +10,7 @@ import numpy as np
 from plica.core import Name
 from plica.core.extension import FAILURES, said
 from plica.extending.verdict import ExtensionVerdict
-from plica.ir.graph.expression import Expr, Function, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Expr, Function, Module, Var, const, module
 from plica.ir.op import find
 from plica.ir.type import f32, infer, tensor
 from plica.runtime.error import UnsupportedError

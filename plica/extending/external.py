@@ -32,8 +32,7 @@ from attrs import field, frozen
 from plica.core import Name, Term
 from plica.extending.verdict import ExtensionVerdict
 from plica.ir.contract import Contract, approx
-from plica.ir.graph.expression import Function, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Function, Module, Var, module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import infer

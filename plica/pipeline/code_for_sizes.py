@@ -16,8 +16,7 @@ import numpy as np
 
 from plica.codegen.lower.supported import unsupported
 from plica.core import Term, free_vars
-from plica.ir.graph.expression import attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, attr
 from plica.ir.graph.shape_specialisation import (
     check_ranges,
     open_dims,

@@ -17,8 +17,7 @@ the parameters and by their names; its dims are those of the function.
 from __future__ import annotations
 
 from plica.core import Name, fresh
-from plica.ir.graph.expression import Call, Function, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Call, Function, Module, Var, module
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import TensorType, infer
 from plica.runtime.error import Diagnostic, UnsupportedError

@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from plica.codegen.program_kind import ProgramKind, kind_of
 from plica.frontend.offered import front_end_of
-from plica.ir.graph.expression import attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, attr
 from plica.ir.loop.statement import Kernel
 from plica.runtime.executable import Executable
 from plica.runtime.late import lazy_imports

@@ -32,8 +32,7 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import backend_of
 from plica.codegen.program_kind import is_staged, repeats, static_form, without_loops
 from plica.ir.driver import check_contracts
-from plica.ir.graph.expression import attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, attr
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import infer
 from plica.pipeline.compiled import compiled

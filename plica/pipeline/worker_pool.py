@@ -29,8 +29,7 @@ from typing import Final, TypeAlias
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.workers import Following, GroupTask
 from plica.core import post_order
-from plica.ir.graph.expression import Apply
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError, setting
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports, python_here

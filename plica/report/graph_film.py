@@ -28,8 +28,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.core import Term
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Expr, Module
 from plica.report.graph import NodeBox, Reach, boxes_in
 from plica.report.origin import opened
 from plica.report.standing_term import StandingTerm

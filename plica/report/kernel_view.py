@@ -12,8 +12,7 @@ from attrs import evolve
 from plica.codegen.backend import backend_of
 from plica.codegen.program import Launch, kernel_name, launches
 from plica.ir.graph.expression import Call, Function
-from plica.ir.loop.stages import kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, kernel_of
 from plica.ir.text.show.kernel import show_kernel
 from plica.ir.text.show.stages import shown_stages
 from plica.pipeline import Lowered, job_for, page_of

@@ -23,8 +23,7 @@ from collections import Counter
 from attrs import frozen
 
 from plica.core import post_order
-from plica.ir.graph.expression import Apply, Call
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Call, Module
 from plica.rewrite.derivation import Derivation, at
 from plica.rewrite.fuse import is_primitive
 

@@ -24,9 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plica.ir.graph.expression import Apply, Const, Expr, Function, const
-from plica.ir.graph.module import Module
-from plica.ir.graph.operator import find
+from plica.ir.graph import Apply, Const, Expr, Function, Module, const, find
 from plica.ir.loop.fusion_kind import kind
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.index import take

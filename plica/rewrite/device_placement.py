@@ -34,18 +34,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import IllTyped
-from plica.ir.graph.expression import (
-    Apply,
-    Const,
-    Constructor,
-    Expr,
-    Function,
-    Literal,
-    Project,
-    Var,
-    attr,
-)
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Const, Expr, Function, Module, Project, Var, attr
+from plica.ir.graph.expression import Constructor, Literal
 from plica.ir.op.mark import device_copy
 from plica.ir.passes import exact_pass
 from plica.ir.type import TensorType, type_of

@@ -37,8 +37,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from plica.core import RuleRefused, Term, post_order, rebuild
-from plica.ir.graph.expression import Apply, Call, Expr, Project, Tuple
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Call, Expr, Module, Project, Tuple
 from plica.rewrite.check.probe import types_differ
 from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep
 from plica.rewrite.graph.dominator import PostDominators

@@ -22,8 +22,7 @@ from attrs import evolve
 
 from plica.core import RuleRefused, Term, post_order
 from plica.ir.contract import KNOWN, Contract, exact, named
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.match import compiled
 from plica.rewrite.pattern import (

@@ -21,8 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from plica.core import RuleRefused, Term, free_vars, rebuild
-from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Expr, Function, Module, Project, Tuple
 from plica.rewrite.check.probe import types_differ
 from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, rebuild_top_down
 from plica.rewrite.graph.scope_placement import needed, regions

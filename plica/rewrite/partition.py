@@ -36,8 +36,7 @@ from functools import partial
 from typing import Final
 
 from plica.core import Name, RuleRefused, Term, parts_first, post_order
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, expression as ex
 from plica.ir.passes import Pass, exact_pass
 from plica.ir.type import infer, type_of
 from plica.rewrite.dominate import Dataflow, matches

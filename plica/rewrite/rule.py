@@ -16,8 +16,7 @@ import attrs
 from plica.core import RuleFailed, RuleRefused, Term
 from plica.core.extension import FAILURES, raised_at, said
 from plica.ir.contract import Contract
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module
 from plica.ir.loop.scalar import Scalar
 from plica.rewrite.instantiate import Plan
 from plica.rewrite.match import Head, Matcher, PatternMatch, no_bool

@@ -22,8 +22,7 @@ from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import with_parts
 from plica.core import Term, free_vars, map_top_down
-from plica.ir.loop.scalar import Le, Lit, Lt, Scalar, Select, index
-from plica.ir.loop.statement import Block, Stmt
+from plica.ir.loop import Block, Le, Lit, Lt, Scalar, Select, Stmt, index
 from plica.schedule.tidy import mapped
 
 __all__ = ["chosen", "chosen_in", "index"]

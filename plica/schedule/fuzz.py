@@ -20,13 +20,11 @@ import numpy as np
 
 from plica.analysis.site import distinct
 from plica.core import EvaluationError, Name, free_vars
-from plica.ir.graph.expression import Var
-from plica.ir.graph.module import module
+from plica.ir.graph import Var, module
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array
-from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop import Buffer, Kernel, ScalarVar
 from plica.ir.loop.specialise import specialise
-from plica.ir.loop.statement import Kernel
 from plica.rewrite.check.report import literal, slug
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
 from plica.rewrite.fuzz.judge import CRASHES, crash

@@ -19,9 +19,8 @@ from attrs import evolve, frozen
 from plica.analysis.enclosing import simple
 from plica.analysis.reduction import reducer
 from plica.core import Name, Term, free_vars, substitute
-from plica.ir.loop import scalar as sc
+from plica.ir.loop import Kernel, Region, Store, scalar as sc
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.statement import Kernel, Region, Store
 from plica.ir.type import i64, same_dim
 from plica.runtime.late import lazy_imports
 from plica.schedule.nest import Nest, nests_of

@@ -26,8 +26,7 @@ from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.site import Above, Site
 from plica.core import Name
-from plica.ir.loop.scalar import ScalarVar
-from plica.ir.loop.statement import Block, For, Kernel, Seq, Stmt
+from plica.ir.loop import Block, For, Kernel, ScalarVar, Seq, Stmt
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady, unsettled
 from plica.schedule.handle import Handle

@@ -21,8 +21,7 @@ from attrs import frozen
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context, can_prove
 from plica.core import Term, free_vars, substitute
-from plica.ir.loop.scalar import Scalar, ScalarVar, index
-from plica.ir.loop.statement import Block, For, Seq, Stmt, Store
+from plica.ir.loop import Block, For, Scalar, ScalarVar, Seq, Stmt, Store, index
 from plica.ir.type import known
 from plica.schedule.block_class import reduction_body
 

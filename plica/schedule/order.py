@@ -33,8 +33,7 @@ from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer
 from plica.analysis.site import Site
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
-from plica.ir.loop.statement import Alloc, Block, For, Stmt
+from plica.ir.loop import Alloc, Block, Buffer, For, Scalar, ScalarVar, Stmt, index
 from plica.ir.type import dim_var, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.instruction import Scene

@@ -49,9 +49,8 @@ from plica.analysis.dependence import children, conflicts, scope_of, stranger
 from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.site import Site
 from plica.core import free_vars
+from plica.ir.loop import Alloc, Block, Buffer, For, ScalarVar, Seq, Stmt
 from plica.ir.loop.memory_scope import is_scope, scopes
-from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import Alloc, Block, For, Seq, Stmt
 from plica.runtime.late import lazy_imports
 from plica.schedule.block_class import complete_body, reduction_body
 from plica.schedule.instruction import Scene

@@ -39,8 +39,7 @@ from plica.ir.graph.provenance import (
     recipe_of,
     recipe_text,
 )
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.stages import loads
+from plica.ir.loop import Buffer, loads
 from plica.ir.type import TensorType, static_shape, type_of
 from plica.runtime.late import lazy_imports
 from plica.schedule.hoist import PackedConstant, constants, copied, put_by_columns, shape_of

@@ -25,9 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.core import Term, map_bottom_up, post_order, substitute
-from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, reductions, stages
+from plica.ir.loop import Buffer, Each, Load, Reduce, ScalarVar, Stages, index, loads, reductions
+from plica.ir.loop.stages import stages
 from plica.ir.type import known
 
 

@@ -23,8 +23,7 @@ from plica.codegen.lower.scheduled import ChosenSchedule
 from plica.codegen.lower.workload import USUAL
 from plica.core import Malformed
 from plica.ir.contract import Contract
-from plica.ir.graph.expression import Function
-from plica.ir.graph.module import Module
+from plica.ir.graph import Function, Module
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.form import Facts
 from plica.schedule.problem import ScheduleRefused

@@ -10,8 +10,7 @@ from typing import Any, Final
 from plica.codegen.llvm import toolchain
 from plica.codegen.lower.processor import by_default, machine_of
 from plica.codegen.target import Target
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Stages
 from plica.schedule.trace import Trace
 from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, TrialLimits

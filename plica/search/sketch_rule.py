@@ -23,8 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from attrs import frozen
 
 from plica.core import ExtensionGroup, RuleRefused
-from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Stages, kernel_of
 from plica.runtime.error import Diagnostic
 from plica.schedule.form import Facts
 from plica.schedule.hoist import Hoisted, hoist

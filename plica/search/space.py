@@ -34,9 +34,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import digest
-from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Stages, from_kernel
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import ExternStage, Kernel, Stages
+from plica.ir.loop.stages import from_kernel
 from plica.schedule.instruction import Decision, Sampling
 from plica.schedule.problem import Problem
 from plica.schedule.replay import begin, refused_step, taken

@@ -25,8 +25,7 @@ from typing import Final, TypeAlias
 
 from plica.core import digest
 from plica.core.collector import paused
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Stages
 from plica.schedule.default import Machine
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace

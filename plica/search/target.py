@@ -22,8 +22,7 @@ from attrs import frozen
 from plica.codegen.backend import AnyTarget, backend_of, find_target
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Stages
 from plica.runtime.artefact import version
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.trace import Trace

@@ -29,8 +29,7 @@ from plica.codegen.program_kind import without_loops
 from plica.codegen.road import Job, grouped
 from plica.core import digest
 from plica.ir.contract import Contract
-from plica.ir.graph.expression import Call, Const, Expr, Function
-from plica.ir.graph.module import Module
+from plica.ir.graph import Call, Const, Expr, Function, Module
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline

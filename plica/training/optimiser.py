@@ -21,8 +21,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import did_you_mean
-from plica.ir.graph.expression import Function
-from plica.ir.graph.module import Module
+from plica.ir.graph import Function, Module
 from plica.ir.text.script import Scripted, from_text
 from plica.ir.type import TensorType, TupleType, Type, infer
 from plica.runtime.error import Diagnostic, InputError, Place

@@ -37,24 +37,8 @@ from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
 from plica.analysis.index.polynomial import Polynomial
 from plica.analysis.index.surely import not_negative, not_zero
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Eq,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Not,
-    Or,
-    Scalar,
-    Select,
-    Sub,
-    index,
-)
+from plica.ir.loop import Le, Lit, Lt, Scalar, Select, index
+from plica.ir.loop.scalar import Add, And, Eq, Max, Min, Mul, Ne, Not, Or, Sub
 from plica.ir.type import bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch

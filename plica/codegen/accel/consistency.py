@@ -33,8 +33,7 @@ from plica.codegen.accel.part import (
     element,
 )
 from plica.core import did_you_mean, post_order
-from plica.ir.loop.scalar import Load, Reduce, ScalarVar
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop import Compute, Load, Reduce, ScalarVar
 from plica.ir.type import shape_of
 from plica.runtime.error import Diagnostic, Place
 

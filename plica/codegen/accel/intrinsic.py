@@ -19,11 +19,10 @@ from __future__ import annotations
 from plica.codegen.accel.declaration import Accelerator, Operation, Sweep
 from plica.codegen.accel.meaning import contraction
 from plica.core import Name, Term, map_bottom_up, post_order
+from plica.ir.loop import Buffer, Compute, For, Kernel, Load, Reduce, Scalar, ScalarVar, Stmt, Store
 from plica.ir.loop.intrinsic import TensorIntrinsic, intrinsic
 from plica.ir.loop.memory_scope import MemoryScope, declare_scope
-from plica.ir.loop.scalar import Add, Buffer, Cast, Load, Reduce, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Kernel, Stmt, Store
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop.scalar import Add, Cast
 from plica.ir.type import i64
 
 

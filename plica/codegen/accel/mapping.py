@@ -33,8 +33,7 @@ from plica.codegen.accel.layer import AccelLayer, layer_of
 from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
 from plica.core import Name
-from plica.ir.graph.expression import Expr, Function, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Expr, Function, Module, Var, const, module
 from plica.ir.op.convolution import conv
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import cast

@@ -24,9 +24,8 @@ import numpy as np
 from attrs import frozen
 
 from plica.core import Term, post_order
-from plica.ir.loop import scalar as s
-from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Mul, Reduce, Scalar, ScalarVar, Select
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop import Buffer, Compute, Lit, Load, Reduce, Scalar, ScalarVar, Select, scalar as s
+from plica.ir.loop.scalar import Cast, Mul
 from plica.ir.type import DType, shape_of
 from plica.runtime.accel.formula import ContractionStep, Formula, Step, evaluate
 from plica.runtime.error import Diagnostic, UnsupportedError

@@ -31,8 +31,7 @@ from plica.codegen.accel.split import HostStage, flat_inputs, levels, stages
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.core import digest
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module
 from plica.ir.type import TensorType, infer, known, type_of
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions
 from plica.runtime.accel.artefact import AccelArtefact, Coded, Cost, NativePart, ProgramLaunch, Step

@@ -40,8 +40,7 @@ from attrs import frozen
 
 from plica.codegen.accel.layer import AccelLayer
 from plica.core import CompilerBug, Name
-from plica.ir.graph.expression import Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import module
+from plica.ir.graph import Expr, Function, Project, Tuple, Var, module
 from plica.ir.loop.layout import as_it_is
 from plica.ir.loop.scalar import index
 from plica.ir.op.elementwise import cast

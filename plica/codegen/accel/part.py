@@ -17,8 +17,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import frozen
 
 from plica.core import Name, Term
-from plica.ir.loop.scalar import Buffer, index
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop import Buffer, Compute, index
 from plica.ir.type import DType
 
 FLAGS: Final = ("pop_prev", "pop_next", "push_prev", "push_next")

@@ -25,8 +25,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.core import post_order
-from plica.ir.graph.expression import Apply, Const, Expr, attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Const, Expr, Module, attr
 from plica.ir.type import TensorType, i8, i32, infer, static_shape, type_of
 from plica.rewrite.closed import is_closed
 from plica.rewrite.quantise.annotate import LAYERS

@@ -26,8 +26,7 @@ from attrs import frozen
 
 from plica.codegen.accel.packing import Packed, tensors
 from plica.core import Name
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Module, expression as ex, module
 from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, UnsupportedError

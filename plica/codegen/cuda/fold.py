@@ -58,9 +58,8 @@ from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
 from plica.codegen.lower.index_narrowing import MOST_BLOCKS
 from plica.core import CompilerBug, Memo, free_vars
-from plica.ir.loop import statement as st
+from plica.ir.loop import Buffer, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.loop.memory_scope import WARP, scope
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, dtype_of
 from plica.ir.type import i32, i64, known
 from plica.runtime.cuda.tile import TileMap
 

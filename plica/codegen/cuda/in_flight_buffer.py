@@ -21,9 +21,8 @@ from collections.abc import Sequence
 
 from plica.codegen.cuda.in_flight_depth import copied, flat, numbers, places
 from plica.core import post_order
-from plica.ir.loop import statement as st
+from plica.ir.loop import Buffer, ScalarVar, statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer, ScalarVar
 from plica.ir.type import known
 
 

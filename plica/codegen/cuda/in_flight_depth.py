@@ -23,8 +23,7 @@ from typing import Final
 
 from plica.codegen.cuda.address import valued
 from plica.core import Name, post_order
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.ir.type import i64, known
 
 MOST: Final = 7

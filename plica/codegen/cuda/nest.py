@@ -15,26 +15,20 @@ from typing import Final
 from plica.analysis.statement import LoweringRefused, refused
 from plica.codegen.emit.clike import count_of
 from plica.core import Term, free_vars, post_order
-from plica.ir.loop import statement as st
+from plica.ir.loop import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import (
     Add,
     And,
-    Buffer,
     Cast,
     Eq,
     FloorDiv,
     FloorMod,
-    Lit,
-    Load,
     Max,
     Min,
     Mul,
-    Scalar,
-    ScalarVar,
     ShiftRight,
     Sub,
-    dtype_of,
 )
 from plica.ir.type import known
 

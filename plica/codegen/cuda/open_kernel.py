@@ -32,11 +32,9 @@ from plica.codegen.lower.index_narrowing import narrow_indices
 from plica.codegen.lower.loop_order import NEAR, replaced, stored
 from plica.codegen.lower.nest import in_order, open_sizes
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc, statement as st
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, Each, Names, Stages, loads, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs, stages
+from plica.ir.loop.stages import pairs, stages
 from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 

@@ -19,9 +19,7 @@ from attrs import frozen
 
 from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc, statement as st
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names
+from plica.ir.loop import Each, Names, scalar as sc, statement as st
 from plica.ir.type import f32, known, product
 from plica.schedule.default.lane import is_row
 

@@ -44,9 +44,8 @@ from plica.codegen.lower.size_abstraction import abstracted
 from plica.codegen.operation_count import operations
 from plica.ir.contract import Contract, reassociates
 from plica.ir.graph.expression import Function
-from plica.ir.loop.stage import Each
+from plica.ir.loop import Each, Kernel
 from plica.ir.loop.stages import as_elements
-from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import as_reductions
 from plica.ir.type import known
 from plica.rewrite.fuse.to_stages import to_stages

@@ -47,8 +47,7 @@ from plica.codegen.cuda.tma import (
 )
 from plica.codegen.emit.expression import linear
 from plica.core import Term, free_vars, fresh, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Stmt, Store
+from plica.ir.loop import Stmt, Store, scalar as sc
 from plica.ir.type import i64, known, polynomial
 
 Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]

@@ -25,8 +25,7 @@ from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.pattern import sketch_pattern
-from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, index
 from plica.ir.type import DataType, Type, type_of
 
 

@@ -26,8 +26,7 @@ from plica.codegen.lower.scheduled import Scheduler, read_by
 from plica.codegen.program import KernelOrigin
 from plica.core import digest
 from plica.ir.graph.expression import Const, Expr, Function, Var
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Buffer, Kernel
 from plica.ir.type import TensorType, known, type_of
 from plica.rewrite.fuse.reading import parts, reading
 from plica.schedule.trace import Trace

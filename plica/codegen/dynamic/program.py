@@ -35,8 +35,7 @@ from attrs import field, frozen
 from plica.codegen.dynamic.tree import Node
 from plica.codegen.program import KernelOrigin
 from plica.ir.graph.expression import Const
-from plica.ir.loop.scalar import Scalar, index
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Scalar, index
 
 if TYPE_CHECKING:
     from plica.codegen.lower.passes import LoweredKernel

@@ -30,8 +30,7 @@ from plica.codegen.emit.scalar import (
     order,
 )
 from plica.core import CompilerBug, Term, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, scalar as sc
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import DType, bool_, evaluate, i64, known, normal_dim
 

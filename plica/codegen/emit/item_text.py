@@ -21,8 +21,7 @@ from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, write
 from plica.codegen.emit.work_item import ItemLaunch, launches_of
 from plica.core import Name
-from plica.ir.loop.scalar import Buffer, dtype_of
-from plica.ir.loop.statement import For, Kernel
+from plica.ir.loop import Buffer, For, Kernel, dtype_of
 
 
 @frozen

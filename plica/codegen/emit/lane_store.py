@@ -17,8 +17,7 @@ from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import NOTHING, Branch, For, Store
+from plica.ir.loop import NOTHING, Branch, For, Store, scalar as sc
 from plica.ir.type import f32, f64, i32, known, polynomial
 
 LARGEST: Final = (1 << 31) - 1

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, ScalarVar
+from plica.ir.loop import Buffer, ScalarVar, statement as st
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, UnsupportedError
 

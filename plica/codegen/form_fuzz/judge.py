@@ -27,9 +27,8 @@ from plica.codegen.operation_count import operations
 from plica.codegen.subject import CPU, Passes
 from plica.core import EvaluationError
 from plica.ir.interpret.value import Array
-from plica.ir.loop.stage import Each, Scan
-from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Each, Kernel, Scan, Stages, kernel_of
+from plica.ir.loop.stages import evaluate_stages
 from plica.ir.type import DType
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.schedule.default import FORMS, Machine

@@ -13,9 +13,7 @@ from attrs import evolve
 from plica.codegen.form_fuzz.judge import FormWay
 from plica.codegen.plant import planted, with_a_longer_loop
 from plica.core import Term, map_bottom_up
-from plica.ir.loop.scalar import Lit, Reduce, index
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Lit, Reduce, Stages, index
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES
 from plica.schedule.default.role import contraction_blocks

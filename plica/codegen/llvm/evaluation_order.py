@@ -25,9 +25,7 @@ from plica.codegen.emit.contraction import factors, nearest_integer
 from plica.codegen.emit.scalar import Order, operands
 from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.lane import LaneValue, constant
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop import MEANING, ScalarVar, scalar as sc
 from plica.ir.type import f32, i64
 
 __all__ = [

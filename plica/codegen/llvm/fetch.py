@@ -27,8 +27,7 @@ from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import constant
 from plica.codegen.llvm.value import LlvmValues
 from plica.core import Term, free_vars, post_order, substitute
-from plica.ir.loop.scalar import Load, Scalar, ScalarVar, index
-from plica.ir.loop.statement import For, Store, statements
+from plica.ir.loop import For, Load, Scalar, ScalarVar, Store, index, statements
 from plica.schedule.default.machine import LINE
 
 MOST: Final = 64

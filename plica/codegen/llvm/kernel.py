@@ -18,8 +18,7 @@ from plica.codegen.llvm.statement import StatementEmitter
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import ANYWHERE, CodeTraits, LlvmWriter
 from plica.core import post_order
-from plica.ir.loop.scalar import Intrinsic
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Intrinsic, Kernel
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -34,9 +34,7 @@ from typing import Final, TypeAlias
 
 from plica.core import Term, free_vars, post_order, rebuild
 from plica.core.term import PLAIN
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import Alloc, For, Kernel, Store
+from plica.ir.loop import Alloc, For, Kernel, Names, Store, scalar as sc
 from plica.ir.type import i64
 
 Numbers: TypeAlias = tuple[int, ...]

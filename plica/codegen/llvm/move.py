@@ -14,8 +14,7 @@ from plica.codegen.llvm.buffer_address import BufferAddress
 from plica.codegen.llvm.lane import TRUE, constant
 from plica.codegen.llvm.value import LlvmValues
 from plica.core import free_vars
-from plica.ir.loop.scalar import Load, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Store
+from plica.ir.loop import For, Load, Scalar, ScalarVar, Store
 from plica.ir.type import polynomial
 
 

@@ -21,8 +21,7 @@ from plica.codegen.llvm.pool import PARALLEL
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.core import free_vars
-from plica.ir.loop.scalar import Buffer, ScalarVar, dtype_of
-from plica.ir.loop.statement import For
+from plica.ir.loop import Buffer, For, ScalarVar, dtype_of
 
 
 def can_share(values: LlvmValues, count: int | None) -> bool:

@@ -29,8 +29,7 @@ from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
 from plica.codegen.llvm.writer import PLAIN
 from plica.core import free_vars, post_order
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, dtype_of
+from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 

@@ -22,8 +22,7 @@ from plica.codegen.llvm.evaluation_order import (
 from plica.codegen.llvm.lane import TRUE, LaneValue, valued
 from plica.codegen.llvm.value import LlvmValues
 from plica.core import CompilerBug
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar
-from plica.ir.loop.statement import Store
+from plica.ir.loop import Buffer, Load, Reduce, Scalar, Store
 
 
 class StoreEmitter:

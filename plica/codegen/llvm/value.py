@@ -38,8 +38,7 @@ from plica.codegen.llvm.loop_context import FAR, LoopContext
 from plica.codegen.llvm.scalar import multiply_add, nearest, small
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter, OperationLines, WriteOperation
 from plica.core import CompilerBug, free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, scalar as sc
 from plica.ir.type import DType, bool_, i32, i64, known
 from plica.runtime.late import lazy_imports
 

@@ -33,10 +33,9 @@ from plica.analysis.index.context import conjuncts
 from plica.analysis.site import distinct, map_of
 from plica.analysis.statement import refused, walked, with_body, with_substatements
 from plica.core import Name, Term, free_vars, fresh, substitute
-from plica.ir.loop import statement as st
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, Buffer, Load, Lt, Scalar, ScalarVar, index, statement as st
 from plica.ir.loop.memory_scope import WARP, scope
-from plica.ir.loop.scalar import And, Buffer, Cast, Combiner, Eq, Load, Lt, Scalar, ScalarVar, index
+from plica.ir.loop.scalar import And, Cast, Combiner, Eq
 from plica.ir.type import DType, bf16, f16, f32, known
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 

@@ -30,9 +30,8 @@ from plica.analysis.statement import (
 )
 from plica.analysis.statement_coverage import covered, touches_buffer
 from plica.core import free_vars
-from plica.ir.loop import statement as st
+from plica.ir.loop import Buffer, statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

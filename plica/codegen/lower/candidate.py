@@ -19,9 +19,7 @@ from plica.codegen.lower.passes import LoweredKernel
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, from_form
 from plica.core import Term
 from plica.ir.graph.expression import Function
-from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Scalar, ScalarVar, Stages
 from plica.schedule.form import Facts, Formed
 from plica.schedule.trace import Trace
 

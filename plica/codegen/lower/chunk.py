@@ -32,8 +32,7 @@ from attrs import frozen
 from plica.codegen.lower.nest import nest
 from plica.codegen.operation_count import operations
 from plica.core import IllTyped, Name, Term, free_vars, map_bottom_up, map_top_down, post_order
-from plica.ir.graph.expression import Apply, Function, Var
-from plica.ir.graph.module import module
+from plica.ir.graph import Apply, Function, Var, module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store, statements

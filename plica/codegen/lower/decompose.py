@@ -19,8 +19,7 @@ from plica.codegen.lower.extent import extents_of_inputs
 from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.core import CompilerBug, Name, Term, free_vars, name_of, post_order, rebuild
 from plica.ir import op
-from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Apply, Attrs, Expr, Function, Module, Project, Tuple, Var, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.passes import form
 from plica.ir.type import Type, infer, type_of

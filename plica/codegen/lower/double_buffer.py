@@ -16,8 +16,7 @@ from __future__ import annotations
 from plica.analysis.statement import mapped, refused, with_body
 from plica.codegen.lower.pipeline import STAGE
 from plica.core import post_order
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load
+from plica.ir.loop import Buffer, Load, statement as st
 
 KEY = "double_buffer"
 

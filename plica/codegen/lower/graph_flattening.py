@@ -24,8 +24,7 @@ from plica.core.collector import paused
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Defined, Definition, Extern, Module, module
 from plica.ir.graph.unique_binder import rename_apart
-from plica.ir.loop.scalar import Lit, Scalar
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Lit, Scalar
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type import TensorType, TupleType, Type, dim, normal_dim, type_of

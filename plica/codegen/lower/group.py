@@ -25,12 +25,9 @@ from plica.codegen.road import Job
 from plica.codegen.workers import Following, GroupTask, together
 from plica.core import Malformed, Term, from_json, to_json
 from plica.ir.contract import Contract, fused
-from plica.ir.graph.expression import Call, Expr, Function
-from plica.ir.graph.module import Module
+from plica.ir.graph import Call, Expr, Function, Module
+from plica.ir.loop import Buffer, Each, Kernel, Scalar, ScalarVar
 from plica.ir.loop.invocation import TensorIntrinsic, intrinsics_of, register
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass
 from plica.rewrite.fuse.to_stages import alone, to_stages
 from plica.runtime.error import PlicaError

@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.analysis.statement import mapped, with_body
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, NOTHING, Branch, Kernel, Stmt, Store, scalar as sc
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.statement import NOTHING, Branch, Kernel, Stmt, Store
 
 COMBINERS: Final = {join: word for word, (_, join) in MEANING.items()}
 

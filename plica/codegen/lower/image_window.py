@@ -14,8 +14,7 @@ from attrs import frozen
 
 from plica.codegen.lower.loop_order import NEAR
 from plica.core import free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
+from plica.ir.loop import Each, scalar as sc
 from plica.ir.type import f32, f64, known, polynomial
 from plica.schedule.default.contraction import product_of, says_inside
 

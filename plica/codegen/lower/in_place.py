@@ -33,8 +33,7 @@ from attrs import evolve
 
 from plica.analysis.statement import mapped
 from plica.core import Term, free_vars, map_bottom_up, post_order
-from plica.ir.loop.scalar import Buffer, Load, Scalar
-from plica.ir.loop.statement import Alloc, For, Kernel, Seq, Stmt, Store, statements
+from plica.ir.loop import Alloc, Buffer, For, Kernel, Load, Scalar, Seq, Stmt, Store, statements
 from plica.ir.type import known, same_dim
 
 

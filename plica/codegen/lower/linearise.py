@@ -54,8 +54,7 @@ from plica.ir.contract import exact
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
 from plica.ir.graph.shape_specialisation import open_dims
-from plica.ir.loop.scalar import Buffer, Scalar, index as index_term
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Buffer, Kernel, Scalar, index as index_term
 from plica.ir.type import TensorType, greater, known, static_shape, type_of
 from plica.rewrite.fuse.reading import parts
 from plica.rewrite.fuse.to_stages import alone, to_stages

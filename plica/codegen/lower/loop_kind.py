@@ -49,9 +49,8 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
-from plica.ir.loop import scalar as sc, statement as st
+from plica.ir.loop import Names, scalar as sc, statement as st
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.stages import Names
 from plica.ir.type import known
 
 MOST: Final = 1024

@@ -23,11 +23,9 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop import scalar as sc
+from plica.ir.loop import NOTHING, Branch, Each, For, Stmt, Store, loads, scalar as sc
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import loads
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store
+from plica.ir.loop.statement import Bind, LoopKind
 from plica.ir.type import dim, known
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine

@@ -23,9 +23,8 @@ from attrs import frozen
 from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.codegen.lower.open_tile_choice import row_tile
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs, stages as joined
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stages import pairs, stages as joined
 from plica.ir.type import i8, i32, known
 from plica.schedule.default.machine import Dot, Machine
 from plica.schedule.default.quantised import (

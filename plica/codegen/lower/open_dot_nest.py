@@ -18,9 +18,7 @@ from plica.codegen.lower.nest import elements, open_sizes
 from plica.codegen.lower.open_dot import OpenDot
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core import Term, map_top_down, post_order, substitute
-from plica.ir.loop import scalar as sc, statement as st
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages
+from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
 from plica.ir.type import dim, i32, known
 from plica.schedule.default.machine import LINE, Machine
 

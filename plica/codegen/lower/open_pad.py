@@ -17,10 +17,8 @@ from typing import Final
 from plica.analysis.index.context import conjuncts
 from plica.codegen.lower.loop_order import loops_around
 from plica.core import free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Stmt, Store, seq
+from plica.ir.loop import NOTHING, Branch, Each, For, Names, Stmt, Store, scalar as sc, seq
+from plica.ir.loop.statement import Bind
 from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 

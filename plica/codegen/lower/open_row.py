@@ -28,12 +28,8 @@ from plica.codegen.lower.loop_order import (
     strip_tile,
 )
 from plica.core import Term, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
+from plica.ir.loop import MEANING, Each, Names, Seq, Stmt, Store, allocated, scalar as sc
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import Seq, Stmt, Store, allocated
 from plica.ir.type import f32, f64, i32, i64, known
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine

@@ -9,8 +9,7 @@ What is done is said by `plica.schedule.default.scattered`; here are the loops o
 from __future__ import annotations
 
 from plica.codegen.lower.nest import elements, open_sizes
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel, Seq, Stmt
+from plica.ir.loop import Kernel, Seq, Stages, Stmt
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.scattered import scatter_steps
 

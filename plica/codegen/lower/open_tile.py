@@ -24,9 +24,8 @@ from attrs import frozen
 
 from plica.codegen.lower.open_tile_choice import USUAL, open_passes, row_tile
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs, stages as joined
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stages import pairs, stages as joined
 from plica.ir.type import dim, f32, i64, known, polynomial
 from plica.schedule.default.contraction import product_of, says_inside
 from plica.schedule.default.estimate import vectors_side_by_side

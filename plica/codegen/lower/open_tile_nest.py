@@ -33,10 +33,9 @@ from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
 from plica.codegen.lower.open_tile_choice import EACH, rests
 from plica.core import Term, post_order, substitute
-from plica.ir.loop import scalar as sc, statement as st
+from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, pairs
+from plica.ir.loop.stages import pairs
 from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW

@@ -18,10 +18,8 @@ from plica.codegen.lower.nest import in_order, open_sizes
 from plica.codegen.lower.open_tile import without_units
 from plica.codegen.lower.padded_window import PaddedWriter
 from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, pairs
-from plica.ir.loop.statement import Branch, Kernel
+from plica.ir.loop import Branch, Each, Kernel, Names, Stages, scalar as sc
+from plica.ir.loop.stages import pairs
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 

@@ -35,8 +35,7 @@ from plica.codegen.program import Program
 from plica.codegen.road import GroupByGroup, Job
 from plica.core import Term, post_order
 from plica.ir.contract import reassociates
-from plica.ir.graph.expression import Apply
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module
 from plica.ir.passes import Pass, Pipeline, exact_pass, renamed
 from plica.ir.type import TensorType, f32, i32, infer, type_of
 from plica.rewrite.fuse import FusionLimits, fuse

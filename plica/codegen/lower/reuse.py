@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from plica.analysis.statement import holding, walked, with_body, with_substatements
 from plica.core import CompilerBug, Term, free_vars, map_bottom_up
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, index
+from plica.ir.loop import Buffer, Load, index, statement as st
 from plica.ir.type import known
 
 

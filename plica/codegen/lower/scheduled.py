@@ -23,9 +23,7 @@ from plica.core.deferred import unobserved
 from plica.ir.contract import Contract, exact
 from plica.ir.graph.expression import Const, Expr, Function, own_const
 from plica.ir.graph.provenance import answered, derived_const
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Buffer, Kernel, Scalar, ScalarVar, Stages, kernel_of
 from plica.ir.passes import Pass
 from plica.ir.type import dim, i32
 from plica.rewrite.fuse.to_stages import to_stages

@@ -24,8 +24,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.core import Term, fold, post_order
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, Scalar
+from plica.ir.loop import Buffer, Load, Scalar, statement as st
 from plica.ir.type import known
 
 LEAST: Final = 1 << 17

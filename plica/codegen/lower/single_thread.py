@@ -36,10 +36,9 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import post_order
-from plica.ir.loop import statement as st
+from plica.ir.loop import Buffer, Load, Names, ScalarVar, index, statement as st
 from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import Buffer, Eq, Load, ScalarVar, index
-from plica.ir.loop.stages import Names
+from plica.ir.loop.scalar import Eq
 from plica.ir.type import known
 from plica.schedule.launch import repeated, shares
 

@@ -21,8 +21,7 @@ from attrs import field, frozen
 from plica.codegen.program import Force
 from plica.core import parts_first
 from plica.ir.graph.expression import Apply, Call, Expr, If, Project, Tuple, Var
-from plica.ir.loop.scalar import Load, Scalar, Select
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Load, Scalar, Select
 from plica.ir.type import TupleType, type_of
 from plica.rewrite.fuse.reading import parts, reading
 from plica.rewrite.graph.walk import operands

@@ -28,8 +28,7 @@ from plica.analysis.statement import (
     with_substatements,
 )
 from plica.core import Term, free_vars, map_bottom_up, post_order
-from plica.ir.loop import statement as st
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
+from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

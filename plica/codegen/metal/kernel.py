@@ -18,8 +18,7 @@ from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.metal.dialect import HEAD, METAL, formulas, helpers, text_in_metal
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop import Buffer, For, Kernel, statements
 from plica.ir.type import known
 
 UNROLLED: Final = 16

@@ -13,8 +13,7 @@ from hypothesis.strategies import DrawFn
 from plica.core import Name, Term, substitute
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.opened import open_modules
-from plica.ir.graph.expression import Function
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Function, Module, module
 from plica.ir.graph.shape_specialisation import open_dims
 from plica.ir.type import TensorType, dim_var, evaluate, infer
 

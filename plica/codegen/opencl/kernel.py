@@ -18,8 +18,7 @@ from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
 from plica.codegen.emit.lane_store import ROLLED, LaneStore, has_lanes, in_lanes
 from plica.codegen.emit.statement import Row, Step
 from plica.codegen.opencl.dialect import DOUBLES, HEAD, OPENCL, helpers, text_in_opencl
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop import Buffer, For, Kernel, statements
 
 
 def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:

@@ -28,8 +28,7 @@ from plica.codegen.staged.host_part import (
 )
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
 from plica.core import Name, free_vars
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Defined, Definition, Module, module
+from plica.ir.graph import Defined, Definition, Module, expression as ex, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow

@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from plica.core import Name, free_vars
-from plica.ir.graph.expression import Apply, Expr, Function, Tuple, Var
-from plica.ir.graph.module import Defined, Definition, Module, module
+from plica.ir.graph import Apply, Defined, Definition, Expr, Function, Module, Tuple, Var, module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, bool_, i64, infer, tensor, type_of
 

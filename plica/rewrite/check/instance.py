@@ -21,8 +21,7 @@ import numpy as np
 
 from plica.core import IllTyped, Name, Term, free_vars, post_order, rebuild, substitute
 from plica.core.extension import FAILURES
-from plica.ir.graph import expression as ex
-from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.graph import Mismatch, Operator, expression as ex, find
 from plica.ir.type.dtype import DTYPES, bool_, f16, f32, f64, i32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, TupleType, Type, tensor

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plica.core import RuleRefused, free_vars, post_order
-from plica.ir.graph.expression import Expr, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module, Var
 from plica.ir.type import TensorType, infer, known
 from plica.rewrite.check.data import Choose, array
 from plica.rewrite.check.instance import Instance, instance

@@ -19,10 +19,8 @@ import attrs
 import numpy as np
 
 from plica.core import IllTyped, Name, Term, post_order
-from plica.ir.graph.expression import Apply, Attrs, Expr, Var
-from plica.ir.graph.operator import Operator, find
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.tensor import Compute
+from plica.ir.graph import Apply, Attrs, Expr, Operator, Var, find
+from plica.ir.loop import Compute, scalar as sc
 from plica.ir.type import TensorType, Type, bool_, known, type_of
 
 Array = np.ndarray[Any, Any]

@@ -15,8 +15,7 @@ import numpy as np
 
 from plica.core import Name, Term
 from plica.ir.contract import APPROX, Contract
-from plica.ir.graph.expression import Expr, Function, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Expr, Function, Module, Var, module
 from plica.ir.type import FuncType, type_of
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.rule import Rule

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from plica.core import IllTyped, RuleFailed, Term
 from plica.core.extension import said
 from plica.ir.contract import fused
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Expr, Operator
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import type_of
 from plica.rewrite.check.climb import STEPS, climb

@@ -28,9 +28,8 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from plica.core import Name, Term, fresh, map_bottom_up
-from plica.ir.loop.scalar import Buffer, Load, Mul, Reduce, Scalar, ScalarVar
-from plica.ir.loop.stage import Each, Scan
-from plica.ir.loop.stages import loads
+from plica.ir.loop import Buffer, Each, Load, Reduce, Scalar, ScalarVar, Scan, loads
+from plica.ir.loop.scalar import Mul
 
 
 def one_role_each(

@@ -20,8 +20,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Module
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.type import infer
 from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason

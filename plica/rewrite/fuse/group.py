@@ -27,8 +27,7 @@ from typing import Final
 import attrs
 
 from plica.core import Name
-from plica.ir.graph.expression import Attrs, Call, Const, Expr, Function, Var, attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Attrs, Call, Const, Expr, Function, Module, Var, attr
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type import Type, infer, type_of

@@ -22,8 +22,7 @@ from plica.ir.generate.operation import operation
 from plica.ir.generate.program import modules
 from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.generate.static import static_modules
-from plica.ir.graph.expression import Expr, Function, Tuple, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph import Expr, Function, Module, Tuple, Var, module
 from plica.ir.type import FuncType, TupleType, infer, type_of
 from plica.rewrite.check.data import array
 from plica.rewrite.check.instance import instance

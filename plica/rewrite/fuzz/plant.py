@@ -12,8 +12,7 @@ from typing import Final
 from attrs import evolve
 
 from plica.core import Term, map_bottom_up
-from plica.ir.graph.expression import Apply
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module
 from plica.ir.op import find
 from plica.ir.passes import Pass
 from plica.ir.type import infer

@@ -23,9 +23,8 @@ from hypothesis.strategies import SearchStrategy
 from plica.core import Term
 from plica.ir.contract import Contract, exact
 from plica.ir.driver import PassBroke
+from plica.ir.graph import Expr, Module
 from plica.ir.graph.check import check
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.module import Module
 from plica.ir.passes import Pass
 from plica.ir.type import infer
 from plica.rewrite.check.report import as_comment, contract_name, literal, slug, text

@@ -17,8 +17,7 @@ from typing import Final
 import attrs
 
 from plica.core import Name, free_vars
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module, module as module_of
+from plica.ir.graph import Module, expression as ex, module as module_of
 from plica.ir.graph.operator import Decomposition, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.core.task import run
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Defined, Definition
+from plica.ir.graph import Defined, Definition, expression as ex
 from plica.ir.type import FuncType
 from plica.rewrite.gradient.form import unmarked
 from plica.rewrite.gradient.sweep import BlockSweep, branch_sweep

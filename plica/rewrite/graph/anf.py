@@ -16,8 +16,7 @@ Laws: `is_anf(to_anf(m))`; `to_dataflow(to_anf(m))` is `m` up to names for pure 
 
 from __future__ import annotations
 
-from plica.ir.graph.expression import Expr, Let
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Let, Module
 from plica.rewrite.graph.block import in_blocks
 from plica.rewrite.graph.scope_placement import regions, strict
 from plica.rewrite.graph.walk import is_atom

@@ -11,8 +11,7 @@ compiler of blocks wants.  `is_basic_block` is the definition.
 
 from __future__ import annotations
 
-from plica.ir.graph.expression import Call, Expr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Call, Expr, Module
 from plica.rewrite.graph.alpha_rename import with_selves
 from plica.rewrite.graph.block import in_blocks
 from plica.rewrite.graph.scope_placement import ValuePlace, regions, strict

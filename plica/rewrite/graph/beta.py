@@ -20,8 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plica.core import CompilerBug, Term, free_vars, rename, substitute
-from plica.ir.graph.expression import Apply, Attrs, Call, Expr, Function, Let, Var
-from plica.ir.graph.operator import Mismatch, find
+from plica.ir.graph import Apply, Attrs, Call, Expr, Function, Let, Mismatch, Var, find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import Type, normal_dim, type_of
 from plica.ir.type.unify import Solver

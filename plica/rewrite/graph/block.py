@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 import attrs
 
-from plica.ir.graph.expression import Call, Expr, Function, Let, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph import Call, Expr, Function, Let, Module, Var
 from plica.ir.type import FuncType, infer, type_of
 from plica.rewrite.graph.alpha_rename import alpha_renamed, with_selves
 from plica.rewrite.graph.dead import without_unused

@@ -19,8 +19,7 @@ from collections.abc import Iterable
 import attrs
 
 from plica.core import free_vars
-from plica.ir.graph.expression import Expr, Function, Let, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph import Expr, Function, Let, Module, Var
 from plica.ir.type import infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.dead import Need, without_unused

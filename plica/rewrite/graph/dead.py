@@ -30,8 +30,7 @@ from typing import Any
 import attrs
 
 from plica.core import free_vars
-from plica.ir.graph.expression import Apply, Call, Expr, Function, Let, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Call, Expr, Function, Let, Module, Var
 from plica.ir.type import FuncType, infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.uses import escaping, reachable

@@ -27,16 +27,8 @@ from collections.abc import Mapping
 import attrs
 
 from plica.core import Term, free_vars, post_order, substitute
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import (
-    DataDef,
-    Defined,
-    Definition,
-    Extern,
-    Module,
-    constructors,
-    module as module_of,
-)
+from plica.ir.graph import Defined, Definition, Module, expression as ex, module as module_of
+from plica.ir.graph.module import DataDef, Extern, constructors
 from plica.ir.type import DataType, FuncType, TupleType, Type, infer, type_of
 from plica.ir.type.term import holds_function
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive

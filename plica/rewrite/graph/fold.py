@@ -28,8 +28,7 @@ from typing import Any, Final
 from plica.core import CompilerBug, EvaluationError, free_vars, post_order
 from plica.core.deferred import look_at, unobserved
 from plica.core.term import LARGE
-from plica.ir.graph.expression import Apply, Const, Expr, Function, If, Let, Project, Tuple, Var
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Const, Expr, Function, If, Let, Module, Project, Tuple, Var
 from plica.ir.graph.provenance import derived_const, leaves_of, made_later
 from plica.ir.loop.scalar import Load
 from plica.ir.type import TensorType, TupleType, Type, infer, type_of

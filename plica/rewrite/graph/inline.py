@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from plica.ir.graph.expression import Call, Expr, Function, Let, Var, attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Call, Expr, Function, Let, Module, Var, attr
 from plica.ir.type import infer
 from plica.rewrite.graph.alpha_rename import is_recursive
 from plica.rewrite.graph.unfold import Unfolder

@@ -18,8 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core import EvaluationError, free_vars
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, expression as ex
 from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.interpret.graph_machine import GraphMachine, RunLimits
 from plica.ir.type import infer, type_of

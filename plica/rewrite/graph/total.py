@@ -25,8 +25,7 @@ from typing import Any
 from plica.core import Name, Term, post_order
 from plica.ir.graph.expression import Apply, Attrs, Call, Constructor, Expr, Function, Match, Var
 from plica.ir.graph.module import Module
-from plica.ir.loop.scalar import Buffer, Load
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop import Buffer, Compute, Load
 from plica.ir.op import find
 from plica.ir.type import TensorType, Type, infer_expr, type_of
 from plica.rewrite.graph.uses import recursive

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from plica.core import Term, free_vars, rename, substitute
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Module
+from plica.ir.graph import Module, expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import Type
 from plica.rewrite.graph.alpha_rename import alpha_renamed

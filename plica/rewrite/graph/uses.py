@@ -18,8 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from plica.core import Term, post_order
-from plica.ir.graph.expression import Call, Expr, Var
-from plica.ir.graph.module import Defined, Definition, Module
+from plica.ir.graph import Call, Defined, Definition, Expr, Module, Var
 from plica.rewrite.graph.walk import expressions, operands
 
 

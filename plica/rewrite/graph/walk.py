@@ -23,8 +23,7 @@ import attrs
 
 from plica.core import Name, Term, post_order
 from plica.core.collector import paused
-from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Definition, Module
+from plica.ir.graph import Definition, Module, expression as ex
 from plica.ir.type import infer
 
 

@@ -16,8 +16,7 @@ from math import prod
 
 from plica.core import Name, Term, fold
 from plica.ir.graph.expression import Apply, Attrs, Var
-from plica.ir.loop.scalar import Buffer, Reduce, Scalar
-from plica.ir.loop.tensor import Compute
+from plica.ir.loop import Buffer, Compute, Reduce, Scalar
 from plica.ir.op import find
 from plica.ir.type import TensorType, Type, infer_expr, shape_of, type_of
 from plica.rewrite.graph.walk import expressions

@@ -24,8 +24,7 @@ from __future__ import annotations
 from math import prod
 from typing import Final
 
-from plica.ir.graph.expression import Apply, attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module, attr
 from plica.ir.type import TensorType, i32, infer, known, type_of
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.layout.convert import convert_layout

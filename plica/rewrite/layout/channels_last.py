@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.ir.graph.expression import Apply, Expr, Function, attr
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Expr, Function, Module, attr
 from plica.ir.op.pad import pad
 from plica.ir.type import TensorType, bf16, f16, f32, infer, known, type_of
 from plica.rewrite.graph.fold import fold_constants

@@ -25,9 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from plica.core import IllTyped, Term, did_you_mean
-from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import Module
-from plica.ir.graph.operator import find
+from plica.ir.graph import Apply, Attrs, Expr, Function, Module, Project, Tuple, Var, find
 from plica.ir.loop.fusion_kind import kind
 from plica.ir.loop.layout import Layout, as_it_is, layout_of, permuted, show_layout
 from plica.ir.loop.scalar import Scalar, index

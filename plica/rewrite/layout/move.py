@@ -27,13 +27,11 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from plica.core import Name, Term, alpha_equal, map_bottom_up, post_order, substitute
-from plica.ir.graph.expression import Attrs
-from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.graph import Attrs, Mismatch, Operator, find
+from plica.ir.loop import Buffer, Compute, Load, Reduce, ScalarVar, index
 from plica.ir.loop.fusion_kind import kind
 from plica.ir.loop.layout import Layout, as_it_is, layout_of, show_layout
 from plica.ir.loop.relayout import laid
-from plica.ir.loop.scalar import Buffer, Load, Reduce, ScalarVar, index
-from plica.ir.loop.tensor import Compute
 from plica.ir.op.laid import LAID, UNLAID, logical_axes, words_of
 from plica.ir.type import TensorType, TupleType, Type, known
 

@@ -16,8 +16,7 @@ from plica.analysis.index import INDEX_RULES
 from plica.core import IllTyped, RuleRefused
 from plica.core.extension import FAILURES
 from plica.ir.contract import APPROX
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.operator import find
+from plica.ir.graph import Apply, Expr, find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import TensorType, type_of
 from plica.rewrite.check.data import TAPE, reader

@@ -12,23 +12,8 @@ from typing import Final
 
 from plica.analysis.index.guard import RuleGuard, given
 from plica.core import Term, post_order
-from plica.ir.loop.scalar import (
-    Add,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Le,
-    Lit,
-    Lt,
-    Max,
-    Min,
-    Mul,
-    Ne,
-    Scalar,
-    Sub,
-    dtype_of,
-    index,
-)
+from plica.ir.loop import Le, Lit, Lt, Scalar, dtype_of, index
+from plica.ir.loop.scalar import Add, Eq, FloorDiv, FloorMod, Max, Min, Mul, Ne, Sub
 from plica.ir.type import bool_
 from plica.rewrite.instantiate import right_side
 from plica.rewrite.mutate.mutant import replaced, spoilt

@@ -13,8 +13,7 @@ import attrs
 
 from plica.core import Term, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, reassociates, signless_zero
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.operator import find
+from plica.ir.graph import Apply, Expr, find
 from plica.rewrite.closed import is_closed, is_varying
 from plica.rewrite.match import PatternMatch, compiled
 from plica.rewrite.mutate.edit import first_axes

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from typing import Final
 
 from plica.core import ExtensionGroup, RuleRefused, post_order
-from plica.ir.graph.expression import Apply
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module
 from plica.rewrite.pack import Pack
 
 OWN: Final[dict[str, str]] = {

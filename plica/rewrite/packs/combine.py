@@ -23,9 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple, Var
-from plica.ir.graph.module import Module
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Apply, Expr, Function, Module, Operator, Project, Tuple, Var
 from plica.ir.op.convolution import conv
 from plica.ir.op.join import concat, split, stack
 from plica.ir.op.linear import batch_matmul, dense, matmul

@@ -26,8 +26,7 @@ import math
 from typing import Any, Final
 
 from plica.ir.contract import approx
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Apply, Expr, Operator
 from plica.ir.op.activation import gelu, sigmoid, silu
 from plica.ir.op.comparison import greater
 from plica.ir.op.elementwise import absolute, erf, exp, maximum, sign, square, tanh

@@ -18,8 +18,7 @@ from typing import Final
 
 from plica.core import CompilerBug
 from plica.ir.contract import reassociates
-from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Expr, Operator
 from plica.ir.op.activation import dropout
 from plica.ir.op.normalize import (
     batch_norm,

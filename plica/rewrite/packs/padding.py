@@ -26,8 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from plica.core import IllTyped
 from plica.ir.contract import reassociates, signless_zero
-from plica.ir.graph.expression import Expr, const
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Expr, Operator, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.activation import relu
 from plica.ir.op.convolution import conv

@@ -29,9 +29,7 @@ import numpy as np
 
 from plica.core import did_you_mean
 from plica.ir.contract import Contract, approx, exact
-from plica.ir.graph.expression import Expr, Project
-from plica.ir.graph.module import Module
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Expr, Module, Operator, Project
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op import find, names
 from plica.ir.op.elementwise import cast

@@ -34,9 +34,8 @@ import numpy as np
 
 from plica.core import Term
 from plica.ir.contract import reassociates
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.module import Module
-from plica.ir.graph.operator import Operator, Values
+from plica.ir.graph import Apply, Expr, Module, Operator
+from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv, conv_transpose as transposed

@@ -35,8 +35,7 @@ from typing import Any, Final
 
 from plica.core import Term
 from plica.ir.contract import approx, reassociates
-from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Apply, Expr, Operator
 from plica.ir.op.convolution import conv, conv_transpose
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.linear import batch_matmul, dense, matmul

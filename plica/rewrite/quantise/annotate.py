@@ -33,8 +33,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.core import did_you_mean
-from plica.ir.graph.expression import Apply, Expr, Function, Project, Tuple, Var, attr
-from plica.ir.graph.module import Module, module as build
+from plica.ir.graph import Apply, Expr, Function, Module, Project, Tuple, Var, attr, module as build
 from plica.ir.op.activation import bias_add
 from plica.ir.op.window import sides
 from plica.ir.type import DType, TensorType, bf16, f16, f32, f64, infer, static_shape, type_of

@@ -38,8 +38,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.core import post_order
-from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Expr, Module, const
 from plica.ir.op.comparison import right_shift
 from plica.ir.op.elementwise import add, cast, clip
 from plica.ir.type import i8, i32, infer

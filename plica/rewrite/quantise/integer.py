@@ -23,8 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core import post_order
-from plica.ir.graph.expression import Apply
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Module
 from plica.ir.type import TensorType, f32, infer, type_of
 from plica.rewrite.closed import is_closed
 from plica.rewrite.graph import find_pass

@@ -31,8 +31,7 @@ from attrs import frozen
 from plica.analysis.index.context import conjuncts
 from plica.core import substitute
 from plica.ir.graph.expression import Const, Expr
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
+from plica.ir.loop import Each, scalar as sc
 from plica.ir.loop.stages import pairs
 from plica.ir.type import i8, i32, known, polynomial
 from plica.rewrite.fuse.to_stages import to_stages

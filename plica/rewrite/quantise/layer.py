@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plica.ir.graph.expression import Expr, const
-from plica.ir.graph.operator import Operator
+from plica.ir.graph import Expr, Operator, const
 from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import add, cast
 from plica.ir.op.quantise import dequantise

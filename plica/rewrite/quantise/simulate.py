@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from plica.core import CompilerBug
-from plica.ir.graph.expression import Apply, Expr, const
-from plica.ir.graph.module import Module
+from plica.ir.graph import Apply, Expr, Module, const
 from plica.ir.op.quantise import dequantise, quantise
 from plica.ir.type import f32, i8
 from plica.rewrite.closed import is_closed, value_of

@@ -32,10 +32,8 @@ from typing import Final
 from attrs import field, frozen
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
+from plica.ir.loop import MEANING, Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import pairs, stages, with_element
 from plica.ir.type import DType, f32, f64, i32, i64, known
 from plica.schedule.default.elementwise import is_row
 from plica.schedule.default.machine import Machine

@@ -32,10 +32,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, map_top_down, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop import MEANING, Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import f32, f64, i32, i64, known
 from plica.schedule.default.column import Folds, cast_to, rows_together, stands_in_loads
 from plica.schedule.default.elementwise import COSTLY

@@ -27,8 +27,7 @@ from math import prod
 
 from attrs import frozen
 
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Block, Kernel
+from plica.ir.loop import Block, Buffer, Kernel
 from plica.ir.type import known
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.machine import Machine

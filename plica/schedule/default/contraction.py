@@ -29,9 +29,8 @@ from attrs import evolve, frozen
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import conjuncts
 from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, pairs, with_element
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stages import pairs, with_element
 from plica.ir.type import known, polynomial
 
 Index: TypeAlias = tuple[sc.Scalar, ...]

@@ -44,9 +44,8 @@ from typing import TypeAlias
 from attrs import evolve
 
 from plica.core import Name, Term, free_vars, fresh, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.loop import Each, Stages, loads, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer

@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.depthwise import (
     CHOSEN,

@@ -39,9 +39,8 @@ from typing import Final
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, stages, with_element
+from plica.ir.loop import Each, Stages, scalar as sc
+from plica.ir.loop.stages import stages, with_element
 from plica.ir.op.record import as_dtype
 from plica.ir.type import DType, f32, f64, i8, i32
 from plica.schedule.default.few_bits import FewBits, few_bits

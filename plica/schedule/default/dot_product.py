@@ -27,9 +27,8 @@ from collections.abc import Sequence
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop import Each, Stages, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i8, i32, known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of, span

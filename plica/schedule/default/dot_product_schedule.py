@@ -12,9 +12,8 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Add, Cast, Load, Mul
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Kernel, Load, Stages, Store
+from plica.ir.loop.scalar import Add, Cast, Mul
 from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.byte_copy import in_parts, in_vectors

@@ -29,10 +29,7 @@ from math import prod
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, free_vars, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Each, Kernel, Stages, Store, scalar as sc
 from plica.ir.type import known, polynomial
 from plica.schedule.default.byte_copy import in_vectors
 from plica.schedule.default.contraction import Contraction

@@ -26,10 +26,9 @@ from math import prod
 from typing import TypeAlias
 
 from plica.core import Term, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Stages, stages
-from plica.ir.loop.statement import Alloc, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop import Alloc, ExternStage, For, Stages, Stmt, Store, scalar as sc, seq
+from plica.ir.loop.stages import stages
+from plica.ir.loop.statement import LoopKind
 from plica.schedule.default.dot_tile import TOGETHER, Dots, DotTile
 from plica.schedule.default.form import elements, names_of
 from plica.schedule.default.machine import Machine

@@ -25,10 +25,8 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, stages
-from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop import Each, Kernel, Names, Stages, Store, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine

@@ -41,9 +41,8 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, stages, with_element
+from plica.ir.loop import Each, Stages, loads, scalar as sc
+from plica.ir.loop.stages import stages, with_element
 from plica.ir.op.record import as_dtype
 from plica.ir.type import DType, f32, f64, i32, known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction, merged

@@ -30,8 +30,7 @@ from math import prod
 from attrs import frozen
 
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Select
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Kernel, Select, Store
 from plica.ir.type import known
 from plica.schedule.default.column import VECTORS_IN_FLIGHT, WIDE_ROW_VECTORS
 from plica.schedule.default.elementwise import is_row

@@ -25,8 +25,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Store
+from plica.ir.loop import Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays, touched

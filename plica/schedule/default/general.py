@@ -19,10 +19,9 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.core import Term, fold, post_order
-from plica.ir.loop.scalar import FloorDiv, FloorMod, Load, Pow, Reduce, Scalar, ScalarVar, row_of
+from plica.ir.loop import Block, For, Load, Reduce, Scalar, ScalarVar, Stages, Store, kernel_of
+from plica.ir.loop.scalar import FloorDiv, FloorMod, Pow, row_of
 from plica.ir.loop.scalar_row import Cost
-from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Block, For, Store
 from plica.ir.type import known
 from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine, f32

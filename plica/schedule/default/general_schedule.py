@@ -32,9 +32,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop.scalar import Buffer, Load, Pair, Scalar, ScalarVar
-from plica.ir.loop.stages import loads
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, loads
+from plica.ir.loop.scalar import Pair
 from plica.ir.type import known
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine

@@ -32,9 +32,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import NOTHING, Alloc, For, LoopKind, Stmt, Store, seq
+from plica.ir.loop import NOTHING, Alloc, For, Names, Stmt, Store, scalar as sc, seq
+from plica.ir.loop.statement import LoopKind
 from plica.ir.op.order import is_before
 from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces

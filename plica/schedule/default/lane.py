@@ -14,18 +14,9 @@ from typing import Final
 
 from plica.analysis.constant_bound import interval
 from plica.core import Term, free_vars
+from plica.ir.loop import Load, Reduce, Scalar, ScalarVar as Axis, dtype_of
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import (
-    Cast,
-    FloorDiv,
-    FloorMod,
-    Load,
-    Pow,
-    Reduce,
-    Scalar,
-    ScalarVar as Axis,
-    dtype_of,
-)
+from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Pow
 from plica.ir.type import i32, known, polynomial
 
 EXACT_QUOTIENT_BITS: Final = 32

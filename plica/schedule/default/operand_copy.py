@@ -10,8 +10,7 @@ from contextlib import suppress
 from math import prod
 
 from plica.core import Term, free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Block, Store
+from plica.ir.loop import Block, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import is_guarded, made_by, reads_rows, turns_rows

@@ -33,10 +33,8 @@ from math import prod
 from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, stages as joined
-from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop import Each, Kernel, Names, Stages, Store, scalar as sc
+from plica.ir.loop.stages import stages as joined
 from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import elements, names_of, packed, packer

@@ -27,9 +27,8 @@ from typing import TypeAlias
 from attrs import frozen
 
 from plica.core import free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.loop import Each, Stages, loads, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i8, i32, u8
 from plica.schedule.default.contraction import Contraction, contraction, flattened
 from plica.schedule.default.grouped import by_channel

@@ -27,8 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from plica.ir.loop.scalar import Lit
-from plica.ir.loop.statement import Block, Kernel
+from plica.ir.loop import Block, Kernel, Lit
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import SHORT

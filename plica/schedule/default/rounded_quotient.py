@@ -18,9 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core import Term, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
+from plica.ir.loop import Each, Stages, scalar as sc
 from plica.ir.type import f32
 
 ROUNDING: Final = frozenset({"round", "floor", "ceil", "trunc"})

@@ -27,9 +27,8 @@ from attrs import evolve, field, frozen
 from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.term import Term, children
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import f32, known
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine

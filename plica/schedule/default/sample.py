@@ -27,9 +27,8 @@ from math import prod
 from attrs import evolve
 
 from plica.core import free_vars, post_order, substitute
-from plica.ir.loop.scalar import Buffer, FloorDiv, Lit, Load, Scalar, index
-from plica.ir.loop.stage import Each
-from plica.ir.loop.statement import Block, Store
+from plica.ir.loop import Block, Buffer, Each, Lit, Load, Scalar, Store, index
+from plica.ir.loop.scalar import FloorDiv
 from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction, merged
 from plica.schedule.default.form import elements, names_of

@@ -36,9 +36,8 @@ from attrs import frozen
 
 from plica.analysis.site import map_of
 from plica.core import Name, free_vars, post_order
+from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, statements
 from plica.ir.loop.index_map import IndexMap, index_map
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import Block, Kernel, Store, statements
 from plica.ir.type import known, polynomial
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched

@@ -36,8 +36,7 @@ from typing import Final, Generic, Literal, TypeAlias, TypeVar
 from attrs import frozen
 
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Buffer, Load, ScalarVar
-from plica.ir.loop.statement import Block, Store
+from plica.ir.loop import Block, Buffer, Load, ScalarVar, Store
 from plica.ir.type import DType, f32, known
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.step import fuse, parallel

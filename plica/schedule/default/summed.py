@@ -30,10 +30,8 @@ from typing import Final
 from attrs import evolve
 
 from plica.core import Term, map_bottom_up, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, Stage
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop import MEANING, Each, Names, Stage, Stages, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.loop.summation import TOTALS, run_shape
 from plica.ir.type import DType, f64, known
 from plica.schedule.default.contraction import Contraction, contraction

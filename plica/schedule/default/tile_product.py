@@ -17,10 +17,7 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Each, Kernel, Stages, Store, scalar as sc
 from plica.ir.type import DType, i8, known, u8
 from plica.schedule.default.byte_copy import in_rows, in_vectors
 from plica.schedule.default.dot_product import DotForm

@@ -15,9 +15,7 @@ from attrs import evolve, frozen
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
+from plica.ir.loop import Each, Stages, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.contraction import flattened
 from plica.schedule.default.form import names_of, span

@@ -29,10 +29,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.loop.scalar import Load, ScalarVar
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, reductions
-from plica.ir.loop.statement import Kernel, Store
+from plica.ir.loop import Each, Kernel, Load, ScalarVar, Stages, Store, loads, reductions
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.form import elements

@@ -22,10 +22,9 @@ from attrs import frozen
 
 from plica.analysis.site import Map, map_of
 from plica.core.name import Name
+from plica.ir.loop import Block, For, Scalar, ScalarVar, Stmt, axis, statements
 from plica.ir.loop.index_map import IndexMap
-from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.loop.statement import THREADS, Block, For, Stmt, statements, substatements
-from plica.ir.loop.tensor import axis
+from plica.ir.loop.statement import THREADS, substatements
 from plica.schedule.generate.intrinsic import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from plica.ir.loop import Buffer, For, Kernel, Scalar, ScalarVar, Stmt, Store, axis, buffer
 from plica.ir.loop.intrinsic import intrinsic
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, lit
-from plica.ir.loop.statement import For, Kernel, Stmt, Store
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.scalar import lit
 from plica.ir.type import DType, dim_var, f32, i32
 
 M, N, P = (dim_var(name) for name in ("rows", "columns", "depth"))

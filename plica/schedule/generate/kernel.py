@@ -18,9 +18,8 @@ from random import Random
 from typing import Final, TypeAlias
 
 from plica.analysis.site import with_parts
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, block, seq
-from plica.ir.loop.tensor import axis
+from plica.ir.loop import Alloc, Block, For, Stmt, Store, axis, scalar as sc, seq
+from plica.ir.loop.statement import block
 from plica.ir.type import f32, f64, known
 from plica.schedule.generate.material import KernelCase, Material
 

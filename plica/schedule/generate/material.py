@@ -17,10 +17,7 @@ from attrs import frozen
 from plica.analysis.region import boxes
 from plica.core import Name, free_vars
 from plica.ir.interpret.value import Array
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.scalar import index
-from plica.ir.loop.statement import Alloc, Kernel, Stmt, seq
-from plica.ir.loop.tensor import axis
+from plica.ir.loop import Alloc, Kernel, Stmt, axis, index, scalar as sc, seq
 from plica.ir.type import DType, dim_var, f32, i32, i64, shape_of
 
 NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)

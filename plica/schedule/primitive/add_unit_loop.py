@@ -13,8 +13,7 @@ from attrs import frozen
 
 from plica.analysis.site import fresh_names, rebuilt, with_body
 from plica.core import Name
-from plica.ir.loop.scalar import Lit, ScalarVar
-from plica.ir.loop.statement import For
+from plica.ir.loop import For, Lit, ScalarVar
 from plica.ir.type import i64
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

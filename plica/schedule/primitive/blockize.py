@@ -33,18 +33,9 @@ from plica.analysis.index.iteration import iteration_map
 from plica.analysis.region import ends_of
 from plica.analysis.site import Site, fresh_label, fresh_names, replace, with_inside, with_parts
 from plica.core import Name, Term, free_vars, substitute
-from plica.ir.loop.scalar import And, Eq, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.statement import (
-    TRUE,
-    Alloc,
-    Block,
-    For,
-    IterKind,
-    Kernel,
-    Seq,
-    Stmt,
-    block as make_block,
-)
+from plica.ir.loop import Alloc, Block, For, Kernel, Lt, Scalar, ScalarVar, Seq, Stmt, index
+from plica.ir.loop.scalar import And, Eq
+from plica.ir.loop.statement import TRUE, IterKind, block as make_block
 from plica.ir.type import i64, known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.handle import Handle

@@ -28,8 +28,7 @@ from plica.analysis.index import EMPTY
 from plica.analysis.region import Box, clipped, hull
 from plica.analysis.site import Site, allocate, fresh_label, map_of
 from plica.core import Name
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Block, Kernel, Stmt
+from plica.ir.loop import Block, Buffer, Kernel, Stmt
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import common, stages
 from plica.schedule.handle import Handle

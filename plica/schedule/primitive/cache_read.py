@@ -29,8 +29,7 @@ from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Block, For, Seq, Stmt
+from plica.ir.loop import Block, Buffer, For, Seq, Stmt
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle

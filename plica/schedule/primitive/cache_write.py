@@ -25,8 +25,7 @@ from attrs import frozen
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.statement import Alloc, Block, Seq
+from plica.ir.loop import Alloc, Block, Buffer, Seq
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive

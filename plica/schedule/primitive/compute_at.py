@@ -34,8 +34,7 @@ from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
 from plica.core import Name
-from plica.ir.loop.scalar import Scalar, ScalarVar
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Scalar, ScalarVar
 from plica.ir.type import known
 from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle

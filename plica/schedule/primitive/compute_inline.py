@@ -29,8 +29,7 @@ from attrs import frozen
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import context_of
 from plica.core import Name, Term, free_vars, post_order, substitute
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar, index
-from plica.ir.loop.statement import Block, Stmt, Store
+from plica.ir.loop import Block, Buffer, Load, Reduce, Scalar, ScalarVar, Stmt, Store, index
 from plica.ir.type import known
 from plica.schedule.block_class import complete_body
 from plica.schedule.concurrent import unsafe_after

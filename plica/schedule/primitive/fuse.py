@@ -22,8 +22,7 @@ from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.context import conjuncts
 from plica.analysis.site import fresh_names, replace, with_parts
 from plica.core import Name, free_vars, substitute
-from plica.ir.loop.scalar import Lt, Scalar, ScalarVar
-from plica.ir.loop.statement import Block, For, Stmt
+from plica.ir.loop import Block, For, Lt, Scalar, ScalarVar, Stmt
 from plica.ir.type import i64, known
 from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle

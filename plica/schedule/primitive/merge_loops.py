@@ -23,8 +23,7 @@ from attrs import frozen
 from plica.analysis.access import accesses
 from plica.analysis.site import Above, rebuilt, with_body
 from plica.core import substitute
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.statement import For, Seq, Stmt, seq
+from plica.ir.loop import Buffer, For, Scalar, ScalarVar, Seq, Stmt, seq
 from plica.ir.type import same_dim
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

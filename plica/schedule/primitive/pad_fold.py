@@ -25,9 +25,7 @@ from plica.analysis.enclosing import simple
 from plica.analysis.reduction import reducer, update
 from plica.analysis.site import Site, replace, with_parts
 from plica.core import free_vars
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Lt, Scalar, Select
-from plica.ir.loop.statement import Block, For, Stmt, Store
+from plica.ir.loop import MEANING, Block, For, Lt, Scalar, Select, Stmt, Store
 from plica.ir.type import known
 from plica.schedule.block_class import reduction_body
 from plica.schedule.handle import Handle

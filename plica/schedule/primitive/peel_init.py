@@ -24,8 +24,7 @@ from plica.analysis.reduction import update
 from plica.analysis.site import Site, replace, with_parts
 from plica.core import Name, substitute
 from plica.ir.contract import signless_zero
-from plica.ir.loop.scalar import Lt, index
-from plica.ir.loop.statement import Block, For, Store
+from plica.ir.loop import Block, For, Lt, Store, index
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.precondition import plain_loop

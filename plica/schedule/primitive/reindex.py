@@ -32,9 +32,8 @@ from plica.analysis.index.inversion import image_shape
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.site import Site, allocate, fresh_label, fresh_names
 from plica.core import Name, Term, free_vars
+from plica.ir.loop import Block, Buffer, Load, Scalar, ScalarVar, Stmt, Store
 from plica.ir.loop.index_map import IndexMap
-from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar
-from plica.ir.loop.statement import Block, Stmt, Store
 from plica.ir.type import known
 from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, stages, steady

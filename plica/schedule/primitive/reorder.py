@@ -24,8 +24,7 @@ from plica.analysis.dependence import children, stranger
 from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
 from plica.ir.contract import Contract, exact, reassociates
-from plica.ir.loop.scalar import Buffer, ScalarVar
-from plica.ir.loop.statement import Block, For, Stmt
+from plica.ir.loop import Block, Buffer, For, ScalarVar, Stmt
 from plica.schedule.block_class import complete_body
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive

@@ -22,8 +22,7 @@ from attrs import frozen
 from plica.analysis.enclosing import context_of, simple
 from plica.analysis.site import fresh_names, replace
 from plica.core import Name, substitute
-from plica.ir.loop.scalar import Lit, Lt, Scalar, ScalarVar
-from plica.ir.loop.statement import For
+from plica.ir.loop import For, Lit, Lt, Scalar, ScalarVar
 from plica.ir.type import i64, known, quotient
 from plica.runtime.error import wrong_argument
 from plica.schedule.do import Body, DoBlock as Do

@@ -11,8 +11,7 @@ from attrs import asdict
 
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import version
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Kernel, Stages
 from plica.schedule.trace import Trace
 from plica.search.course import TuningSubject
 from plica.search.gpu.measurer import gpu_measurer, gpu_policy

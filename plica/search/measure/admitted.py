@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages
+from plica.ir.loop import Each, Stages
 from plica.ir.op.winograd import TILES, WinogradMatrices
 from plica.runtime.port import Array
 from plica.schedule.default.winograd_plan import found_open

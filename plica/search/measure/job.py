@@ -15,9 +15,7 @@ from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
 from plica.core import Malformed, Term, encode, free_vars
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Buffer, Kernel, Stages
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic
 from plica.schedule.hoist import Hoisted

@@ -20,9 +20,7 @@ from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.core import CompilerBug
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Alloc, Kernel
+from plica.ir.loop import Alloc, Buffer, Kernel, Stages
 from plica.ir.type import DType
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded

@@ -18,9 +18,7 @@ from attrs import evolve
 
 from plica.codegen.lower.processor import by_default
 from plica.ir.contract import exact
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, reductions
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Each, Kernel, Stages, reductions
 from plica.ir.type import known
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.choose import fallback_schedule

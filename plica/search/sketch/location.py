@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from plica.analysis.site import map_of
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop import Each, Kernel, Stages, loads
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.default import Machine

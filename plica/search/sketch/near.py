@@ -16,9 +16,7 @@ from typing import Final
 
 from attrs import evolve
 
-from plica.ir.loop.scalar import Buffer
-from plica.ir.loop.stages import Stages, kernel_of
-from plica.ir.loop.statement import Alloc, Kernel
+from plica.ir.loop import Alloc, Buffer, Kernel, Stages, kernel_of
 from plica.ir.type import known
 from plica.schedule.default import Machine, default_trace
 from plica.schedule.default.role import contraction_blocks, made_by, roles

@@ -35,8 +35,7 @@ from typing import Final
 
 from plica.analysis.dependence import scope_of
 from plica.analysis.site import Site, map_of
-from plica.ir.loop.stages import loads
-from plica.ir.loop.statement import Block, Kernel, Store
+from plica.ir.loop import Block, Kernel, Store, loads
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages

@@ -15,9 +15,8 @@ from attrs import frozen
 
 from plica.analysis.index.context import conjuncts
 from plica.core import Term, free_vars, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Fold
-from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stage import Fold
 from plica.ir.type import DType, f32, i64, known, polynomial
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.online_softmax import RESCALING

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from plica.ir.loop import Buffer, For, Load, Scalar, Stages, Stmt, Store, index, seq
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Load, Scalar, index
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import For, Invoke, Stmt, Store, seq
+from plica.ir.loop.statement import Invoke
 from plica.ir.type import DType, known
 from plica.schedule.default.gpu.attention_chain import Chain
 from plica.schedule.default.gpu.attention_side import Element

@@ -13,10 +13,9 @@ from typing import Final
 
 from attrs import frozen
 
+from plica.ir.loop import Buffer, For, Names, Region, Scalar, Stmt, index
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Buffer, Scalar, index
-from plica.ir.loop.stages import Names
-from plica.ir.loop.statement import For, LoopKind, Region, Stmt
+from plica.ir.loop.statement import LoopKind
 from plica.ir.type import DType, f32
 from plica.schedule.default.gpu.tensor_core_meaning import OCTET, mma
 from plica.schedule.default.gpu.warp_meaning import row_max, row_power, row_sum, warp_mma

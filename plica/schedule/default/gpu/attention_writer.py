@@ -26,38 +26,32 @@ from collections.abc import Mapping
 from functools import reduce
 
 from plica.core import Term, map_bottom_up, substitute
-from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Buffer,
-    Div,
-    Eq,
-    Lit,
-    Load,
-    Lt,
-    Max,
-    Mul,
-    Scalar,
-    ScalarVar,
-    Select,
-    index,
-)
-from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Stages, loads, stages
-from plica.ir.loop.statement import (
+from plica.ir.loop import (
     NOTHING,
     Alloc,
     Branch,
+    Buffer,
+    ExternStage,
     For,
-    Invoke,
-    LoopKind,
+    Lit,
+    Load,
+    Lt,
     Region,
+    Scalar,
+    ScalarVar,
+    Select,
+    Stages,
     Stmt,
     Store,
     allocated,
+    index,
+    loads,
     seq,
 )
+from plica.ir.loop.invocation import TensorIntrinsic
+from plica.ir.loop.scalar import Add, And, Div, Eq, Max, Mul
+from plica.ir.loop.stages import stages
+from plica.ir.loop.statement import Invoke, LoopKind
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST, Chain
 from plica.schedule.default.gpu.attention_score import power, scale_of

@@ -20,8 +20,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from plica.core import substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import For, Stmt
+from plica.ir.loop import For, Stmt, scalar as sc
 
 Counted: TypeAlias = tuple[sc.ScalarVar, int]
 """A variable, and how many numbers it goes through."""

@@ -24,9 +24,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, map_bottom_up, post_order
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Stage
-from plica.ir.loop.stages import Stages, stages
+from plica.ir.loop import Each, Stage, Stages, scalar as sc
+from plica.ir.loop.stages import stages
 
 LONG: Final = 6
 """Questions in a row that are worth halves."""

@@ -14,9 +14,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.ir.loop.scalar import Load
-from plica.ir.loop.stages import Stages
-from plica.ir.loop.statement import Store
+from plica.ir.loop import Load, Stages, Store
 from plica.ir.type import f32, known
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys

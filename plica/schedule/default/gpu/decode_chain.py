@@ -17,9 +17,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Fold
-from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stage import Fold
 from plica.ir.type import f32, known
 from plica.schedule.default.gpu.attention_chain import rescaled_product
 from plica.schedule.default.gpu.machine import vector_lanes

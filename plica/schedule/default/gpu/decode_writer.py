@@ -23,36 +23,32 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, map_bottom_up, substitute
-from plica.ir.loop.scalar import (
-    Add,
-    And,
+from plica.ir.loop import (
+    NOTHING,
+    Alloc,
+    Branch,
     Buffer,
-    Eq,
+    ExternStage,
+    For,
     Intrinsic,
     Lit,
     Load,
     Lt,
-    Max,
-    Min,
+    Names,
     Scalar,
     ScalarVar,
     Select,
-    index,
-)
-from plica.ir.loop.stage import ExternStage
-from plica.ir.loop.stages import Names, Stages, loads, stages
-from plica.ir.loop.statement import (
-    NOTHING,
-    Alloc,
-    Branch,
-    For,
-    Invoke,
-    LoopKind,
+    Stages,
     Stmt,
     Store,
     allocated,
+    index,
+    loads,
     seq,
 )
+from plica.ir.loop.scalar import Add, And, Eq, Max, Min
+from plica.ir.loop.stages import stages
+from plica.ir.loop.statement import Invoke, LoopKind
 from plica.ir.type import f32
 from plica.schedule.default.gpu.attention_chain import LEAST
 from plica.schedule.default.gpu.attention_tile import region_of

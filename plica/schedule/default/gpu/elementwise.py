@@ -32,9 +32,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import Term, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes

@@ -32,11 +32,8 @@ from typing import TypeAlias
 from attrs import evolve, frozen
 
 from plica.core import free_vars
-from plica.ir.loop import scalar as sc
+from plica.ir.loop import Each, Kernel, Stages, kernel_of, loads, scalar as sc
 from plica.ir.loop.index_map import IndexMap, index_map
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, kernel_of, loads
-from plica.ir.loop.statement import Kernel
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.default.gpu.fold_form import TERMS, TOTAL, narrowed

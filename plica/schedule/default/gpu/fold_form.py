@@ -28,10 +28,8 @@ from typing import Final
 from attrs import evolve
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop import MEANING, Each, Names, Stages, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import DType, f64
 from plica.schedule.default.gpu.fold_plan import count_of, pays_staged, row_plan, staged_plan
 from plica.schedule.default.gpu.machine import WIDE, Gpu, vector_lanes

@@ -38,9 +38,8 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.core import Term, map_bottom_up
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, stages
+from plica.ir.loop import Each, Names, Stages, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i32, known
 from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, operands
 from plica.schedule.default.gpu.window_box import WindowBox

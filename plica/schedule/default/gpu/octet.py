@@ -7,9 +7,8 @@ what is there or all outside.
 from __future__ import annotations
 
 from plica.core import Term, free_vars, map_bottom_up
-from plica.ir.loop.scalar import Load, Reduce
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.loop import Each, Load, Reduce, Stages, loads
+from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule.default.gpu.operand import Group, Operands
 

@@ -25,9 +25,7 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions
+from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.type import known
 
 

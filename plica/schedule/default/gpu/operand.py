@@ -32,9 +32,7 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from plica.core import Name, Term, free_vars, substitute
-from plica.ir.loop.scalar import Buffer, Le, Load, Lt, Scalar, ScalarVar, index
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads
+from plica.ir.loop import Buffer, Each, Le, Load, Lt, Names, Scalar, ScalarVar, Stages, index, loads
 from plica.ir.type import DType, f32, i8, i32, known
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.gpu.narrow_read import BYTES, narrowed, widened

@@ -27,9 +27,8 @@ from typing import Final
 
 from plica.core import Term, free_vars, map_bottom_up
 from plica.ir.contract import Contract, approx
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Stage
-from plica.ir.loop.stages import Stages, loads, stages
+from plica.ir.loop import Each, Stage, Stages, loads, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import f32
 from plica.schedule.default.rounded_quotient import rounds_quotient
 

@@ -33,9 +33,7 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads, reductions
+from plica.ir.loop import Each, Stages, loads, reductions, scalar as sc
 from plica.ir.type import known
 
 

@@ -27,10 +27,8 @@ from attrs import frozen
 
 from plica.analysis.index import EMPTY, can_prove
 from plica.core import Term, free_vars, map_bottom_up, substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, Stage
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop import MEANING, Each, Names, Stage, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import stages
 from plica.ir.type import known
 from plica.schedule.default.gpu.cost import LATENCY, LAUNCH, STREAM
 from plica.schedule.default.gpu.machine import Gpu

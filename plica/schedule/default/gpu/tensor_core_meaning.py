@@ -26,11 +26,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from plica.ir.loop import For, Kernel, Stmt, Store, axis, buffer, index
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.invocation import TensorIntrinsic
-from plica.ir.loop.scalar import Cast, index
-from plica.ir.loop.statement import For, Kernel, Stmt, Store
-from plica.ir.loop.tensor import axis, buffer
+from plica.ir.loop.scalar import Cast
 from plica.ir.type import DType, f16, f32, i32
 
 Along: TypeAlias = tuple[bool, bool]

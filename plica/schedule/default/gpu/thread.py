@@ -17,8 +17,7 @@ from typing import Final
 
 from plica.core import free_vars, post_order
 from plica.core.collector import paused
-from plica.ir.loop.scalar import Load
-from plica.ir.loop.statement import Block, Kernel
+from plica.ir.loop import Block, Kernel, Load
 from plica.ir.type import known
 from plica.schedule.dataflow import stages as flow
 from plica.schedule.default.gpu.cooperative_reduction import across, down

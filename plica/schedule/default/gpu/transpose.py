@@ -15,8 +15,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Buffer, Load
-from plica.ir.loop.statement import Block, Kernel
+from plica.ir.loop import Block, Buffer, Kernel, Load
 from plica.ir.type import known
 from plica.schedule import primitive as pr
 from plica.schedule.dataflow import stages as flow

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.ir.contract import approx, reassociates
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Scan, placeholder
-from plica.ir.loop.stages import Stages, stages
-from plica.ir.loop.tensor import axis
+from plica.ir.loop import Each, Scan, Stages, axis, scalar as sc
+from plica.ir.loop.stage import placeholder
+from plica.ir.loop.stages import stages
 from plica.ir.type import DType, f16, f32, f64, i8, i32, known, u8
 from plica.schedule.form import Facts
 from plica.schedule.generate.stages.source import with_source

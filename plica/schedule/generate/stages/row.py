@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core import substitute
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, Scan, placeholder
+from plica.ir.loop import MEANING, Each, Scan, scalar as sc
+from plica.ir.loop.stage import placeholder
 from plica.ir.op.order import merged_place
 from plica.ir.op.pad import guarded
 from plica.ir.op.top_k import place_of_rank

@@ -34,9 +34,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.core import Name, Term, map_bottom_up
-from plica.ir.loop import scalar as sc
-from plica.ir.loop.stage import Each, Scan, placeholder
-from plica.ir.loop.tensor import axis
+from plica.ir.loop import Each, Scan, axis, scalar as sc
+from plica.ir.loop.stage import placeholder
 from plica.ir.type import known
 
 MAX_DEPTH: Final = 2
