@@ -223,13 +223,13 @@ def _whole(
 
 
 def written_kernel(of: object) -> tuple[str, Kernel] | None:
-    """The kernel that somebody wrote, and its name: a kernel, or a module with nothing else."""
+    """The kernel that somebody wrote, and its name: a kernel, or the main one of a module."""
     if isinstance(of, Kernel):
         return "kernel", of
     if not isinstance(of, Module | Scripted):
         return None
-    values = [*as_module(of).items()]
-    match values:
+    whole = as_module(of)
+    match [(name, value) for name, value in whole.items() if whole.main in (None, name)]:
         case [(Var(name), Kernel() as kernel)]:
             return str(name), kernel
         case _:

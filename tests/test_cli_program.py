@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,38 @@ def test_commands_take_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[s
     page = str(tmp_path / "page.html")
     words = ["explore", str(trace), "--program", str(program), "-o", page, "--untimed"]
     assert main(words) == 0, capsys.readouterr().err
+
+
+CALLED = """
+
+@plica.function
+def main(x: Tensor[(4,), f32]) -> Tensor[(4,), f32]:
+    return twice(x + x) + x
+"""
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_programs_with_kernels_are_models(
+    called: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, page = tmp_path / "twice.py", str(tmp_path / "page.html")
+    head = PROGRAM.replace("import Buffer", "import Buffer, Tensor")
+    program.write_text(head + CALLED * called)
+    for words in (
+        ["explore", str(program), "-o", page, "--untimed"],
+        ["explain", str(program), "-o", page],
+        ["compile", str(program), "-o", str(tmp_path / "twice.plica")],
+    ):
+        assert main(words) == 0, capsys.readouterr().err
+    capsys.readouterr()
+    assert main(["debug", str(program)]) == 0
+    kernels = 3 if called else 1
+    assert capsys.readouterr().out.startswith(f"All {kernels} kernels agree with the interpreter")
+
+
+@pytest.mark.parametrize("module", ["plica", "plica.cli"])
+def test_the_command_line_is_a_module(module: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", module, "--version"], check=False, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")

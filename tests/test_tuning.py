@@ -110,5 +110,9 @@ def test_a_kernel_is_found_where_it_is_all_there_is() -> None:
     kernel = matmul(4, 4, 4)
     assert written_kernel(kernel) == ("kernel", kernel)
     assert written_kernel(plica.from_text(PRODUCT)) is not None
+    both = plica.from_text(PRODUCT + PRODUCT.replace("def ", "def other_"))
+    found = written_kernel(both)
+    assert found is not None
+    assert found[0].startswith("other_")  # the last is the main one
     assert written_kernel(multiplied(16)) is None
     assert written_kernel("model.onnx") is None

@@ -161,10 +161,11 @@ def compile_reading(
 
     from plica.codegen.program_kind import without_loops
     from plica.pipeline import contract_of, packs_of as allowed, read_records
+    from plica.pipeline.kernel_main import with_main
     from plica.report.study import compiled
 
     check_sizes(found.module)
-    found = evolve(found, module=without_loops(found.module))  # one program, not segments
+    found = evolve(found, module=without_loops(with_main(found.module)))  # one program
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
     name, threads = arguments.model.stem, arguments.threads

@@ -111,7 +111,7 @@ def compare(
     read = tuple(dict.fromkeys(each for term in terms for each in _read(term)))
     values = _values(interpret(_giving(lowered.final, (*terms, *read)), *inputs))
     meant, given = values[: len(terms)], values[len(terms) :]
-    cut = alone(terms, read)
+    cut = alone(lowered.final, terms, read)
     program = arranged(History(cut, Derivation(cut, ())), of.target, of.contract)
     found = _values(make(evolve(program, fused=lowered.fused), of.target)(*given))
     kernels = [
@@ -128,13 +128,20 @@ def compare(
 
 
 def _giving(of: Module, terms: Sequence[Expr]) -> Module:
-    """A module whose result is the values of some terms of another, which calls nothing by name."""
-    main = Var(Name("main"), None)
+    """A module whose result is the values of some terms of another."""
     function = evolve(of.main_function(), body=Tuple(tuple(terms)), ret=None, attrs=())
-    return infer(module({main: function}, main))
+    return _with_main(of, function)
 
 
-def alone(terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
+def _with_main(of: Module, function: Function) -> Module:
+    """A module with another main function; kernels and functions that are called stay."""
+    assert of.main is not None
+    main = Var(of.main.name, None)  # of another type
+    called = {name: value for name, value in of.items() if name is not of.main}
+    return infer(module({**called, main: function}, main))
+
+
+def alone(of: Module, terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
     """A module that computes each term from its own arguments, all of which are inputs.
 
     No error of one term reaches another, and each is the kernel that it is in the whole model.
@@ -147,9 +154,7 @@ def alone(terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
             cut.append(evolve(term, args=tuple(args)))
         else:
             cut.append(with_parts(term, tuple(args)))
-    main = Var(Name("main"), None)
-    function = Function((), (), tuple(inputs.values()), None, Tuple(tuple(cut)))
-    return infer(module({main: function}, main))
+    return _with_main(of, Function((), (), tuple(inputs.values()), None, Tuple(tuple(cut))))
 
 
 def _arguments(term: Expr) -> tuple[Expr, ...]:
