@@ -27,12 +27,14 @@ from math import prod
 
 from plica.core import free_vars
 from plica.ir.loop.stages import loads
-from plica.ir.loop.statement import Block, Kernel
+from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import f32, known
 from plica.schedule.default.elementwise import COSTLY
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
 from plica.schedule.default.share import pays
+from plica.schedule.default.short_row import MAX_ROW_ELEMENTS
 from plica.schedule.default.step import (
     annotate,
     block,
@@ -88,19 +90,36 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
     """Which axis of the result goes along lanes: all stages before it have blocks of so many rows
-    in its place, and a row in each lane as their last axis, where the result reads its own."""
+    in its place, and a row in each lane as their last axis, where the result reads its own.
+
+    Some stage reads rows that lie one behind another: where all that lanes read is contiguous, as
+    in sums of columns, they are no rows."""
     before = {made_by(each) for each in flow.blocks.values()} - {made_by(flow.result)}
     lane_places = [each.indices[-1:] for each in loads(flow.result.body) if each.buffer in before]
-    shapes = [_sizes(each)[: each.kinds.count("spatial")] for each in flow.blocks.values()
-              if each is not flow.result]  # fmt: skip
-    sizes = _sizes(flow.result)
-    for axis, size in enumerate(sizes):
+    stages = [each for each in flow.blocks.values() if each is not flow.result]
+    if not any(map(_reads_rows, stages)):
+        return None
+    for axis, size in enumerate(sizes := _sizes(flow.result)):
         around, row = [*sizes[:axis], -(-size // lanes)], flow.result.vars[axis]
-        fits = all(e[: axis + 1] == around and e[-1] == lanes for e in shapes)
         reads = all(place and row in free_vars(place[0]) for place in lane_places)
-        if size > lanes > 1 and fits and reads:
-            return axis if shapes else None
+        if size > lanes > 1 and reads and all(_is_of_rows(each, around, lanes) for each in stages):
+            return axis
     return None
+
+
+def _is_of_rows(stage: Block, around: Sequence[int], lanes: int) -> bool:
+    """Whether a stage has blocks of rows, one in each lane, and few elements and terms of each."""
+    sizes, spatial, at = _sizes(stage), stage.kinds.count("spatial"), len(around)
+    fits = spatial > at and sizes[:at] == around and sizes[spatial - 1] == lanes
+    return fits and prod(sizes[at:]) <= MAX_ROW_ELEMENTS * lanes
+
+
+def _reads_rows(stage: Block) -> bool:
+    """Whether neighbours along the last axis of a stage are apart in what it reads."""
+    spatial = stage.kinds.count("spatial")
+    if not spatial or not isinstance(stage.body, Store):
+        return False
+    return not is_row(stage.body.value, stage.vars[spatial - 1])
 
 
 def _written_out(stage: Handle, of: Block, axis: int) -> Body:

@@ -23,6 +23,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f32, f64, i32
 from plica.schedule import Trace, replay
 from plica.schedule.default import Machine, default_schedule
+from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.column import column_form
 from plica.schedule.form import Facts
 from plica.schedule.generate.stages import StagesCase
@@ -49,6 +50,17 @@ def columns(shape: tuple[int, ...], combiner: Combiner, dtype: DType = f32) -> S
     )  # fmt: skip
     twice = stage("y", (around, width), lambda i, j: total[i, j] + total[i, j])
     return stages((x,), (total, twice))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 900, 20), (2, 12, 40), (9, 300, 16), (3, 40, 64)])
+def test_columns_have_a_template_of_their_own(
+    shape: tuple[int, int, int], machine: Machine
+) -> None:
+    """Vectors along columns, of any length, look like rows in lanes, which are written out."""
+    found = template_schedule(kernel_of(column_form(columns(shape, "max"), machine)), machine)
+    assert isinstance(found, tuple)
+    assert found[0] == "folds"
 
 
 def scheduled(of: Stages, machine: Machine) -> tuple[Kernel, Trace, Kernel]:
