@@ -145,7 +145,6 @@ FLOAT_ONLY: Final = [
     "softplus",
     "hardshrink",
     "softshrink",
-    "nan_to_num",
 ]
 
 # Operators of two tensors, or of a tensor and a number.

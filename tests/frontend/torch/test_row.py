@@ -80,6 +80,17 @@ def test_of_one_tensor(name: str, data: st.DataObject) -> None:
     agrees(f"{name}.default", (x,))
 
 
+@pytest.mark.parametrize("name", sorted(UNARY))
+def test_of_bools(name: str) -> None:
+    """What torch computes of truth values, which it often counts in."""
+    x = torch.tensor([[True, False, True], [False, False, True]])
+    try:
+        operator(f"{name}.default")(x)
+    except (RuntimeError, NotImplementedError):
+        return  # torch does not
+    agrees(f"{name}.default", (x,))
+
+
 @pytest.mark.parametrize("name", sorted(BINARY))
 @settings(max_examples=EXAMPLES)
 @given(data=st.data())

@@ -54,6 +54,13 @@ def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
     return row
 
 
+def _square(node: TorchNode) -> Expr:
+    """Torch counts in bools: their squares are integers."""
+    x = node.x()
+    of = node.dtype() if dtype(x).name == "bool" else opmath(dtype(x))
+    return casted(op.square(casted(x, of)), node.dtype())
+
+
 def _sign(node: TorchNode) -> Expr:
     """Torch gives nan the sign 0, and bools are their own."""
     x = node.x()
@@ -330,7 +337,7 @@ def _logit(node: TorchNode) -> Expr:
 def _nan_to_num(node: TorchNode) -> Expr:
     x = node.x()
     if not dtype(x).is_float:
-        node.unsupported("nan_to_num of integers is not supported.", "floats", str(dtype(x)))
+        return x
     largest = dtype(x).greatest
     wanted = {"nan": 0.0, "posinf": largest, "neginf": -largest}
     nan, up, down = (
@@ -377,7 +384,7 @@ TABLE: Final[dict[str, Row]] = {
     "round.default":        _keeping(op.round, whole=True),
     "round.decimals":       _round,
     "sign.default":         _sign,
-    "square.default":       _keeping(op.square),
+    "square.default":       _square,
     "trunc.default":        _keeping(op.trunc, whole=True),
     "bitwise_not.default":  _bitwise_not,
     "nan_to_num.default":   _nan_to_num,
