@@ -4,8 +4,9 @@
     torch.diagonal(x, x.shape[0] // 2)   the offset is the number that the example gave: n // 2 == 6
 
 Torch asserts its guards when the exported program is called.  Here every equality is asserted, and
-every decision of the model's own code.  Inequalities from torch's shape functions (how slices are
-clamped, whether memory is contiguous) are left out: shapes are inferred anew, for all sizes.
+every decision of the model's own code and of operators that torch takes apart in C++ (the lengths
+of `tensor_split`).  Inequalities from torch's shape functions (how slices are clamped, whether
+memory is contiguous) are left out: shapes are inferred anew, for all sizes.
 A program that `torch.export.load` gives has its guards as text, without the lines that asked for
 them: all of them are asserted, as torch does.
 """
@@ -149,8 +150,9 @@ def _is_decision(guard: Guard) -> bool:
     file = getattr(guard.sloc.framework_loc, "filename", None)
     if file is None:
         return False
-    library = Path(torch.__file__).parent
-    return not Path(file).is_relative_to(library) or Path(file).is_relative_to(library / "nn")
+    place, library = Path(file), Path(torch.__file__).parent
+    called = place == library / "_ops.py"  # no line of Python asked for it
+    return called or not place.is_relative_to(library) or place.is_relative_to(library / "nn")
 
 
 _BOUNDS: Final = ("GreaterThan", "StrictGreaterThan", "LessThan", "StrictLessThan")

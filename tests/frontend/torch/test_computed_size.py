@@ -162,6 +162,9 @@ SHAPES: Final = (
         lambda x, y: (x[:, None] * y).flatten().unflatten(0, (n_of(x), n_of(y))),
     ),
     Row("as_strided", lambda x, y: x.as_strided((n_of(x),), (1,))),
+    Row(
+        "pixel_shuffle", lambda x, y: F.pixel_shuffle(x.reshape(1, -1, 2, 2), 2), x=(4,), at=(8, 4)
+    ),
     Row("roll m", lambda x, y: x.roll(n_of(y))),
     Row("roll -m", lambda x, y: x.roll(-n_of(y), 0), x=(2,)),
     Row("flip", lambda x, y: x.flip(0)),

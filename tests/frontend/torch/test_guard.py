@@ -40,6 +40,7 @@ CASES: list[tuple[str, int, Code]] = [
     ("two sizes", 2, lambda x, y: x + y.sum() if x.shape[0] > y.shape[0] else x - y.sum()),
     ("their sum", 2, lambda x, y: x * 2 if x.shape[0] + y.shape[0] > 16 else x + y.sum()),
     ("iterations", 1, _doubled),
+    ("lengths of parts", 1, lambda x: torch.sub(*[part.sum() for part in x.tensor_split(2)])),
     ("an offset", 1, lambda x: torch.diagonal(x @ x.T, offset=x.shape[0] // 2)),
 ]
 

@@ -29,11 +29,20 @@ SizeT = TypeVar("SizeT", bound=Size)
 _END: Final = (1 << 31) - 1  # what torch writes where a slice goes to the end is beyond this
 
 
+INFERRED_SIZE: Final = -1
+
+
 def _reshaped(node: TorchNode) -> Expr:
-    """The elements in their order, in the shape of the result."""
+    """The elements in their order, in the shape of the result.
+
+    Of a size that is given torch may say how it comes to it, which has no value where an axis is 0.
+    """
+    sizes = node.shape()
     for name in ("size", "shape", "dim"):
-        node.has(name)
-    return reshaped(node.x(), [dim(each) for each in node.shape()])
+        if node.has(name) and name != "dim":
+            given = zip(node.sizes(name), sizes, strict=True)
+            sizes = tuple(said if size == INFERRED_SIZE else size for size, said in given)
+    return reshaped(node.x(), [dim(each) for each in sizes])
 
 
 def _same(node: TorchNode) -> Expr:
