@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from operator import eq, le, lt, ne
+from operator import eq, floordiv, le, lt, mod, ne
 from typing import Final
 
-from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant, mask_of
+from plica.codegen.llvm.lane import FALSE, TRUE, Lanes, LaneValue, constant, mask_of
 from plica.codegen.llvm.loop_context import LoopContext
 from plica.ir.loop.scalar import (
     Add,
@@ -98,7 +98,9 @@ def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneV
             return lanes.compared(_WORDS[type(node)], a, b, i32 if narrow else i64)
         case FloorDiv() | FloorMod() | Min() | Max() if dtype_of(node) is i64:
             x, y = found[0].number, found[1].number
-            return None if x is None or y is None else _folded(node, x, y)
+            if x is not None and y is not None:
+                return _folded(node, x, y)
+            return None if y is None else _folded_in_lanes(node, found[0], y, lanes)
         case _:
             return None
 
@@ -156,6 +158,17 @@ def _says_inside(choice: Select, around: LoopContext) -> bool:
         isinstance(each, Lt | Le) and decided(each, each.left, each.right, around) == TRUE
         for each in more_than_inside(choice)
     )
+
+
+def _folded_in_lanes(node: Scalar, of: LaneValue, by: int, lanes: Lanes) -> LaneValue | None:
+    """A quotient or a remainder of numbers that are known in every lane."""
+    if not lanes.count or not isinstance(node, FloorDiv | FloorMod) or by <= 0:
+        return None
+    apart = lanes.distances(of)
+    if apart is None or (first := apart.shared.number) is None:
+        return None
+    operation = floordiv if isinstance(node, FloorDiv) else mod
+    return lanes.at_distances(constant(0), [operation(first + each, by) for each in apart.own])
 
 
 def _folded(node: FloorDiv | FloorMod | Min | Max, x: int, y: int) -> LaneValue:

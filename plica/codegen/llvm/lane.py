@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from itertools import pairwise
 from math import gcd
 from typing import Final, NamedTuple
 
@@ -76,6 +77,13 @@ def _ramp(first: int, step: int, count: int, of: DType) -> tuple[str, bool]:
     return f"<{', '.join([f'{kind} {each}' for each in numbers])}>", any(numbers)
 
 
+class LanesApart(NamedTuple):
+    """What all lanes share, and a number that each adds to it."""
+
+    shared: LaneValue
+    own: tuple[int, ...]
+
+
 class Lanes:
     """Writes values; `count` is the number of lanes of the vectorized loop that is open, or 0."""
 
@@ -88,6 +96,7 @@ class Lanes:
         self.releases = 0  # how often something went out of reach
         self._taken: dict[str, tuple[str, str, int]] = {}  # lanes of vectors, and which they are
         self._multiples: dict[str, int] = {}  # what registers are whole multiples of
+        self._apart: dict[str, LanesApart] = {}  # vectors whose lanes are known distances apart
 
     # --- what is remembered --------------------------------------------------------------------
 
@@ -227,7 +236,34 @@ class Lanes:
         """A number that a register is known to be a whole multiple of."""
         return self._multiples.get(text, 1)
 
+    def distances(self, value: LaneValue) -> LanesApart | None:
+        """The value as numbers that lanes add to what they share, None where these are unknown."""
+        if value.step is None:
+            return self._apart.get(value.text)
+        own = tuple([value.step * lane for lane in range(self.count)])
+        return LanesApart(valued((value.text, 0, value.plus)), own)
+
+    def at_distances(self, shared: LaneValue, own: Sequence[int]) -> LaneValue:
+        """What all lanes share, with a number added in each: neighbours, where they are such."""
+        steps = {b - a for a, b in pairwise(own)}
+        if len(steps) <= 1:
+            return valued((shared.text, max(steps, default=0), wrapped(shared.plus + own[0])))
+        numbers = f"<{', '.join([f'i64 {each + shared.plus}' for each in own])}>"
+        if shared.text:
+            first = self.splat(shared.text, "i64")
+            numbers = self.pure(f"add <{self.count} x i64> {first}, {numbers}")
+        self._apart[numbers] = LanesApart(shared, tuple(own))
+        return LaneValue(numbers, None)
+
     def _wide(self, word: str, a: LaneValue, b: LaneValue) -> LaneValue:
+        one, other = self.distances(a), self.distances(b)
+        if one is not None and other is not None and (word != "mul" or b.number is not None):
+            shared = getattr(self, word)(one.shared, other.shared)
+            if word == "mul":
+                return self.at_distances(shared, [each * (b.number or 0) for each in one.own])
+            sign = 1 if word == "add" else -1
+            both = zip(one.own, other.own, strict=True)
+            return self.at_distances(shared, [x + sign * y for x, y in both])
         left, right = self.vector(a, i64), self.vector(b, i64)
         return LaneValue(self.w.let(f"{word} <{self.count} x i64> {left}, {right}"), None)
 

@@ -31,6 +31,9 @@ with lazy_imports(__name__):
 APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
 
+FEW_ELEMENTS: Final = 16
+"""So many elements at most are read one by one for the lanes of a vector."""
+
 NARROW: Final = 1 << 31
 """As many elements are told apart by an i32."""
 
@@ -189,7 +192,8 @@ class LoadEmitter(AddressEmitter):
         self, buffer: Buffer, at: LaneValue, sound: bool, beside: tuple[int, int] = (0, 0)
     ) -> str:
         if (step := at.step) is None:
-            return self._named(buffer, at, "splat (i1 true)")
+            few = self._few(buffer, at)
+            return few or self._named(buffer, at, "splat (i1 true)")
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
             return self._fetched(place, f"load {place.kind}, ptr {where}, align {place.align}")
@@ -210,6 +214,27 @@ class LoadEmitter(AddressEmitter):
             found = self._strided(buffer, at, beside) or self._picked(buffer, at, None)
             lanes.remember(key, found)
         return lanes.recall(key)
+
+    def _few(self, buffer: Buffer, at: LaneValue) -> str | None:
+        """Lanes that read few elements, each of them once, before the loops that these do not
+        follow from; None where they are not known."""
+        lanes, n, place = self.lanes, self.lanes.count, self.places[buffer]
+        if (apart := lanes.distances(at)) is None or not place.is_constant:
+            return None
+        if len({*apart.own}) > FEW_ELEMENTS:
+            return None
+        kind, many, found = place.kind, f"<{n} x {place.kind}>", ""
+        for each in dict.fromkeys(apart.own):
+            where = self.address(buffer, lanes.add(apart.shared, constant(each)), False)
+            read = lanes.ahead(f"load {kind}, ptr {where}, align {place.align}")
+            one = lanes.splat(read, kind)
+            if found:
+                mask = ", ".join([f"i1 {str(other == each).lower()}" for other in apart.own])
+                one = lanes.ahead(f"select <{n} x i1> <{mask}>, {many} {one}, {many} {found}")
+            found = one
+        # Else LLVM chooses anew in each iteration, as far as that takes fewer registers.
+        fence = f"call {many} @llvm.arithmetic.fence.v{n}{SHORT.get(kind, kind)}({many} {found})"
+        return lanes.ahead(fence) if kind in SHORT and len({*apart.own}) > 1 else found
 
     def _strided(self, buffer: Buffer, at: LaneValue, beside: tuple[int, int]) -> str | None:
         """Lanes a few elements apart out of as many vectors, one behind the other, where what they

@@ -7,6 +7,10 @@
         for j: y[b * 16 + v, j] = e[j, v] / s[v]
 
 Stages before the result stay in registers; the last rows are apart where they fill no vector.
+Functions of elements that need nothing of their row go on from row to row, a few rows at a time:
+the last of these overlap others.
+
+    for b: for v: y[b * 16 + p // 5, p % 5] = f(…)         p = v * 16 + lane, written out
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -33,14 +37,18 @@ from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
-from plica.schedule.default.share import pays
-from plica.schedule.default.short_row import MAX_ROW_ELEMENTS
+from plica.schedule.default.share import pays, touched
+from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, rows_end_to_end
 from plica.schedule.default.step import (
     annotate,
     block,
+    child_blocks,
     compute_at,
     decompose_reduction,
+    fuse,
+    loop_partition,
     loops,
+    overlap_split,
     parallel,
     reorder,
     set_scope,
@@ -53,9 +61,14 @@ from plica.schedule.handle import Handle
 
 
 def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of stages with a row in each lane, None for other kernels."""
+    """The schedule of stages with a row in each lane, or of rows end to end; None for other
+    kernels."""
     flow, lanes = block_flow(kernel), machine.lanes(f32)
-    if flow is None or is_reduction(flow.result) or (axis := _row_axis(flow, lanes)) is None:
+    if flow is None or is_reduction(flow.result):
+        return None
+    if len(flow.blocks) == 1:
+        return _end_to_end(flow.result, machine)
+    if (axis := _row_axis(flow, lanes)) is None:
         return None
     before = [each for each in flow.blocks.values() if each is not flow.result]
     sizes = _sizes(flow.result)
@@ -84,6 +97,42 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if shares:
             outer = [loop for loop, size in zip(every[:axis], sizes, strict=False) if size > 1]
             yield parallel(outer[0] if outer else rows)
+
+    return schedule()
+
+
+def _end_to_end(of: Block, machine: Machine) -> Do | None:
+    """The schedule of functions of elements, whose rows follow one another in lanes."""
+    assert isinstance(of.body, Store)
+    found = rows_end_to_end(of.body, machine) if of.body.indices == of.vars else None
+    if found is None:
+        return None
+    sizes, lanes = _sizes(of), machine.lanes(f32)
+    shares = pays(machine, COSTLY * prod(sizes), touched(of.body))
+    rest = found.count % found.together
+
+    @do
+    def schedule() -> Body:
+        one = yield block(str(of.label))
+        every: tuple[Handle, ...] = yield loops(one)
+        around = [e for e, size in zip(every[: found.axis], sizes, strict=False) if size > 1]
+        rows, inner = every[found.axis], every[found.axis + 1 :]
+        parts = [(rows, inner)]
+        apart = shares and not around
+        if apart and rest and found.count >= 2 * found.together:  # no two cores write one row
+            rows, end = yield loop_partition(rows, (None, found.together + rest))
+            (last,) = yield child_blocks(end)
+            parts = [(rows, inner), (end, (yield loops(last))[found.axis + 1 :])]
+        for part, row in parts:
+            blocks, few = yield overlap_split(part, found.together)
+            elements = yield fuse(few, *row)
+            vectors, lane = yield split(elements, (None, lanes))
+            yield unroll(vectors)
+            yield vectorize(lane)
+            if apart and part is rows:
+                yield parallel(blocks)
+        if shares and around:
+            yield parallel(around[0])
 
     return schedule()
 

@@ -8,11 +8,12 @@ from hypothesis import given, strategies as st
 
 import plica
 from plica import op
+from plica.codegen.lower.passes import lower
 from plica.codegen.memory_plan import overwritable
 from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.graph.expression import Var, const
-from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import kernel_of
 from plica.ir.text.show import show_kernel
 from plica.ir.type.term import tensor
@@ -132,7 +133,13 @@ def test_functions_go_on_from_row_to_row(few: tuple[int, ...]) -> None:
     x, y = rows(41, 2, 3), another("y", few)
     found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
     assert found is not None
-    assert [type(each) for each in found.stages] == [ExternStage]
+    kernel = kernel_of(found)
+    made = template_schedule(kernel, Machine(128, 32))
+    assert isinstance(made, tuple), made
+    template, trace, scheduled = made
+    assert template == "short-rows"
+    again = replayed(replay(Trace.from_json(trace.to_json()), kernel), None)[2]
+    assert digest(again) == digest(scheduled)
 
 
 @pytest.mark.parametrize("shape", [(41, 8), (3, 3), (41, MAX_ROW_ELEMENTS + 1)], ids=str)
@@ -151,14 +158,32 @@ def test_loops_of_functions(golden: Golden, few: tuple[int, int]) -> None:
     x, y = rows(41, 3), another("y", few)
     found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
     assert found is not None
-    golden(show_kernel(kernel_of(found)))
+    made = template_schedule(kernel_of(found), Machine(128, 32))
+    assert isinstance(made, tuple), made
+    golden(show_kernel(made[2]))
+
+
+@pytest.mark.parametrize("count", [4096, 4099])
+def test_cores_share_rows_end_to_end(count: int) -> None:
+    x, y = rows(count, 5), another("y", (count, 1))
+    module = whole([x, y], op.tanh(x) * y)
+    data, more = numbers(1, (count, 5)), numbers(2, (count, 1))
+    found = plica.compile(module, threads=2, cache=False)(data, more)
+    np.testing.assert_allclose(found, np.tanh(data) * more, rtol=2e-5, atol=2e-6)
+    kernel = kernel_of(one(op.tanh(x) * y, x, y))
+    made = template_schedule(kernel, Machine(128, 32, cores=2))
+    assert isinstance(made, tuple), made
+    assert made[0] == "short-rows"
+    assert "parallel" in made[1].to_python()
 
 
 def test_rows_made_twice_are_not_written_over_what_they_read() -> None:
     x, y = rows(41, 3), another("y", (41, 1))
     found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
     assert found is not None
-    assert not overwritable(kernel_of(found))
+    made = template_schedule(kernel_of(found), Machine(128, 32))
+    assert isinstance(made, tuple), made
+    assert not overwritable(lower(made[2], "cpu"))
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 7), (40,), (40, 5)], ids=str)
