@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 from attrs import evolve, frozen
 
 from plica.analysis.statement import reads_memory
-from plica.core import Name, Term, free_vars, fresh, substitute
+from plica.core import Name, Term, fold_into, free_vars, fresh, substitute
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import i64
@@ -61,10 +62,68 @@ class _Place:
     certain: bool = True
 
 
-@lru_cache(maxsize=1024)
+NOWHERE: Final = _Place({}, (), frozenset())
+"""Outside of everything: names mean themselves."""
+
+
+_found: Final[WeakKeyDictionary[st.Stmt, tuple[Access, ...]]] = WeakKeyDictionary()
+"""The accesses of statements: a step of a schedule leaves most statements as they are."""
+
+
 def accesses(root: st.Stmt) -> tuple[Access, ...]:
     """Every access of a statement, in the order of the text; a block's free of its bindings."""
-    return _walked((root,), _Place({}, (), frozenset()))
+    if (found := _found.get(root)) is None:
+        found = fold_into(_found, root, _parts, _gathered)
+    return found
+
+
+def _parts(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
+    """The statements whose accesses say what those of a statement are."""
+    return st.substatements(stmt) if isinstance(stmt, st.For | st.Seq | st.Alloc) else ()
+
+
+def _gathered(stmt: st.Stmt) -> tuple[Access, ...]:
+    """The accesses of a statement, whose parts have theirs."""
+    match stmt:
+        case st.Seq(stmts):
+            return tuple([each for part in stmts for each in _found[part]])
+        case st.Alloc(buffer, body):
+            return tuple([each for each in _found[body] if each.buffer is not buffer])
+        case st.For(var, extent, _, body) if not reads_memory(extent):
+            loop = var, extent
+            return tuple([evolve(each, inner=(loop, *each.inner)) for each in _found[body]])
+        case st.Block():
+            found = _bound(stmt)
+            return _walked((stmt,), NOWHERE) if found is None else found
+        case _:
+            return _walked((stmt,), NOWHERE)
+
+
+def _bound(block: st.Block) -> tuple[Access, ...] | None:
+    """The accesses of a block from those in terms of its variables; None where a name inside is
+    one of those that it is bound to, or how often something runs depends on data."""
+    values = zip(block.vars, block.bindings, strict=True)
+    known: dict[Term, sc.Scalar | None] = {var: _value(value, {}) for var, value in values}
+    around = frozenset[Term]().union(*map(free_vars, (*block.bindings, block.predicate)))
+    predicate = () if block.predicate is st.TRUE else (block.predicate,)
+    facts = tuple([each for each in predicate if not reads_memory(each)])
+    found = _loads((block.predicate, *block.bindings), NOWHERE)
+    for each in inside(block):
+        inner: list[tuple[sc.ScalarVar, sc.Scalar]] = []
+        for var, size in each.inner:
+            if var in around or (outside := _value(size, known)) is None:
+                return None
+            inner.append((var, outside))
+        sizes = [_value(size, known) for size in each.extents]
+        extents = [size for size in sizes if size is not None]
+        if len(extents) < len(sizes):
+            return None
+        starts = [None if start is None else _value(start, known) for start in each.starts]
+        said = [fact for own in each.facts if (fact := _value(own, known)) is not None]
+        here = _Place(known, tuple(inner), frozenset(), (*facts, *said))
+        here = evolve(here, certain=each.certain and not predicate)
+        found.append(_box(each.buffer, starts, extents, here.inner, here, written=each.written))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)
@@ -87,7 +146,7 @@ def inside(block: st.Block) -> tuple[Access, ...]:
 @lru_cache(maxsize=1024)
 def _inside(block: st.Block) -> tuple[Access, ...]:
     roots: list[st.Stmt] = [block.body] if block.init is None else [block.init, block.body]
-    return _walked(tuple(roots), _Place({}, (), frozenset()))
+    return _walked(tuple(roots), NOWHERE)
 
 
 def _walked(roots: tuple[st.Stmt, ...], start: _Place) -> tuple[Access, ...]:

@@ -15,7 +15,7 @@ is done to the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -25,6 +25,7 @@ from plica.core import Name, Term, fresh, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
 
+K = TypeVar("K", bound=Hashable)
 S = TypeVar("S", st.For, st.Block)
 
 Above: TypeAlias = "tuple[tuple[st.Stmt, int], ...]"
@@ -54,12 +55,45 @@ class Site(Generic[S]):
         return next((s for s, _ in reversed(self.above) if isinstance(s, st.Block)), None)
 
 
+class Sites(Mapping[K, Site[S]]):
+    """Where the loops, or the blocks, of a kernel stand, in the order of the text.
+
+    A site is made when it is asked for: a step of a schedule asks for few.
+    """
+
+    def __init__(self, nodes: dict[K, S], around: Mapping[st.Stmt, tuple[st.Stmt, int]]) -> None:
+        self.nodes: dict[K, S] = nodes
+        self._around = around
+        self._sites: dict[K, Site[S]] = {}
+        self.keys = nodes.keys  # type: ignore[method-assign]  # sets are compared without a loop
+
+    def __getitem__(self, key: K) -> Site[S]:
+        if (site := self._sites.get(key)) is None:
+            node: S = self.nodes[key]
+            above: list[tuple[st.Stmt, int]] = []
+            at = self._around.get(node)
+            while at is not None:
+                above.append(at)
+                at = self._around.get(at[0])
+            site = self._sites[key] = Site(node, tuple(above[::-1]))
+        return site
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.nodes
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
 @frozen(eq=False)
 class Map:
     """All sites of a kernel, in the order of the text, and every name of a variable in use."""
 
-    loops: Mapping[ScalarVar, Site[st.For]]
-    blocks: Mapping[Name, Site[st.Block]]
+    loops: Sites[ScalarVar, st.For]
+    blocks: Sites[Name, st.Block]
     buffers: tuple[Buffer, ...]
     names: frozenset[Name]
 
@@ -67,18 +101,19 @@ class Map:
 @lru_cache(maxsize=256)
 def map_of(kernel: st.Kernel) -> Map:
     """The sites of a kernel whose names are distinct."""
-    loops: dict[ScalarVar, Site[st.For]] = {}
-    blocks: dict[Name, Site[st.Block]] = {}
+    loops: dict[ScalarVar, st.For] = {}
+    blocks: dict[Name, st.Block] = {}
     buffers = list(kernel.params)
     names = _parameter_names(kernel)
-    stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
+    around: dict[st.Stmt, tuple[st.Stmt, int]] = {}
+    stack: list[st.Stmt] = [kernel.body]
     while stack:
-        stmt, above = stack.pop()
+        stmt = stack.pop()
         if isinstance(stmt, st.For):
-            loops[stmt.var] = Site(stmt, above)
+            loops[stmt.var] = stmt
             names.add(stmt.var.name)
         elif isinstance(stmt, st.Block):
-            blocks[stmt.label] = Site(stmt, above)
+            blocks[stmt.label] = stmt
             names.update([each.name for each in stmt.vars])
         elif isinstance(stmt, st.Alloc):
             buffers.append(stmt.buffer)
@@ -88,8 +123,9 @@ def map_of(kernel: st.Kernel) -> Map:
         inside = st.substatements(stmt)
         for position in range(len(inside) - 1, -1, -1):
             if (part := inside[position]).__class__ is not st.Store:
-                stack.append((part, (*above, (stmt, position))))
-    return Map(loops, blocks, tuple(buffers), frozenset(names))
+                around[part] = stmt, position
+                stack.append(part)
+    return Map(Sites(loops, around), Sites(blocks, around), tuple(buffers), frozenset(names))
 
 
 def replace(kernel: st.Kernel, site: Site[Any], new: st.Stmt) -> st.Kernel:

@@ -41,7 +41,7 @@ def unsafe_after(step: Instruction, scene: Scene) -> Problem | None:
     concurrent = not scene.late and _has_concurrent(scene.kernel)
     if not concurrent and not _has_inner_buffers(scene.kernel):
         return None
-    kernel = step.edit(scene).kernel
+    kernel = scene.after(step).kernel
     problem = _out_of_sight(kernel)
     if problem is not None or not concurrent:
         return problem
@@ -50,10 +50,10 @@ def unsafe_after(step: Instruction, scene: Scene) -> Problem | None:
 
 def unsafe(scene: Scene) -> Problem | None:
     """Why the loops of a kernel that run at once may not do so."""
-    for site in scene.map.loops.values():
-        loop = site.node
+    for var, loop in scene.map.loops.nodes.items():
         if loop.kind in IN_TURN:
             continue
+        site = scene.map.loops[var]
         if loop.kind not in ("parallel", "vectorized"):
             if (problem := safe_threads(scene, site)) is not None:
                 return problem
@@ -67,7 +67,7 @@ def unsafe(scene: Scene) -> Problem | None:
 
 
 def _has_concurrent(kernel: st.Kernel) -> bool:
-    return any(site.node.kind not in IN_TURN for site in map_of(kernel).loops.values())
+    return any(loop.kind not in IN_TURN for loop in map_of(kernel).loops.nodes.values())
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.analysis.site import Map, Site, map_of
 from plica.core import ExtensionGroup, Name, Term, field_names
@@ -61,6 +61,13 @@ class Scene:
     """Whether it is asked once, after all steps, if loops that run at once may do so."""
     ended: bool = False
     """Whether nothing is sampled any more: `enter_postproc` was taken."""
+    _made: dict[Instruction, Edited] = field(factory=dict, init=False)
+
+    def after(self, step: Instruction) -> Edited:
+        """What a step makes here, found once: the checks of some look at the kernel it gives."""
+        if (made := self._made.get(step)) is None:
+            made = self._made[step] = step.edit(self)
+        return made
 
     @property
     def map(self) -> Map:

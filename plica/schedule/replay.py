@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -80,12 +80,11 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
         problem = instruction.accepts(scene, step.decision)
     if problem is not None:
         return explained(problem, instruction, state)
-    edited = instruction.edit(scene)
+    edited = scene.after(instruction)
     given = edited.outputs if step.decision is None else step.decision
-    outputs = state.outputs
-    if edited.kernel is not state.kernel:
-        outputs = buried(outputs, state.kernel, edited.kernel)
-    takers = _takers(state, outputs, instruction.kind, given)
+    gone = {} if edited.kernel is state.kernel else buried(state, edited.kernel)
+    outputs = state.outputs.update(gone) if gone else state.outputs
+    takers = _takers(state, gone, instruction.kind, given)
     latest = tuple([Handle(state.steps, n, sort_of(output)) for n, output in enumerate(given)])
     for handle, output in zip(latest, given, strict=True):
         outputs = outputs.set(handle, output)
@@ -102,14 +101,13 @@ def explained(problem: Problem, instruction: Instruction, state: ReplayState) ->
 
 
 def _takers(
-    state: ReplayState, outputs: PMap[Handle, Output], kind: str, given: Sequence[Output]
+    state: ReplayState, gone: Mapping[Handle, Output], kind: str, given: Sequence[Output]
 ) -> PMap[Handle, str]:
-    if outputs is state.outputs:
+    if not gone:
         return state.takers
     names = [str(each.name if isinstance(each, ScalarVar) else each) for each in given]
     gave = f"; it gave {', '.join(names)}" if names else ""
     said = f"step {state.steps} ({kind}) took it{gave}"
-    gone = [each for each, output in outputs.items() if output is not state.outputs[each]]
     takers: PMap[Handle, str] = state.takers.update(dict.fromkeys(gone, said))
     return takers
 
@@ -129,22 +127,23 @@ def undecided(step: Step) -> Problem | None:
     return None
 
 
-def buried(outputs: PMap[Handle, Output], before: Kernel, after: Kernel) -> PMap[Handle, Output]:
-    """What handles stand for, where those whose loop or block is gone stand for nothing.
+def buried(state: ReplayState, after: Kernel) -> dict[Handle, Output]:
+    """Handles of a state whose loop or block a step takes away, and what stands for nothing.
 
     Their names are free again, and a later step may give one of them to another loop.
     """
-    there, here = map_of(before), map_of(after)
-    if there.loops.keys() <= here.loops.keys() and there.blocks.keys() <= here.blocks.keys():
-        return outputs
+    there, here = map_of(state.kernel), map_of(after)
+    lost = there.loops.keys() - here.loops.keys(), there.blocks.keys() - here.blocks.keys()
+    if not any(lost):
+        return {}
     gone: dict[Handle, Output] = {}
-    for handle, output in outputs.items():
+    for handle, output in state.outputs.items():
         if isinstance(output, ScalarVar):
-            if output not in here.loops and output.name.index >= 0:
+            if output in lost[0]:
                 gone[handle] = ScalarVar(Name(str(output.name), GONE), output.dtype)
-        elif isinstance(output, Name) and output not in here.blocks and output.index >= 0:
+        elif isinstance(output, Name) and output in lost[1]:
             gone[handle] = Name(str(output), GONE)
-    return outputs.update(gone) if gone else outputs
+    return gone
 
 
 def states(trace: Trace, kernel: Kernel) -> Iterator[ReplayState]:

@@ -34,8 +34,6 @@ def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
     """The statement with extents, bindings and predicates that speak of variables simplified."""
 
     def tidy(stmt: Stmt, known: Context) -> Stmt:
-        if free_vars(stmt).isdisjoint(variables):
-            return stmt
         if isinstance(stmt, For):
             extent = _simple(stmt.extent, variables, known)
             if extent is stmt.extent:
@@ -51,7 +49,7 @@ def tidied(root: Stmt, variables: frozenset[Term], context: Context) -> Stmt:
         return stmt
 
     ranges = [_loose(each.var, each.start, each.stop) for each in context.ranges]
-    return mapped(root, tidy, Context(tuple(ranges), context.facts))
+    return mapped(root, tidy, Context(tuple(ranges), context.facts), variables)
 
 
 def trimmed(loop: For, context: Context) -> For:
@@ -92,8 +90,14 @@ def _without(root: Stmt, condition: Scalar) -> Stmt:
     return mapped(root, change, EMPTY)
 
 
-def mapped(root: Stmt, change: Callable[[Stmt, Context], Stmt], context: Context) -> Stmt:
-    """Each statement outside blocks, and each outermost block, changed from the outside in."""
+def mapped(
+    root: Stmt,
+    change: Callable[[Stmt, Context], Stmt],
+    context: Context,
+    concerned: frozenset[Term] | None = None,
+) -> Stmt:
+    """Each statement outside blocks, and each outermost block, changed from the outside in; those
+    alone that speak of the variables `concerned`, where these are given."""
     done: list[Stmt] = []
     stack: list[tuple[Stmt, Context | None]] = [(root, context)]
     while stack:
@@ -105,6 +109,9 @@ def mapped(root: Stmt, change: Callable[[Stmt, Context], Stmt], context: Context
             for position in range(len(inside) - 1, -1, -1):
                 if new[position] is not inside[position]:
                     stmt = with_inside(stmt, position, new[position])
+            done.append(stmt)
+            continue
+        if concerned is not None and free_vars(stmt).isdisjoint(concerned):
             done.append(stmt)
             continue
         if isinstance(stmt := change(stmt, known), Block):

@@ -65,7 +65,7 @@ class BlockFlow:
 @lru_cache(maxsize=256)
 def block_flow(kernel: Kernel) -> BlockFlow | None:
     """Who reads whom; None where a block does anything but store an element of its own buffer."""
-    blocks = {label: site.node for label, site in map_of(kernel).blocks.items()}
+    blocks = map_of(kernel).blocks.nodes
     writer: dict[Buffer, Block] = {}
     readers: dict[Buffer, list[Block]] = {}
     for each in blocks.values():

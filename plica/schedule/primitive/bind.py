@@ -53,7 +53,7 @@ class BindLoop(Instruction):
         problem = serial(loop)
         if problem is not None or scene.late:
             return problem
-        after = Scene(self.edit(scene).kernel, scene.outputs)
+        after = Scene(scene.after(self).kernel, scene.outputs)
         return safe_threads(after, after.map.loops[loop.var])
 
     def keeps(self, scene: Scene) -> Contract:

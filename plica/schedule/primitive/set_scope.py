@@ -47,7 +47,7 @@ class SetScope(Instruction):
             return Problem("known-scope", where, expected, repr(self.scope), hint)
         if scene.late or not thread_loops(scene):
             return None
-        after = Scene(self.edit(scene).kernel, scene.outputs)
+        after = Scene(scene.after(self).kernel, scene.outputs)
         moved = evolve(buffer, scope=self.scope)
         for site in thread_loops(after):
             if any(each.buffer is moved for each in accesses(site.node)):

@@ -31,6 +31,7 @@ from attrs import frozen
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context
+from plica.analysis.index.context import Range
 from plica.analysis.index.inversion import are_apart, image_shape, inverse
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label, fresh_names, map_of, with_body, with_parts
@@ -219,13 +220,11 @@ def within(term: Scalar, ranges: Context) -> Context:
 @lru_cache(maxsize=256)
 def all_ranges(kernel: Kernel) -> Context:
     """The ranges of all loops and block variables of a kernel whose names are distinct."""
-    found = EMPTY
-    for loop in map_of(kernel).loops.values():
-        found = found.loop(loop.node.var, loop.node.extent)
-    for site in map_of(kernel).blocks.values():
-        for var, extent in zip(site.node.vars, site.node.extents, strict=True):
-            found = found.loop(var, extent)
-    return found
+    sites = map_of(kernel)
+    found = [(loop.var, loop.extent) for loop in sites.loops.nodes.values()]
+    for block in sites.blocks.nodes.values():
+        found += zip(block.vars, block.extents, strict=True)
+    return Context(tuple([Range(var, index(0), extent) for var, extent in found]))
 
 
 def _is_whole(scene: Scene, output: Buffer) -> bool:
