@@ -49,7 +49,7 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(instruction, "_kinds", dict(instruction.kinds()))  # a page may add some
     if PROFILE == "ci":  # rules of pages are tried, not climbed to the worst of their data
-        monkeypatch.setattr(run, "CLIMBED", 0)
+        monkeypatch.setattr(run, "CLIMB_BELOW_BYTE", 0)
         source = fewer(source)
     exec(compile(source, file, "exec"), module.__dict__)
 

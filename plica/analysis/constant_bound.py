@@ -29,7 +29,7 @@ from plica.ir.type import DType, Polynomial, from_polynomial, i64, is_size, know
 
 Interval: TypeAlias = tuple[int, int]
 
-FACTS: Final = 64  # how many facts are kept for a term; knowing fewer is safe
+MAX_FACTS: Final = 64  # how many facts are kept for a term; knowing fewer is safe
 
 
 def interval(
@@ -82,7 +82,7 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Inte
 LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
 """A sum: the number in it, how often each of its other parts is, and these."""
 
-PARTS: Final = 64  # so many parts of a sum are looked at; a longer one is a sum of two
+MAX_PARTS_OF_SUM: Final = 64  # so many parts of a sum are looked at; a longer one is a sum of two
 
 
 @lru_cache(maxsize=8192)
@@ -104,7 +104,7 @@ def linear(node: sc.Scalar) -> LinearForm | None:
         return None
     number, counts = 0, dict[sc.Scalar, int]()
     stack: list[tuple[sc.Scalar, int]] = [(node, 1)]
-    for _ in range(PARTS):
+    for _ in range(MAX_PARTS_OF_SUM):
         part, times = stack.pop()
         match part:
             case sc.Lit(value, _):
@@ -205,7 +205,7 @@ def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
     """Polynomials that are not negative where the condition holds."""
     found: list[Polynomial] = []
     stack = [condition]
-    while stack and len(found) < FACTS:
+    while stack and len(found) < MAX_FACTS:
         node = stack.pop()
         match node:
             case sc.And(left, right):
@@ -224,8 +224,8 @@ def _is_index(node: sc.Scalar) -> bool:
     return of.kind == "int" and of.bits == 64
 
 
-TRIED: Final = 16  # how many conditions around a place are made use of
-OPEN: Final = (0, 2**40)  # what is known of a dim: no array is larger in any direction
+MAX_FACTS_TRIED: Final = 16  # how many conditions around a place are made use of
+DIM_RANGE: Final = (0, 2**40)  # what is known of a dim: no array is larger in any direction
 
 
 def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:
@@ -236,13 +236,13 @@ def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:
     >>> open_range(n, (n * 2 - 1, n * 4, n // 2 - 9))[0]
     1
     """
-    least = OPEN[0]
+    least = DIM_RANGE[0]
     for size in sizes:
         parts = {key: count for key, (_, count) in polynomial(size).items()}
         number = parts.pop(frozenset(), 0)
         if parts.keys() == {frozenset({(dim, 1)})} and (times := parts[frozenset({(dim, 1)})]) > 0:
             least = max(least, -(number // times))
-    return least, OPEN[1]
+    return least, DIM_RANGE[1]
 
 
 class KnownBounds:
@@ -321,7 +321,7 @@ class KnownBounds:
         lesser of two, where it is not enough that it is the same everywhere, is one of them, where
         that is not more than the other.
         """
-        told = list(reversed(self.facts if facts is None else facts))[:TRIED]
+        told = list(reversed(self.facts if facts is None else facts))[:MAX_FACTS_TRIED]
         whole = polynomial(term)
         if self._follows(whole, [*told, *_of_quotients(whole)]):
             return True
@@ -373,7 +373,7 @@ class KnownBounds:
         what is made of sizes alone, none taken from another, has no wrong sign."""
         low, high = self.interval(of)
         is_checked = low < 0 and all(
-            self.ranges.get(each, (0, 0))[1] == OPEN[1] for each in free_vars(of)
+            self.ranges.get(each, (0, 0))[1] == DIM_RANGE[1] for each in free_vars(of)
         )
         return (0, max(0, high)) if is_checked and is_size(of) else (low, high)
 

@@ -31,7 +31,7 @@ from plica.ir.type import from_polynomial, i64, known, polynomial
 __all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "never_meet"]
 
 
-FEW: Final = 4  # questions about so many variables are looked into
+MAX_VARIABLES_PROVED: Final = 4  # questions about so many variables are looked into
 
 
 @frozen(eq=False)
@@ -155,7 +155,7 @@ def never_meet(
             if can_prove(sc.Ne(one_place, another), own):
                 return True
     # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
-    quick = len(ranges) > FEW
+    quick = len(ranges) > MAX_VARIABLES_PROVED
     for low, high in ((var, other), (other, var)):
         here = context.where(sc.Lt(low, high))
         for left, right in pairs:

@@ -42,7 +42,7 @@ AT_ONCE: Final = ("parallel", "blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 ITERATIONS: Final = 64  # iterations that are gone through, at most
 POINTS: Final = 1 << 14  # places that an access is followed to, at most
-OPEN: Final = 5  # what a size that is not known is taken to be
+SIZE_OF_OPEN_DIMS: Final = 5  # what a size that is not known is taken to be
 
 
 @frozen
@@ -155,7 +155,9 @@ def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbe
         var: step for (var, _), step in zip(around, steps, strict=True) if var is not None
     }
     extents = [extent for _, extent in access.inner]
-    sized = {var: np.array(OPEN) for extent in extents for var in free_vars(extent)} | grid
+    sized = {
+        var: np.array(SIZE_OF_OPEN_DIMS) for extent in extents for var in free_vars(extent)
+    } | grid
     for start in starts:
         for var in free_vars(start):
             grid.setdefault(var, np.array(0))  # a race in the first turn of loops around is one
@@ -187,5 +189,5 @@ def _fewer(sizes: list[int]) -> list[int]:
 
 
 def _size(of: Scalar) -> int:
-    """A size where all that is open is `OPEN`; a loop to less than nothing does not run."""
-    return max(evaluate(of, dict.fromkeys(free_vars(of), OPEN)) or 0, 0)
+    """A size where open dims are `SIZE_OF_OPEN_DIMS`; a negative extent counts as 0."""
+    return max(evaluate(of, dict.fromkeys(free_vars(of), SIZE_OF_OPEN_DIMS)) or 0, 0)

@@ -18,7 +18,7 @@ from plica.codegen.road import Lowered
 from plica.core import free_vars, post_order
 from plica.ir.graph.expression import Apply, Var
 from plica.ir.graph.node_name import names_within
-from plica.ir.graph.shape_specialisation import OPEN
+from plica.ir.graph.shape_specialisation import OPEN_PREFIX
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.statement import Bind, Kernel, Store
 from plica.ir.type import type_of
@@ -70,6 +70,6 @@ def _told(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
     ]
     if len(found) != 1 or not isinstance(axis := dict(found[0].attrs)["axis"], int):
         return of_node(source, node, "")
-    whole = f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN}', '"')
+    whole = f"axis {axis} of {type_of(found[0].args[0])}".replace(f'"{OPEN_PREFIX}', '"')
     says = frozenset().union(*map(free_vars, found[0].args[1:]))
     return of_node(source, node, whole, [str(each.name) for each in inputs if each in says])

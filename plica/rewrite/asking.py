@@ -18,7 +18,7 @@ from plica.rewrite.pack import Pack, rewrite_under
 from plica.rewrite.pattern import Dominator, Outputs
 from plica.runtime.error import Diagnostic
 
-ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 """How often both kinds of rules are tried in turns before they are taken to loop."""
 
 
@@ -27,7 +27,7 @@ def rewrite_module(module: Module, pack: Pack) -> Rewritten:
     regions = tuple(rule for rule in pack if isinstance(rule.left, Dominator))
     groups = tuple(rule for rule in pack if isinstance(rule.left, Outputs))
     steps: list[DerivationStep] = []
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         done = rewrite_under(module, pack.local)
         assert isinstance(done.term, Module)  # no rule speaks of modules
         found, of_regions = rewrite_dominated(done.term, regions)

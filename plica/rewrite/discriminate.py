@@ -32,7 +32,7 @@ Entry: TypeAlias = tuple[Rule, Matcher]
 Key: TypeAlias = object
 """What a term is at its root: the name of its operator, or else its class."""
 
-MOST: Final = 6
+MAX_CHILDREN: Final = 6
 """How many children are looked at."""
 
 
@@ -70,8 +70,8 @@ class Index:
         if not (entries := self.rows.get(key, self._general)):
             return entries
         kids = term._children
-        if len(kids) > MOST:
-            kids = kids[:MOST]
+        if len(kids) > MAX_CHILDREN:
+            kids = kids[:MAX_CHILDREN]
         heads: tuple[Key, ...] = (key, *[_head(kid) for kid in kids])
         if (found := self._found.get(heads)) is None:
             found = tuple(each for each in entries if _fits(self._wanted[each], heads[1:]))
@@ -92,7 +92,7 @@ def _below(pattern: Any) -> tuple[Key | None, ...]:
     else:
         return ()
     wanted: list[Key | None] = []
-    for part in parts[:MOST]:
+    for part in parts[:MAX_CHILDREN]:
         if isinstance(part, Rest):
             break
         wanted.append(_asked(part))

@@ -50,7 +50,7 @@ from plica.runtime.error import Diagnostic
 __all__ = ["DominatedRegion", "applied", "dominates", "regions", "rewrite_dominated"]
 
 _PLAIN: Final = (Apply, Tuple, Project, Call)
-ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 """How often a program is searched for regions before the rules are taken to loop."""
 
 
@@ -184,7 +184,7 @@ def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, De
     used = all_of_kind(rules, Dominator, "is no region")
     steps: list[DerivationStep] = []
     current = module
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         new, taken = _round(current, used)
         if not taken:
             return current, Derivation(module, tuple(steps))

@@ -32,7 +32,7 @@ from plica.rewrite.pattern import Outputs, alternatives
 from plica.rewrite.rule import Rule, all_of_kind
 from plica.runtime.error import Diagnostic
 
-ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 """How often a program is searched before the rules are taken to loop."""
 
 
@@ -137,7 +137,7 @@ def rewrite_outputs(module: Module, rules: Iterable[Rule]) -> tuple[Module, Deri
     used = all_of_kind(rules, Outputs, "is one term")
     steps: list[DerivationStep] = []
     current = module
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         taken = [_round(at, child, used) for at, child in enumerate(current._children)]
         if not any(found for _, found in taken):
             return current, Derivation(module, tuple(steps))

@@ -32,7 +32,7 @@ from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
 from plica.ir.graph.plain_recipe import Step, order_data
 from plica.ir.graph.provenance import (
-    LONGEST,
+    MAX_RECIPE_CHARACTERS,
     PlainArray,
     made_later,
     plain_steps,
@@ -75,7 +75,7 @@ def packed_text(of: Const) -> str | None:
         text = recipe_text(of)
     else:
         text = json.dumps(steps) if _is_plain(recipe, steps) else to_json(recipe)
-    return text if len(text) <= LONGEST else None
+    return text if len(text) <= MAX_RECIPE_CHARACTERS else None
 
 
 def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import assume, given, strategies as st
 
-from plica.analysis.constant_bound import OPEN, KnownBounds, facts_of
+from plica.analysis.constant_bound import DIM_RANGE, KnownBounds, facts_of
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import axis
 from plica.ir.type.dim import dim_var
@@ -15,7 +15,7 @@ ROWS, STRIP, LANE = dim_var("m"), axis("strip"), axis("lane")
 def shown(length: int, width: int, lanes: int, begin: int) -> bool:
     """Whether lanes of a strip are shown to be inside of open rows of a known length."""
     bounds = KnownBounds()
-    bounds.ranges = {ROWS: OPEN, STRIP: OPEN, LANE: (0, lanes - 1)}
+    bounds.ranges = {ROWS: DIM_RANGE, STRIP: DIM_RANGE, LANE: (0, lanes - 1)}
     facts = facts_of(sc.Lt(STRIP, ROWS * length // width))
     return bounds.is_inside(STRIP * width + LANE + begin, ROWS * length, facts)
 

@@ -35,7 +35,7 @@ from plica.ir.op import find
 from plica.ir.text.script import Scripted, as_module, from_text, read_text
 from plica.ir.text.script.dim import read_dim
 from plica.ir.text.script.expression import INSTEAD, PYTHONIC, operator_meant
-from plica.ir.text.script.origin import MOST
+from plica.ir.text.script.origin import MAX_PROBLEMS
 from plica.ir.text.show.type import show_dim
 from plica.ir.type.dim import dim_var, same_dim
 from plica.runtime.error import PlicaError
@@ -375,10 +375,10 @@ def test_problems_are_reported_together_in_order() -> None:
 
 
 def test_no_more_problems_are_collected_than_anybody_reads() -> None:
-    lines = "".join(f"    y{i} = z{i}\n" for i in range(5 * MOST))
+    lines = "".join(f"    y{i} = z{i}\n" for i in range(5 * MAX_PROBLEMS))
     with pytest.raises(ScriptError) as caught:
         from_text(f"{FUNCTION}def f(x: f32) -> f32:\n{lines}    return x\n")
-    assert len(caught.value.diagnostics) == MOST
+    assert len(caught.value.diagnostics) == MAX_PROBLEMS
 
 
 def test_columns_count_characters() -> None:

@@ -27,7 +27,7 @@ BASES = (
 @pytest.fixture(autouse=True)
 def as_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a mutant is refuted is looked at, not how small a counterexample is."""
-    monkeypatch.setattr(run, "SHRINKS", 0)
+    monkeypatch.setattr(run, "MAX_SHRINKS", 0)
 
 
 @pytest.mark.parametrize("mutant", named_mutants(), ids=lambda each: each.base)

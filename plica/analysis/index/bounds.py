@@ -324,12 +324,12 @@ def _narrow(known: Knowledge, form: Form, to: Interval) -> bool:
     return True
 
 
-ROUNDS: Final = 4
+MAX_PROPAGATION_ROUNDS: Final = 4
 
 
 def _propagate(known: Knowledge) -> None:
     """Bounds of atoms from the rows: each row bounds each of its products by the others."""
-    for _ in range(ROUNDS):
+    for _ in range(MAX_PROPAGATION_ROUNDS):
         changed = False
         for row in known.rows:
             parts = {key: of_key(key, known).scaled(c) for key, c in row.terms.items()}

@@ -39,7 +39,8 @@ from plica.analysis.index.surely import not_negative, not_zero
 from plica.core import Name, Term, digest, fold_into, free_vars
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
 
-DEEPEST: Final = 40  # how many remainders inside one another a quotient is pushed through
+MAX_NESTED_REMAINDERS: Final = 40
+"""How many remainders inside one another a quotient is pushed through."""
 
 
 def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:
@@ -138,7 +139,7 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
                 rest = known.polynomial(inside.left).shifted(rest.constant * step)
                 by *= step
                 continue
-        elif isinstance(inside, FloorMod) and rest.constant == 0 and depth < DEEPEST:
+        elif isinstance(inside, FloorMod) and rest.constant == 0 and depth < MAX_NESTED_REMAINDERS:
             size = _literal(inside.right)
             if size is not None and size > 0 and size % by == 0:
                 inner = quotient(known.polynomial(inside.left), by, known, depth + 1)

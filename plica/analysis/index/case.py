@@ -34,7 +34,7 @@ class LinearConstraint(NamedTuple):
 
 System: TypeAlias = tuple[LinearConstraint, ...]
 
-MOST_CASES: Final = 512
+MAX_CASES: Final = 512
 
 
 def systems(condition: sc.Scalar) -> tuple[System, ...]:
@@ -58,8 +58,8 @@ def split(condition: sc.Scalar) -> tuple[System, ...] | int:
         first, rest = todo[0], todo[1:]
         branches = _branches(first, rest, done)
         made += len(branches)
-        if made > 8 * MOST_CASES or len(found) > MOST_CASES:
-            return MOST_CASES
+        if made > 8 * MAX_CASES or len(found) > MAX_CASES:
+            return MAX_CASES
         work += reversed(branches)
     return tuple(found)
 

@@ -43,7 +43,7 @@ with lazy_imports(__name__):
     from plica.analysis.index.elimination import Row, RowSum, Vector, contradicted
     from plica.analysis.index.nonlinear import Nonlinear, follows
 
-MOST_POINTS: Final = 1_000_000
+MAX_POINTS: Final = 1_000_000
 
 
 @attrs.frozen
@@ -182,7 +182,7 @@ def _periodic(condition: sc.Eq, periods: Periods) -> bool:
     term = difference(condition)
     if term is None or periods.keys() != set(atoms(term)):
         return False
-    if any(size < 1 for size in periods.values()) or prod(periods.values()) > MOST_POINTS:
+    if any(size < 1 for size in periods.values()) or prod(periods.values()) > MAX_POINTS:
         return False
     if not repeats((term,), periods) or slopes_of((term,))[term]:
         return False
@@ -235,7 +235,7 @@ def at_value(
 def points_of(ranges: Sequence[tuple[sc.Scalar, int, int]]) -> dict[sc.Scalar, Values] | None:
     """Every point of a box, None where they are too many."""
     sizes = {variable: max(0, high - low + 1) for variable, low, high in ranges}
-    if prod(sizes.values()) > MOST_POINTS:
+    if prod(sizes.values()) > MAX_POINTS:
         return None
     if 0 in sizes.values():
         return {variable: np.zeros(0, dtype=np.int64) for variable in sizes}
@@ -259,7 +259,7 @@ def _contradicts(system: System, why: Contradiction) -> bool:
     else:
         terms = [constraint.term for constraint in plain.system]
         periods = dict(why.periods)
-        if periods.keys() != set(atoms(*terms)) or prod(periods.values()) > MOST_POINTS:
+        if periods.keys() != set(atoms(*terms)) or prod(periods.values()) > MAX_POINTS:
             return False
         if not repeats(terms, periods):
             return False

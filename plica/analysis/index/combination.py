@@ -18,7 +18,7 @@ from typing import Final
 
 from plica.analysis.index.polynomial import NOTHING, Key, Polynomial
 
-MOST_PIVOTS: Final = 400
+MAX_PIVOTS: Final = 400
 
 
 def contradiction(rows: Sequence[Polynomial]) -> list[Fraction] | None:
@@ -67,7 +67,7 @@ def _solved(
     for row in equations:
         for column, value in row.items():
             goal[column] = goal.get(column, Fraction(0)) + value
-    for _ in range(MOST_PIVOTS):
+    for _ in range(MAX_PIVOTS):
         enter = min((c for c, v in goal.items() if v > 0 and c < width), default=None)
         if enter is None:
             break

@@ -30,7 +30,7 @@ from plica.ir.type import bool_
 
 WRITTEN = "rewrite.index.context"  # the path that its terms are written down under
 
-MOST_FACTS: Final = 32
+MAX_FACTS: Final = 32
 """Further facts are forgotten: a deep nest of conditions must not make each step slower."""
 
 
@@ -68,7 +68,7 @@ class Context(Term):
         facts = dict.fromkeys(self.facts)
         for condition in conditions:
             facts.update(dict.fromkeys(conjuncts(condition)))
-        kept = tuple(facts)[:MOST_FACTS]
+        kept = tuple(facts)[:MAX_FACTS]
         return self if kept == self.facts else Context(self.ranges, kept)
 
     def unless(self, condition: sc.Scalar) -> Context:

@@ -41,7 +41,7 @@ DividedSum: TypeAlias = Literal["below", "apart", "whole"]
 """What becomes a source of a sum that is divided: what the divisor leaves of it, each part of it
 that can, or all of it, where it counts from 0 without a gap."""
 
-MOST_PARTS: Final = 64  # a sum of more digits than this is not looked into: no schedule makes one
+MAX_PARTS: Final = 64  # a sum of more digits than this is not looked into: no schedule makes one
 
 
 class Digit(NamedTuple):
@@ -140,7 +140,7 @@ class Digits:
     def _operation(
         self, node: sc.Scalar, left: DigitSum | None, right: DigitSum | None
     ) -> DigitSum | None:
-        if left is None or right is None or len(left.parts) + len(right.parts) > MOST_PARTS:
+        if left is None or right is None or len(left.parts) + len(right.parts) > MAX_PARTS:
             return None
         match node:
             case sc.Add():

@@ -51,7 +51,7 @@ class Refutation(NamedTuple):
     complete: bool  # False: given up for size
 
 
-MOST_ROWS: Final = 160
+MAX_ROWS: Final = 160
 _LIMIT: Final = 1 << 62
 
 
@@ -71,7 +71,7 @@ def refute(matrix: Sequence[Row], constants: Sequence[Vector]) -> Refutation:
         down = [i for i in alive if rows[i][0][best] < 0]
         stages.append(EliminationStage(best, (*up, *down)))
         kept = [i for i in alive if rows[i][0][best] == 0]
-        if len(kept) + len(up) * len(down) > MOST_ROWS:
+        if len(kept) + len(up) * len(down) > MAX_ROWS:
             return Refutation(tuple(sums), tuple(stages), tuple(rows), still, False)
         for i in up:
             for j in down:

@@ -20,7 +20,7 @@ import math
 import numpy as np
 from attrs import frozen
 
-from plica.analysis.index.certificate import MOST_POINTS
+from plica.analysis.index.certificate import MAX_POINTS
 from plica.analysis.index.context import EMPTY, FALSE, Context
 from plica.analysis.index.digit import Digits, reach
 from plica.analysis.index.iteration import IterationMap, iteration_map
@@ -95,7 +95,7 @@ def are_apart(of: IndexMap, shape: tuple[Scalar, ...]) -> bool | None:
     """
     sizes = [known(each) for each in shape]
     count = math.prod([each for each in sizes if each is not None])
-    if None in sizes or count > MOST_POINTS:
+    if None in sizes or count > MAX_POINTS:
         return None
     if not of.results or count == 0:
         return count <= 1

@@ -74,14 +74,14 @@ class Knowledge:
             self.plain, self.normal, self.ranks, self.marks,
         )  # fmt: skip
         for table in tables:
-            if len(table) > MOST_ANSWERS:
+            if len(table) > MAX_ANSWERS:
                 table.clear()
-        if len(self.inner) > MOST_INNER:
+        if len(self.inner) > MAX_INNER:
             self.inner.clear()
 
 
-MOST_ANSWERS: Final = 100_000
-MOST_INNER: Final = 256  # contexts inside this one that are kept for the next time
+MAX_ANSWERS: Final = 100_000
+MAX_INNER: Final = 256  # contexts inside this one that are kept for the next time
 
 
 KINDS: Final[dict[type[sc.Scalar], str]] = {

@@ -60,9 +60,9 @@ class Nonlinear:
     cases: tuple[RefutedSystem, ...]
 
 
-ROUNDS: Final = 4
-MOST_ROWS: Final = 72
-MOST_SYSTEMS: Final = 256
+MAX_DEDUCTION_ROUNDS: Final = 4
+MAX_ROWS: Final = 72
+MAX_SYSTEMS: Final = 256
 
 
 def proof(condition: Scalar, context: Context) -> Nonlinear | str:
@@ -110,7 +110,7 @@ def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynom
             found.append(rows)
         else:
             work += reversed(_without(division, system))
-        if len(found) + len(work) > MOST_SYSTEMS:
+        if len(found) + len(work) > MAX_SYSTEMS:
             return None
     return found
 
@@ -190,7 +190,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
 
     def add(step: Made) -> None:
         row = make(step, rows)
-        if row is None or len(rows) > 4 * MOST_ROWS:
+        if row is None or len(rows) > 4 * MAX_ROWS:
             return
         if not row.terms and row.constant >= 0:
             return
@@ -206,7 +206,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
             before = len(rows)
             add(Total(i, j))
             live += range(before, len(rows))
-    for _ in range(ROUNDS):
+    for _ in range(MAX_DEDUCTION_ROUNDS):
         if (done := _ended(rows, made, live)) is not None:
             return done
         before = len(rows)
@@ -228,7 +228,7 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
 
 
 def _ended(rows: list[Polynomial], made: list[Made], live: Sequence[int]) -> RefutedSystem | None:
-    chosen = list(live)[:MOST_ROWS]
+    chosen = list(live)[:MAX_ROWS]
     if (found := contradiction([rows[i] for i in chosen])) is None:
         return None
     pairs = tuple((i, times) for i, times in zip(chosen, found, strict=True) if times)

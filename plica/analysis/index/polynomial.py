@@ -214,14 +214,14 @@ def _in_order(atoms: tuple[Scalar, ...], rank: Rank | None) -> list[Scalar]:
 LEAST, GREATEST = i64.bounds
 
 # Multiplying out must not blow up: beyond these sizes a product stays an atom.
-MOST_TERMS: Final = 256
-MOST_ATOMS: Final = 12
+MAX_TERMS: Final = 256
+MAX_ATOMS: Final = 12
 
 
 def _small(a: Polynomial, b: Polynomial) -> bool:
     if not a.terms or not b.terms:
         return True
-    return len(a.terms) * len(b.terms) <= MOST_TERMS and _degree(a) + _degree(b) <= MOST_ATOMS
+    return len(a.terms) * len(b.terms) <= MAX_TERMS and _degree(a) + _degree(b) <= MAX_ATOMS
 
 
 def _degree(of: Polynomial) -> int:

@@ -30,7 +30,7 @@ import numpy as np
 
 from plica.analysis.index.bounds import knowledge, wraps
 from plica.analysis.index.certificate import (
-    MOST_POINTS,
+    MAX_POINTS,
     BySolver,
     ByValue,
     Certificate,
@@ -86,7 +86,7 @@ class Undecided:
 Answer: TypeAlias = Holds | Fails | Undecided
 
 FEW_POINTS: Final = 20_000
-MOST_NUMBERS: Final = 8_000_000  # rows times residues that elimination may hold
+MAX_NUMBERS: Final = 8_000_000  # rows times residues that elimination may hold
 
 
 def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = False) -> bool:
@@ -143,7 +143,7 @@ def _by_few_points(condition: Scalar, context: Context) -> Answer:
 
 
 def _by_all_points(condition: Scalar, context: Context) -> Answer:
-    return _by_points(condition, context, MOST_POINTS)
+    return _by_points(condition, context, MAX_POINTS)
 
 
 def _by_points(condition: Scalar, context: Context, most: int) -> Answer:
@@ -180,7 +180,7 @@ def _by_periods(condition: Scalar, context: Context) -> Answer:
     if slopes_of((term,))[term]:
         return NOT_SO  # different somewhere; whether the context allows that is another matter
     points = prod(found.values())
-    if points > MOST_POINTS:
+    if points > MAX_POINTS:
         return Undecided(f"the box of periods has {points:,} points")
     if np.any(all_values((term,), box(found))[0]):
         return NOT_SO
@@ -211,7 +211,7 @@ def _by_elimination(
     terms = [constraint.term for constraint in plain.system]
     found = periods(terms)
     points = prod(found.values())
-    if points > MOST_POINTS or points * len(terms) > MOST_NUMBERS:
+    if points > MAX_POINTS or points * len(terms) > MAX_NUMBERS:
         return Undecided(f"a case has {points:,} residues")
     slow = refute(*rows_by_residue(plain.system, found))
     if not slow.open.any():
@@ -249,14 +249,14 @@ def _by_products(condition: Scalar, context: Context) -> Answer:
     return Undecided(found) if isinstance(found, str) else Holds(found)
 
 
-MOST_VALUES: Final = 24
+MAX_VALUES: Final = 24
 
 
 def _by_values(condition: Scalar, context: Context) -> Answer:
     """One value after the other of a variable with few."""
     best: tuple[int, Scalar, int] | None = None
     for unknown, (low, high) in stated_ranges(context).items():
-        if low is not None and high is not None and 0 <= high - low < MOST_VALUES:
+        if low is not None and high is not None and 0 <= high - low < MAX_VALUES:
             best = min(best or (high - low, unknown, low), (high - low, unknown, low), key=_first)
     if best is None:
         return NOT_SO

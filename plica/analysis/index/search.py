@@ -25,7 +25,7 @@ from plica.ir.loop.scalar import Lit, Scalar, dtype_of
 from plica.ir.type import bool_
 
 POINTS: Final = 4_096
-LARGEST: Final = 1 << 62  # numbers below are put into arrays of machine integers
+MACHINE_INTEGER_LIMIT: Final = 1 << 62  # numbers below are put into arrays of machine integers
 
 
 def counterexample(condition: Scalar, context: Context) -> dict[Scalar, int] | None:
@@ -54,7 +54,7 @@ def _size(of: Values) -> Values:
 
 def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> dict[Scalar, int]:
     """A counterexample shrunk: each unknown towards 0 as far as it stays one."""
-    tries = MOST_TRIES
+    tries = MAX_TRIES
     changed = True
     while changed and tries > 0:
         changed = False
@@ -72,7 +72,7 @@ def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> d
     return point
 
 
-MOST_TRIES: Final = 240
+MAX_TRIES: Final = 240
 
 
 def fails(point: dict[Scalar, int], condition: Scalar, context: Context) -> bool:
@@ -128,7 +128,7 @@ def _product(choices: dict[Scalar, list[int]]) -> dict[Scalar, Values]:
 
 
 def _packed(of: list[int], kind: type) -> Values:
-    if kind is object and max(map(abs, of), default=0) < LARGEST:
+    if kind is object and max(map(abs, of), default=0) < MACHINE_INTEGER_LIMIT:
         return np.array(of, dtype=np.int64)
     return np.array(of, dtype=kind)
 

@@ -36,7 +36,7 @@ from plica.rewrite.discriminate import Index
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.pattern import ANYTHING, IndexHole
 
-MOST_CONTEXTS: Final = 256
+MAX_CONTEXTS: Final = 256
 """Branches beyond this many in one term are simplified without what is known inside them."""
 
 
@@ -81,7 +81,7 @@ Job: TypeAlias = Generator[tuple[Scalar, Context], Scalar, Scalar]
 
 def _normal(root: Scalar, context: Context) -> Scalar:
     """Run jobs that ask for other jobs, on a stack of our own."""
-    budget = [MOST_CONTEXTS]
+    budget = [MAX_CONTEXTS]
     stack: list[tuple[Job, Scalar, Context]] = [(_job(root, context, budget), root, context)]
     answer: Scalar | None = None
     while stack:
@@ -101,12 +101,12 @@ def _normal(root: Scalar, context: Context) -> Scalar:
     return answer
 
 
-ROUNDS: Final = 8
+MAX_SWEEPS: Final = 8
 
 
 def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
     known = knowledge(context)
-    for _ in range(ROUNDS):
+    for _ in range(MAX_SWEEPS):
         term = swept(term, known, known.plain, RULES, None)
         changed: dict[Scalar, Scalar] = {}
         for node in _branches(term):

@@ -96,9 +96,9 @@ class OpenQuestion:
 RuleVerdict: TypeAlias = ForAll | InWindow | ByInstance | WrongRule | OpenQuestion
 
 WINDOW: Final = (-6, 12)
-MOST_IN_WINDOW: Final = 20_000
-FAR: Final = 4096  # how far numbers are looked for that a predicate allows
-MOST_INSTANCES: Final = 200
+MAX_IN_WINDOW: Final = 20_000
+MAX_DISTANCE_OF_SAMPLES: Final = 4096  # how far numbers are looked for that a predicate allows
+MAX_INSTANCES: Final = 200
 EVERYWHERE: Final = "for all integers, whatever the constants"
 
 
@@ -140,14 +140,14 @@ def certify(rule: Rule, filling: dict[str, Any], context: Context = EMPTY) -> bo
     claim = same(before, after)
     key = digest(claim) + digest(context)
     if (known := _certified.get(key)) is None:
-        if len(_certified) > MOST_CERTIFIED:
+        if len(_certified) > MAX_CERTIFIED:
             _certified.clear()
         known = _certified[key] = isinstance(decide(claim, context), Holds)
     return known
 
 
 _certified: Final[dict[str, bool]] = {}
-MOST_CERTIFIED: Final = 100_000
+MAX_CERTIFIED: Final = 100_000
 
 
 def _for_all(rule: Rule, left: Scalar, right: Scalar) -> RuleVerdict:
@@ -177,7 +177,7 @@ def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict
     count = 0
     options = [_numbers(hole) for hole in constants]
     tried: list[int] = []
-    for numbers in itertools.islice(itertools.product(*options), MOST_IN_WINDOW):
+    for numbers in itertools.islice(itertools.product(*options), MAX_IN_WINDOW):
         filling: dict[str, Any] = _unknowns(left)
         for hole, each in zip(constants, numbers, strict=True):
             filling[hole.name] = Lit(bool(each), bool_) if hole.dtype is bool_ else literal(each)
@@ -212,7 +212,7 @@ def _numbers(hole: IndexHole) -> list[int]:
     if when is None:
         return list(inside)
     found = [n for n in inside if when(literal(n))]
-    far = sorted(range(-FAR, FAR + 1), key=abs)
+    far = sorted(range(-MAX_DISTANCE_OF_SAMPLES, MAX_DISTANCE_OF_SAMPLES + 1), key=abs)
     return found or [n for n in far if when(literal(n))][: len(inside)]
 
 
@@ -230,7 +230,7 @@ def _declines_unknowns(hole: IndexHole) -> bool:
 
 def _by_instances(rule: Rule) -> RuleVerdict:
     count = undecided = 0
-    for filling, context in itertools.islice(_instances(rule.left), MOST_INSTANCES):
+    for filling, context in itertools.islice(_instances(rule.left), MAX_INSTANCES):
         before = plan(rule.left)(filling)
         after = _right_side(rule, filling, context)
         if after is None or after is before:

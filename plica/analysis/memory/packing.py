@@ -2,7 +2,8 @@
 
 Tenants that share are one storage.  Two ways are tried, and the smaller arena wins: the largest
 storage first, each in the tightest gap between those it meets; and in the order of time, each in
-the tightest gap there is.  The first is mostly better, and quadratic: it is tried up to `MANY`.
+the tightest gap there is.  The first is mostly better, and quadratic: up to
+`MAX_STORAGES_SORTED` it is tried.
 
 >>> pack_arena((Allocation(100, 0, 1), Allocation(60, 1, 2), Allocation(100, 2, 3))).offsets
 (0, 128, 0)
@@ -22,7 +23,7 @@ from attrs import frozen
 from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan, aligned
 from plica.core import CompilerBug
 
-MANY: Final = 10_000  # how many storages are arranged by size
+MAX_STORAGES_SORTED: Final = 10_000  # how many storages are arranged by size
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -40,7 +41,7 @@ def pack_arena(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> Mem
     """A plan for the tenants; the order of time, not of the tenants, matters."""
     owner, storages = storages_of(tenants, alignment)
     offsets = _in_time(storages)
-    if len(storages) <= MANY and _size(storages, offsets) > _least(storages):
+    if len(storages) <= MAX_STORAGES_SORTED and _size(storages, offsets) > _least(storages):
         other = _by_size(storages)
         offsets = min(other, offsets, key=lambda found: _size(storages, found))
     where = tuple([offsets[each] for each in owner])

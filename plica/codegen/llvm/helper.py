@@ -15,7 +15,7 @@ from plica.codegen.llvm.dialect import literal
 from plica.codegen.llvm.pool import llvm_text
 from plica.codegen.target import Target
 from plica.core import CompilerBug
-from plica.ir.loop.formula import NEAR
+from plica.ir.loop.formula import MAX_ANGLE_BY_PARTS
 from plica.ir.type import DTYPES, DType, f32, f64
 from plica.runtime.late import lazy_imports
 
@@ -94,7 +94,7 @@ def _in_parts(name: str, lanes: int, target: Target) -> list[str]:
         formula(name, True, target.has_scale, target.has_extremes, ".far"),
     )
     joined = _JOINS if lanes else _JOIN
-    both = joined.format(name=name, n=lanes, most=literal(NEAR, f32))
+    both = joined.format(name=name, n=lanes, most=literal(MAX_ANGLE_BY_PARTS, f32))
     return [widened(near, lanes), widened(far, lanes), both]
 
 

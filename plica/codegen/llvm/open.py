@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from plica.analysis.constant_bound import OPEN
+from plica.analysis.constant_bound import DIM_RANGE
 from plica.codegen.llvm.checked import Checked
 from plica.codegen.llvm.lane import LaneValue, constant
 from plica.codegen.llvm.region import Callee, Regions, Variant
@@ -114,7 +114,7 @@ class OpenRegions(Regions):
         values = LlvmValues(w)
         for number, dim in enumerate(self.program.dims):
             at = w.let(f"getelementptr inbounds i64, ptr {dims}, i64 {number}")
-            values.around.bind(dim, LaneValue(w.let(f"load i64, ptr {at}, align 8")), OPEN)
+            values.around.bind(dim, LaneValue(w.let(f"load i64, ptr {at}, align 8")), DIM_RANGE)
         return values
 
     def _laid_out(self, w: LlvmWriter, values: LlvmValues) -> list[str]:

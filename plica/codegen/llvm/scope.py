@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from plica.analysis.constant_bound import FACTS, KnownBounds, facts_of
+from plica.analysis.constant_bound import MAX_FACTS, KnownBounds, facts_of
 from plica.analysis.index.context import conjuncts, negated
 from plica.codegen.emit.scalar import Frame
 from plica.codegen.llvm.buffer_address import sizes_of
@@ -67,7 +67,7 @@ def outside(
                 test = frame.found[frame.order.numbers[guard]]
                 passes = lanes.both(here, test if holds else lanes.negated(test))
                 fact = guard if holds else negated(guard)
-                known_here = (*known_here, fact)[-FACTS:]
+                known_here = (*known_here, fact)[-MAX_FACTS:]
             if kid in alive:
                 alive[kid] = lanes.either(alive[kid], passes)
                 facts[kid] = tuple([fact for fact in facts[kid] if fact in known_here])

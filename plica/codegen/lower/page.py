@@ -44,7 +44,7 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import find_pack, may_apply
-from plica.rewrite.packs.winograd import HELD, Costs, winograd_for
+from plica.rewrite.packs.winograd import MAX_WEIGHT_BYTES, Costs, winograd_for
 from plica.rewrite.rule_pass import Setting, rules
 from plica.rewrite.strategy import innermost
 from plica.runtime.late import lazy_imports
@@ -151,7 +151,7 @@ WINOGRAD: Final = Pipeline((
     exact_pass(
         "fold-winograd",
         "Fold the transforms of Winograd weights.",
-        partial(fold_constants, limit=HELD),
+        partial(fold_constants, limit=MAX_WEIGHT_BYTES),
         if_changed="winograd",
     ),
 ))  # fmt: skip

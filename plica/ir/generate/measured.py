@@ -36,8 +36,8 @@ PLAIN: Final = (
 )
 """Operators that keep the shape of a matrix."""
 
-MOST_TURNS: Final = 3
-LONGEST: Final = 5
+MAX_TURNS: Final = 3
+MAX_ROWS: Final = 5
 
 
 class MeasuredText:
@@ -141,8 +141,8 @@ def measured_program(random: Random) -> tuple[Module, tuple[Any, ...]]:
     ]
     body = [f"    {each}" for each in (*text.lines, f"return {text.value}")]
     module = from_text("\n".join([*head, *body, ""]))
-    rows = random.randint(0, LONGEST)
+    rows = random.randint(0, MAX_ROWS)
     x = [random.randint(-8, 8) / 4 for _ in range(rows * width)]
     matrix = np.asarray(x, np.float32).reshape(rows, width)
-    count, chosen = np.int64(random.randint(-1, MOST_TURNS)), np.bool_(random.random() < 0.5)
+    count, chosen = np.int64(random.randint(-1, MAX_TURNS)), np.bool_(random.random() < 0.5)
     return module, (matrix, count, chosen)

@@ -38,9 +38,9 @@ SHAPES: Final[tuple[tuple[int | str, ...], ...]] = (
 )  # fmt: skip
 """Of inputs: the first is the simplest."""
 
-MOST_AXES: Final = 5
+MAX_AXES: Final = 5
 
-TRIES: Final = 3
+MAX_ROWS_TRIED: Final = 3
 """How many rows are tried on a tensor, until one takes it."""
 
 
@@ -74,9 +74,9 @@ def _grown(draw: DrawFn, scope: GenerationScope, rows: Sequence[Row]) -> KnownEx
     back = min(pick(draw, (0, 0, 0, 0, 0, 1, 2)), len(scope.pool) - 1)
     x = scope.pool[-1 - back]
     made = None
-    for _ in range(TRIES):
+    for _ in range(MAX_ROWS_TRIED):
         made = made or pick(draw, rows)(draw, (x.expr, x.type), scope)
-    if made is None or not isinstance(made[1], TensorType) or len(made[1].shape) > MOST_AXES:
+    if made is None or not isinstance(made[1], TensorType) or len(made[1].shape) > MAX_AXES:
         return None
     return scope.add(*made)
 

@@ -47,11 +47,11 @@ STORED: Final = 4096
 """Bytes from which on a constant of a model is known by its digest; what is shorter decides what
 becomes of a model as its operators do."""
 
-LONGEST: Final = 1 << 16
+MAX_RECIPE_CHARACTERS: Final = 1 << 16
 """Characters of a recipe: what has longer ones, as those of large constants that no model stores
 are, counts as looked at (`answered`), or is taken as it is (`plica.schedule.recipe`)."""
 
-MOST_ANSWERS: Final = 1 << 14
+MAX_ANSWERS: Final = 1 << 14
 """Answers that are remembered; when there are more, what they were about counts as looked at."""
 
 
@@ -226,11 +226,11 @@ def answered(
     answer = QUESTIONS[question](*values)
     if leaves:
         asked = question, tuple(map(recipe_text, subjects))
-        if sum(map(len, asked[1])) > LONGEST:
+        if sum(map(len, asked[1])) > MAX_RECIPE_CHARACTERS:
             look_at(leaves)
             return answer
         ANSWERS[asked] = answer, leaves
-        if len(ANSWERS) > MOST_ANSWERS:
+        if len(ANSWERS) > MAX_ANSWERS:
             look_at(leaf for _, leaves in ANSWERS.values() for leaf in leaves)
             ANSWERS.clear()
     return answer

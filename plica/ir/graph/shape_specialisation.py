@@ -140,7 +140,7 @@ def open_form(of: Module) -> Module:
     return opened
 
 
-FAR: Final = 16
+LEAST_SIZE_LIMIT: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 
 LARGE: Final = 4096
@@ -172,7 +172,7 @@ def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
 def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts, whatever the other dims are."""
     others = dict.fromkeys(open_dims(of), LARGE)
-    for size in range(FAR):
+    for size in range(LEAST_SIZE_LIMIT):
         sizes = {**others, dim: size}
         if _has_meaning(of, asked, sizes):
             return size
@@ -197,7 +197,7 @@ def _has_meaning(
     return True
 
 
-OPEN: Final = "open_"
+OPEN_PREFIX: Final = "open_"
 """What the names of dims begin with that must not be taken for the variables of loops."""
 
 
@@ -208,7 +208,7 @@ def apart(of: Module) -> Module:
     new: dict[Term, ScalarVar] = {}
     said: set[str] = set()
     for each in main.dims:
-        first = Name(f"{OPEN}{each.name.hint}", each.name.index)
+        first = Name(f"{OPEN_PREFIX}{each.name.hint}", each.name.index)
         name = next(name for name in _names(first) if str(name) not in said)
         said.add(str(name))
         new[each] = ScalarVar(name, each.dtype)
@@ -225,7 +225,7 @@ def apart(of: Module) -> Module:
 
 def named(of: ScalarVar) -> str:
     """The name of a dim as it was written."""
-    return str(of.name).removeprefix(OPEN)
+    return str(of.name).removeprefix(OPEN_PREFIX)
 
 
 def _settled(node: Term) -> Term:

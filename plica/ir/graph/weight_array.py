@@ -165,7 +165,7 @@ def _are_finite(*factors: Array) -> bool:
 
 def _is_tame(value: Array) -> bool:
     """Whether numbers stay finite when they are added up and scaled."""
-    return bool((np.abs(value) < TAME).all())
+    return bool((np.abs(value) < MAX_WEIGHT).all())
 
 
 def _is_one_number(value: Array) -> bool:
@@ -181,7 +181,7 @@ def _are_bytes(value: Array) -> bool:
     return bool(value.size and low <= value.min() and value.max() <= high)
 
 
-TAME: Final = 1e30
+MAX_WEIGHT: Final = 1e30
 QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
     "are-bytes": _are_bytes,
     "are-finite": _are_finite,

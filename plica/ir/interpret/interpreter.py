@@ -38,7 +38,7 @@ with lazy_imports(__name__):  # few programs take lists, or are kernels
     from plica.ir.interpret.kernel import run_kernel
     from plica.runtime.ragged import flat_inputs, nested_results
 
-MOST_RESULTS: Final = 1 << 20
+MAX_RESULTS: Final = 1 << 20
 """Each of the tensors of a result is an array of its own; no more of them are made."""
 
 __all__ = ["GENEROUS", "RunLimits", "interpret"]
@@ -72,9 +72,9 @@ def interpret(
             every = zip(said.dims, main.dims, strict=True)
             check_ranges(said, {str(dim.name): sizes[own] for dim, own in every if own in sizes})
         result = machine.enter(main, {}, values, sizes)
-        if _tensors(result, {}) > MOST_RESULTS:
+        if _tensors(result, {}) > MAX_RESULTS:
             message = "The result has more tensors than there is memory for."
-            expected = f"at most {MOST_RESULTS} tensors"
+            expected = f"at most {MAX_RESULTS} tensors"
             raise EvaluationError(Diagnostic("no-memory", message, None, expected, "more"))
         fresh = _fresh(result)
         return fresh if lists is None else nested_results(lists, fresh)

@@ -44,7 +44,7 @@ from plica.ir.type import DType, Sizes, shape_of, solve
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 
-MOST_TURNS: Final = 500_000
+MAX_TURNS: Final = 500_000
 """How many turns the while loops of a kernel may take together."""
 
 
@@ -54,7 +54,7 @@ def run_kernel(
     sizes: Sizes | None = None,
     *,
     sweeping: bool = True,
-    turns: int = MOST_TURNS,
+    turns: int = MAX_TURNS,
 ) -> tuple[Array, ...]:
     """What a kernel writes, given the arrays it reads; dims are found from their shapes.
 
@@ -71,7 +71,7 @@ def run_in_place(
     sizes: Sizes | None = None,
     *,
     sweeping: bool = True,
-    turns: int = MOST_TURNS,
+    turns: int = MAX_TURNS,
 ) -> tuple[Array, ...]:
     """All of a kernel's buffers after it ran, given what all of them hold before."""
     known = _measured(kernel.params, arrays, sizes or {})

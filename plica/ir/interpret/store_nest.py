@@ -29,7 +29,7 @@ from plica.ir.loop.statement import ACCUMULATING, TRUE, Bind, Block, Branch, For
 from plica.ir.loop.vector import VECTORS
 from plica.ir.type import i64
 
-MOST_LOOPS: Final = 16
+MAX_LOOPS: Final = 16
 _ZERO: Final = sc.Lit(0, i64)
 
 
@@ -119,7 +119,7 @@ def _chain(loop: For) -> Any:
         match stmt:
             case For(var, extent, _, body):
                 known_extent = moved(extent)
-                if len(loops) == MOST_LOOPS or var in bound or _mentions(known_extent, bound):
+                if len(loops) == MAX_LOOPS or var in bound or _mentions(known_extent, bound):
                     return None
                 if known_extent is not extent:
                     return None

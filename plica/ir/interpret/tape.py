@@ -42,7 +42,7 @@ Placed: TypeAlias = tuple[int, int]  # the slots of a value and of its marks
 CHUNK: Final = 1 << 21
 """How many elements of a reduction are made at once."""
 
-MOST_AXES: Final = 60
+MAX_AXES: Final = 60
 """Numpy's arrays have at most 64 dimensions."""
 
 NO_MARKS: Final = 0
@@ -67,11 +67,11 @@ class Tape:
         # How many places of each axis a run is given; all of them if nothing is said.
         self.at_once = dict(zip(axes, at_once or axes.values(), strict=True))
         self.rank: int = len(axes) + (0 if parent is None else parent.rank)
-        if self.rank > MOST_AXES:
+        if self.rank > MAX_AXES:
             message = (
                 "A tensor expression has more axes and nested reductions than numpy can lay out."
             )
-            expected = f"at most {MOST_AXES}"
+            expected = f"at most {MAX_AXES}"
             raise EvaluationError(
                 Diagnostic("unsupported", message, None, expected, str(self.rank))
             )

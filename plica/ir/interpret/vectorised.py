@@ -36,9 +36,9 @@ from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Max, Min, Mul, Scalar, 
 from plica.ir.loop.statement import THREADS, TRUE, For
 from plica.ir.type import bool_
 
-FEW: Final = 16
+MIN_POINTS: Final = 16
 """A nest of fewer points is faster one by one."""
-MANY: Final = 1 << 22
+MAX_POINTS: Final = 1 << 22
 """A nest of more points takes too much memory at once; its inner loops may be nests, too."""
 
 _FOLDS: Final[dict[type[Scalar], str]] = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
@@ -56,7 +56,7 @@ def swept(loop: For, extent: int, machine: KernelRun) -> bool:
             int(size.value) if isinstance(size, Lit) else machine.values(inner, (size,))[0]
         )
     points = prod(extents)
-    if not FEW <= points <= MANY or min(extents) <= 0:
+    if not MIN_POINTS <= points <= MAX_POINTS or min(extents) <= 0:
         return False
     buffers = dict.fromkeys([found.buffer, *[each.buffer for each in found.loads]])
     storages = {each: machine.env[each] for each in buffers}

@@ -22,7 +22,7 @@ QUARTER_REST: Final = -4.371139000186241e-08
 """What it is more than its nearest f32."""
 
 LOG_2: Final = 0.6931471805599453
-MANY: Final = 2.0**25
+SQUARE_ABSORBS_ONE: Final = 2.0**25
 """A number whose square, and one more, are the same in f32."""
 
 # fmt: off
@@ -93,7 +93,7 @@ def cosh(x: N) -> N:
 
 def asinh(x: N) -> N:
     size = x.size()
-    many = size.is_("ogt", MANY)
+    many = size.is_("ogt", SQUARE_ABSORBS_ONE)
     square = size * size
     more = size + square / ((square + 1.0).root() + 1.0)
     found = log1p(many.choose(size, more)) + many.choose(size.number(LOG_2), 0.0)
@@ -101,7 +101,7 @@ def asinh(x: N) -> N:
 
 
 def acosh(x: N) -> N:
-    many, less = x.is_("ogt", MANY), x - 1.0
+    many, less = x.is_("ogt", SQUARE_ABSORBS_ONE), x - 1.0
     more = less + (less * (less + 2.0)).root()
     found = log1p(many.choose(x, more)) + many.choose(x.number(LOG_2), 0.0)
     return x.is_("olt", 1.0).choose(x.number(float("nan")), found)

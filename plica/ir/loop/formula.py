@@ -35,7 +35,7 @@ QUARTER: Final = 1.5707963267948966
 QUARTER_PARTS: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 """The same as a sum of f32s."""
 
-NEAR: Final = 32768.0
+MAX_ANGLE_BY_PARTS: Final = 32768.0
 """Angles up to this are less than 2^15 quarter turns, and what is left of them by products with the
 parts that are rounded once is wrong by less than one unit."""
 
@@ -331,7 +331,7 @@ def _waves(r: N) -> tuple[N, N]:
 
 
 def _turned_near(x: N) -> tuple[N, N]:
-    """The same for angles up to `NEAR`, where products are added to before they are rounded."""
+    """The same for angles up to `MAX_ANGLE_BY_PARTS`, by fused multiply-adds."""
     moved = fma(x, x.number(1 / QUARTER), HALVES)
     n, r = moved - HALVES, x
     for part in QUARTER_PARTS:

@@ -37,7 +37,7 @@ from plica.runtime.error import Diagnostic
 WRITTEN = "ir.layout"  # the path that its terms are written down under
 
 _PART: Final = re.compile(r"([A-Z])|([1-9][0-9]*)([a-z])")
-MOST: Final = 32
+MAX_AXES: Final = 32
 """A word with more parts is no layout: numpy's arrays have no more axes."""
 
 
@@ -198,14 +198,14 @@ def cut_index(at: Scalar, blocks: Sequence[int]) -> list[Scalar]:
 def layout_of(word: str, logical: str) -> Layout | str:
     """The layout a word stands for, or why it stands for none."""
     end, axes = 0, []
-    for found in _PART.finditer(word[: 8 * MOST]):
+    for found in _PART.finditer(word[: 8 * MAX_AXES]):
         letter = (found[1] or found[3]).upper()
         if found.start() != end or letter not in logical:
             return f"{word!r} is no layout of the axes {logical}."
         axes.append((logical.index(letter), int(found[2] or 0)))
         end = found.end()
     whole = sorted(axis for axis, block in axes if block == 0)
-    if end != len(word) or whole != list(range(len(logical))) or len(axes) > MOST:
+    if end != len(word) or whole != list(range(len(logical))) or len(axes) > MAX_AXES:
         return f"{word!r} is no layout of the axes {logical}."
     if any(block >= 1 << 31 for _, block in axes):
         return f"A block of {word!r} is too large."

@@ -31,7 +31,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known
 
-DEEPEST: Final = 16
+MAX_GUARDS: Final = 16
 """Under more guards than this a reduction stays where it is."""
 
 Axes: TypeAlias = Mapping[sc.ScalarVar, sc.Scalar]
@@ -173,7 +173,7 @@ class _Guard:
     known: tuple[tuple[sc.Scalar, bool], ...] = ()
 
     def also(self, condition: sc.Scalar, holds: bool) -> _Guard | None:
-        if len(self.known) == DEEPEST:
+        if len(self.known) == MAX_GUARDS:
             return None
         return _Guard((*self.known, (condition, holds)))
 

@@ -45,7 +45,7 @@ from plica.ir.type.dtype import f64, i64
 TOTALS: Final = 128
 """Totals of f64 that are added up at once, where those are of f64 that come in."""
 
-DEEPEST: Final = 2
+MAX_LEVELS_OF_TOTALS: Final = 2
 """How often totals of f64 are cut into runs again."""
 
 Size: TypeAlias = int | sc.Scalar
@@ -174,7 +174,7 @@ class _Runs:
         """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
         run = TOTALS
         short = isinstance(count, int) and count <= run
-        if self.dtype is not f64 or short or depth == DEEPEST:
+        if self.dtype is not f64 or short or depth == MAX_LEVELS_OF_TOTALS:
             b = self._var(like)
             return self._reduce((b,), (count,), at(b))
         outer = -(-count // run) if isinstance(count, int) else (count + (run - 1)) // run

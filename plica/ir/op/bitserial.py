@@ -33,16 +33,16 @@ from plica.ir.op.record import as_dtype, composite, primitive, scalar
 from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
 from plica.ir.type import TensorType, bf16, f16, f32, i8, i32, known, u8
 
-MOST_BITS = 8
+MAX_BITS = 8
 """Of a number: what more planes come to does not fit i32 any more."""
 
 
 def _derived(name: str, record: Operator, doc: str) -> Operator:
     def rule(attrs: Values, x: TensorType, weight: TensorType) -> TensorType:
         for bits in (attrs["activation_bits"], attrs["weight_bits"]):
-            if bits > MOST_BITS:
+            if bits > MAX_BITS:
                 message = f"{name} is of numbers of few bits."
-                refuse("bad-attribute", message, f"at most {MOST_BITS}", str(bits))
+                refuse("bad-attribute", message, f"at most {MAX_BITS}", str(bits))
         own = {each.name: attrs[each.name] for each in record.attributes}
         wide = [TensorType(each.shape, i32) for each in (x, weight)]
         if isinstance(found := record.relation(own, *wide), Mismatch):
@@ -93,7 +93,7 @@ bitserial_conv = _derived(
 
 # --- weights of few bits --------------------------------------------------------------------------
 
-WORD = 32
+WORD_BITS = 32
 """Bits of a word that holds several numbers of a weight."""
 
 
@@ -116,11 +116,11 @@ def _packed_rule(
         same(name, "rows", each.shape[0], weight.shape[0])
     same(name, "groups", zero.shape[1], scale.shape[1])
     depth, held, groups = (known(n) for n in (x.shape[-1], weight.shape[1], scale.shape[1]))
-    if not depth or not groups or depth % groups or depth // groups * bits % WORD:
+    if not depth or not groups or depth % groups or depth // groups * bits % WORD_BITS:
         expected = f"groups of whole words that make up {x.shape[-1]}"
         refuse("shape-conflict", f"{name} has groups of equal size.", expected, str(groups))
-    if held != depth * bits // WORD:
-        expected = str(depth * bits // WORD)
+    if held != depth * bits // WORD_BITS:
+        expected = str(depth * bits // WORD_BITS)
         refuse("shape-conflict", f"{name} has the words of all columns.", expected, str(held))
     return TensorType((*x.shape[:-1], weight.shape[0]), x.dtype)
 
@@ -134,7 +134,7 @@ def _packed_body(  # noqa: PLR0917  # as the operator has them
     zero: sc.Buffer,
 ) -> Compute:
     bits, groups = attrs["bits"], known(scale.shape[1]) or 1
-    group, several = (known(x.shape[-1]) or 0) // groups, WORD // attrs["bits"]
+    group, several = (known(x.shape[-1]) or 0) // groups, WORD_BITS // attrs["bits"]
 
     def element(*axes: sc.Scalar) -> sc.Scalar:
         *rows, n = axes

@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 LARGEST_MATRIX: Final = 1 << 11
 """The length of a transform by one product, where it has a factor."""
 
-FEW: Final = 16
+MIN_VECTOR_COLUMNS: Final = 16
 """Columns that do not fill a vector: they are taken for rows of the product."""
 
 
@@ -70,7 +70,7 @@ def applied(matrix: Array, x: Expr, wanted: int = 2) -> Expr:
     real = on_parts(matrix, given, wanted).astype(tensor_of(x).dtype.numpy)
     size, rank = len(matrix), len(rows)
     flat = reshape(x, (*rows, given * inner, columns))
-    if count is None or count >= FEW:
+    if count is None or count >= MIN_VECTOR_COLUMNS:
         return reshape(matmul(const(real), flat), (*rows, wanted, size, columns))
     across = (*range(rank), rank + 1, rank)
     turned = matmul(transpose(flat, across), const(np.ascontiguousarray(real.T)))

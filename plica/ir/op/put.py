@@ -57,7 +57,7 @@ from plica.ir.op.scatter import REDUCTION, combines
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type import DType, TensorType, bool_, i64, known, normal_dim, product, same_dim
 
-MOST_PAIRS: Final = 1 << 22
+MAX_PAIRS: Final = 1 << 22
 """Places times candidates that are compared directly; more are brought into order first."""
 
 COMBINE: Final = {
@@ -77,7 +77,7 @@ def _neutral(kind: str, dtype: DType) -> Expr:
 
 def _is_large(*sizes: rel.Shape) -> bool:
     count = known(product(size for shape in sizes for size in shape))
-    return count is not None and count > MOST_PAIRS
+    return count is not None and count > MAX_PAIRS
 
 
 def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:

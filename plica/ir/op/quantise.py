@@ -30,7 +30,7 @@ from plica.ir.type import DTYPES, DType, TensorType, f32, f64, i32, i64
 
 SCALES: Final = frozenset({f32, f64})
 STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)
-MOST: Final = 62
+MAX_SHIFT: Final = 62
 """The farthest shift of a product of two numbers of 32 bits: a half still fits beside it."""
 
 _ROUNDING = attribute("rounding", choice("even", "up", "away"), "even")
@@ -140,7 +140,7 @@ def _fixed_body(
         value, factor, by = (
             as_dtype(read(each, i, out.shape), i64) for each in (x, multiplier, shift)
         )
-        held = sc.Min(sc.Max(by, sc.Lit(0, i64)), sc.Lit(MOST, i64))
+        held = sc.Min(sc.Max(by, sc.Lit(0, i64)), sc.Lit(MAX_SHIFT, i64))
         moved = shifted(sc.Mul(value, factor), held, attrs["rounding"])
         low, high = i32.bounds
         return as_dtype(sc.Min(sc.Max(moved, sc.Lit(low, i64)), sc.Lit(high, i64)), i32)

@@ -20,7 +20,7 @@ from plica.ir.op.reduction import sum_
 from plica.ir.op.shape import expand_dims
 from plica.ir.type import i32, i64
 
-APART: Final = 1 << 30
+PLACE_LIMIT: Final = 1 << 30
 """Further than any two places are: rows that long are sorted."""
 
 
@@ -30,13 +30,13 @@ def without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
     if not of.is_float:
         return keys, ties
     none = isnan(keys)
-    apart = scalar(-APART if largest else APART, i32)
+    apart = scalar(-PLACE_LIMIT if largest else PLACE_LIMIT, i32)
     return where(none, scalar(math.inf, of), keys), where(none, add(ties, apart), ties)
 
 
 def by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
     """The places that come with the k greatest (or least) keys of a row of known length."""
-    own = cast(places, i32)  # all are below `APART`, and twice as many fit into a vector
+    own = cast(places, i32)  # all are below `PLACE_LIMIT`, and twice as many fit into a vector
     keys, ties = without_nan(keys, own, largest)
     mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))
     beyond = less(mine, other) if largest else less(other, mine)

@@ -33,7 +33,7 @@ from plica.ir.op.index import take, take_along_axis, where
 from plica.ir.op.join import concat
 from plica.ir.op.order import is_before, last_of, sorted_places
 from plica.ir.op.pad import pad
-from plica.ir.op.rank import APART, by_counting, without_nan
+from plica.ir.op.rank import PLACE_LIMIT, by_counting, without_nan
 from plica.ir.op.record import composite, plus, primitive, scalar, tensor_of, tuple_of
 from plica.ir.op.reduction import max_, min_, sum_
 from plica.ir.op.relation import BOOL, NUMBER, axis_of, need, refuse
@@ -69,7 +69,7 @@ def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
     at = axis_of("topk", attrs["axis"], len(x.shape))
     size = known(x.shape[at])
     need(plus(x.shape[at], -attrs["k"]))
-    need(normal_dim(index(APART - 1) - x.shape[at]))
+    need(normal_dim(index(PLACE_LIMIT - 1) - x.shape[at]))
     if size is not None and attrs["k"] > size:
         message = "topk takes no more elements than there are along the axis."
         refuse("shape-conflict", message, f"an axis of {attrs['k']} or more", str(x))
@@ -102,11 +102,11 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
         if 0 < k <= _OPEN_TURNS:
             return _by_turns(keys, k, largest)
         return take(sorted_places(keys, largest), iota((k,)), axis=-1, mode="clip")
-    if 0 < k <= size < APART and _turns_pay(size, k):
+    if 0 < k <= size < PLACE_LIMIT and _turns_pay(size, k):
         return _by_turns(keys, k, largest)
     if 0 < size <= max(_COUNTED, min(_MOST_COUNTED, _EACH * k)):
         return by_counting(keys, iota_like(keys, axis=-1), k, largest)
-    if not 0 < _EACH * k < size < APART:
+    if not 0 < _EACH * k < size < PLACE_LIMIT:
         return slice_(sorted_places(keys, largest), (0,), (k,), axes=(-1,))
     last = last_of(of.dtype, largest)
     width = max(4, min(64, math.isqrt(size // k)))
@@ -168,7 +168,7 @@ def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:
         behind = logical_or(beyond, logical_and(equal(keys, best), less(tie, ties)))
     whole = found[0] if k == 1 else concat(tuple(found), axis=-1)
     if of.is_float:
-        apart = scalar(APART, i32)
+        apart = scalar(PLACE_LIMIT, i32)
         is_nan = less(whole, scalar(0, i32)) if largest else less_equal(apart, whole)
         whole = where(is_nan, (add if largest else subtract)(whole, apart), whole)
     return cast(whole, i64)

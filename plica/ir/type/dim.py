@@ -29,7 +29,7 @@ Polynomial: TypeAlias = dict[Key, tuple[Monomial, int]]  # in order of first sig
 
 DimLike: TypeAlias = "int | Scalar"
 
-MOST: Final = 256
+MAX_TERMS: Final = 256
 """A product of more terms than this is not multiplied out: there could be exponentially many."""
 
 
@@ -219,7 +219,7 @@ def _polynomial(value: Term) -> Polynomial:
                 memo[node] = _plus(memo[left], memo[right], -1)
             case Mul(left, right):
                 a, b = memo[left], memo[right]
-                if len(a) * len(b) <= MOST:
+                if len(a) * len(b) <= MAX_TERMS:
                     memo[node] = _times(a, b)
                 else:
                     whole = rebuild(node, (from_polynomial(a), from_polynomial(b)))

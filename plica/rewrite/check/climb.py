@@ -26,11 +26,11 @@ from plica.rewrite.check.widen import array_in_f64
 Array: TypeAlias = np.ndarray[Any, Any]
 Move: TypeAlias = Callable[[Array, int, random.Random], Any]  # a new value for one element
 
-STEPS: Final = 30
+CLIMB_STEPS: Final = 30
 """Changes tried on one instance."""
 
 
-def climb(trial: Trial, start: Inputs, seed: int, steps: int = STEPS) -> SidesDiffer | None:
+def climb(trial: Trial, start: Inputs, seed: int, steps: int = CLIMB_STEPS) -> SidesDiffer | None:
     """What the search ends with where the sides differ, None where they never did."""
     places = [i for i, each in enumerate(start) if each.size and dtype(each.dtype).is_float]
     if not places:

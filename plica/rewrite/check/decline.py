@@ -10,7 +10,7 @@ from plica.rewrite.check.report import closed, text
 from plica.rewrite.near_miss import near_miss
 from plica.rewrite.rule import Rule
 
-KEPT: Final = 8
+MAX_DECLINED_KEPT: Final = 8
 """Declined instances that are looked at again."""
 
 
@@ -26,7 +26,7 @@ class Declined:
         self.attempts += 1
         if made is not None:
             self.made += 1
-            if len(self.kept) < KEPT:
+            if len(self.kept) < MAX_DECLINED_KEPT:
                 self.kept.append(made)
 
     def why(self, rule: Rule) -> str:

@@ -35,7 +35,7 @@ from plica.rewrite.pattern import ANYTHING, Constraint, Hole, Outputs, Rest, alt
 from plica.rewrite.recursive import unrolled
 
 T = TypeVar("T")
-TRIES: Final = 40
+MAX_TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 READ: Final = 4
 """So many of these are read from the tape.  In half of all instances one number of the tape seeds
@@ -49,17 +49,17 @@ ODD: Final = (False,) * 7 + (True,)
 """Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
 SQUARE: Final = (0, 0, 0, 0, 2, 3)
 """In some instances all axes that are free have one size: what lines up wrongly still fits."""
-FILLED: Final = (None, None, None, "plain", "short", "even", "vast")
+FILLS_OF_CONSTANTS: Final = (None, None, None, "plain", "short", "even", "vast")
 """In some instances all constants are of one kind of data, the kind that shows what is claimed."""
-USUAL: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
+USUAL_DTYPES: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
 """Longer axes, where the order of a sum matters; few of them, and shapes stay small."""
-LONGEST: Final = (33, 130, 257, 1025)
+LONG_VECTORS: Final = (33, 130, 257, 1025)
 """Lengths of vectors that are longer than any block of a sum."""
-MOST_PAIRS: Final = 1 << 21
+MAX_PAIRS: Final = 1 << 21
 """Elements of a result times those of an argument: at most so many are computed for one of them."""
-LARGEST: Final = 600
+MAX_ELEMENTS: Final = 600
 """Elements of a shape with long axes."""
 
 
@@ -132,7 +132,7 @@ class _Making:
         self.choose, self.rounds = choose, rounds
         self.odd = choose(ODD) and not rounds
         self.square = choose((2, 3) if rounds else SQUARE)
-        self.fill: str | None = choose(FILLED)
+        self.fill: str | None = choose(FILLS_OF_CONSTANTS)
         self.seeds = choose((False, True))
         self.given: dict[str, Any] = {}  # Any: what somebody fills holes with
         self.filling: dict[str, Any] = {}  # Any: terms, attribute values, tuples of arguments
@@ -264,7 +264,7 @@ class _Making:
         assert operator is not None
         last, repeats = None, 0
         own = self.choose
-        for number in range(TRIES):
+        for number in range(MAX_TRIES):
             if number == READ and self.seeds:
                 self.choose = seeded(own(SEEDS))
             trial: dict[str, Any] = {}
@@ -385,7 +385,7 @@ class _Making:
         if self.rounds and f32 in allowed and f64 in allowed:
             allowed = (f32, f64)
         common = [each.dtype for each in near if each.dtype in allowed]
-        usual = [each for each in USUAL if each in allowed]
+        usual = [each for each in USUAL_DTYPES if each in allowed]
         alike = common and self.choose((True, True, True, True, True, True, True, False))
         of = self.choose(common if alike else [*usual, *allowed])
         return tensor(self._shape(constraint, [sizes(each) for each in near]), of)
@@ -418,7 +418,7 @@ class _Making:
             equal: Shape = (self.choose((2, 3)),) * rank
             return equal
         shape: Shape = tuple(self.choose(options) for _ in range(rank))
-        if rank > 1 and math.prod(shape) > LARGEST:
+        if rank > 1 and math.prod(shape) > MAX_ELEMENTS:
             return tuple(min(n, max(SIZES)) for n in shape)
         return self._lengthened(shape) if rank else shape
 
@@ -427,9 +427,9 @@ class _Making:
         if not self.choose((False,) * 7 + (True,)):
             return shape
         at = self.choose(range(len(shape)))
-        size = self.choose((*LONG, *LONG, *LONGEST) if len(shape) == 1 else LONG)
+        size = self.choose((*LONG, *LONG, *LONG_VECTORS) if len(shape) == 1 else LONG)
         longer = (*shape[:at], size, *shape[at + 1 :])
-        return longer if len(shape) == 1 or math.prod(longer) <= LARGEST else shape
+        return longer if len(shape) == 1 or math.prod(longer) <= MAX_ELEMENTS else shape
 
     def _attributes(
         self, operator: Operator, node: ex.Apply, trial: dict[str, Any], context: Sequence[Type]
@@ -464,7 +464,7 @@ def _is_small(result: Type, args: Sequence[Type]) -> bool:
     results = result.items if isinstance(result, TupleType) else (result,)
     volumes = [math.prod(sizes(each)) for each in results if isinstance(each, TensorType)]
     given = [math.prod(sizes(each)) for each in args if isinstance(each, TensorType)]
-    return max(volumes, default=0) * max(1, *given, 1) <= MOST_PAIRS
+    return max(volumes, default=0) * max(1, *given, 1) <= MAX_PAIRS
 
 
 def _type_of(term: ex.Expr) -> Type:

@@ -35,9 +35,9 @@ from plica.rewrite.pattern import Hole, Rest
 
 Array = np.ndarray[Any, Any]
 
-SHRINKS: Final = 60
+MAX_SHRINKS: Final = 60
 """Instances tried to make a wrong one smaller."""
-LARGEST: Final = 64
+MAX_GRADIENT_ELEMENTS: Final = 64
 """Elements of an argument whose gradient is compared."""
 ROUNDING: Final = 64
 """Roundings by which an operator and its reference may differ: they add in other orders."""
@@ -87,7 +87,7 @@ def _searched(
     @hypothesis.given(st.binary(min_size=TAPE, max_size=TAPE))
     def compare(tape: bytes) -> None:
         nonlocal seen, tries
-        if tape not in wrong and tries < SHRINKS:
+        if tape not in wrong and tries < MAX_SHRINKS:
             tries += bool(wrong)
             found = judge(reader(tape))
             if not isinstance(found, _Wrong):
@@ -237,7 +237,10 @@ def _slope(of: Operator, choose: Choose) -> _Wrong | bool:
     if not any(isinstance(each, TensorType) and each.dtype is f64 for each in wide):
         return False
     attrs = dict(made.term.attrs)
-    if any(isinstance(each, TensorType) and np.prod(sizes(each)) > LARGEST for each in wide):
+    if any(
+        isinstance(each, TensorType) and np.prod(sizes(each)) > MAX_GRADIENT_ELEMENTS
+        for each in wide
+    ):
         return False
     if isinstance(of.relation(attrs, *wide), Mismatch):
         return False
@@ -258,7 +261,10 @@ def call_in_f64(of: Operator, choose: Choose) -> tuple[tuple[Array, ...], dict[s
     if made is None or not isinstance(made.term, Apply):
         return None
     wide = [_widened(type_of(arg)) for arg in made.term.args]
-    small = all(isinstance(each, TensorType) and np.prod(sizes(each)) <= LARGEST for each in wide)
+    small = all(
+        isinstance(each, TensorType) and np.prod(sizes(each)) <= MAX_GRADIENT_ELEMENTS
+        for each in wide
+    )
     if not small or isinstance(of.relation(dict(made.term.attrs), *wide), Mismatch):
         return None
     random = np.random.default_rng(choose(range(64)))

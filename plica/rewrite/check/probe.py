@@ -21,7 +21,7 @@ from plica.rewrite.instantiate import plan
 from plica.rewrite.pattern import IndexHole, alternatives
 from plica.rewrite.rule import Rule
 
-TRIES: Final = 3
+MAX_TRIES: Final = 3
 
 
 def probe(rule: Rule) -> str | None:
@@ -32,7 +32,7 @@ def probe(rule: Rule) -> str | None:
     if isinstance(rule.left, Scalar):
         return _index_probe(rule, rule.left)
     choose = seeded(0)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         made: Instance | None = None
         try:
             made = offered(rule, choose, data=False)

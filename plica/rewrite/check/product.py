@@ -24,7 +24,7 @@ from plica.ir.loop import Compute, scalar as sc
 from plica.ir.type import TensorType, Type, bool_, known, type_of
 
 Array = np.ndarray[Any, Any]
-LONGEST: Final = 53
+F64_DIGITS: Final = 53
 """Binary digits of f64, in which numbers are looked at."""
 
 
@@ -53,9 +53,9 @@ def binary_digits(of: Array) -> int:
     fraction, _ = np.frexp(wide[np.isfinite(wide) & (wide != 0)])
     if not fraction.size:
         return 0
-    whole = np.ldexp(fraction, LONGEST).astype(np.int64)
+    whole = np.ldexp(fraction, F64_DIGITS).astype(np.int64)
     last = np.log2((whole & -whole).astype(np.float64)).min()
-    return LONGEST - int(last)
+    return F64_DIGITS - int(last)
 
 
 def _digits(of: Array) -> int:

@@ -32,7 +32,7 @@ from plica.rewrite.pattern import Dominator, Hole, alternatives, hole_names
 from plica.rewrite.rule import Rule
 
 LENGTHS: Final = (0, 1, 2)
-MOST: Final = 24
+MAX_CHAINS: Final = 24
 """How many chains of one length are tried."""
 
 
@@ -42,7 +42,7 @@ def chains(rule: Rule) -> tuple[Rule, ...]:
     assert isinstance(pattern, Dominator)
     found: dict[Term, None] = {}
     for length in LENGTHS:
-        found.update(dict.fromkeys(itertools.islice(_chains(pattern, length), MOST)))
+        found.update(dict.fromkeys(itertools.islice(_chains(pattern, length), MAX_CHAINS)))
     return tuple(_local(rule, each) for each in found)
 
 

@@ -21,7 +21,7 @@ from plica.ir.contract import fused
 from plica.ir.graph import Expr, Operator
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import type_of
-from plica.rewrite.check.climb import STEPS, climb
+from plica.rewrite.check.climb import CLIMB_STEPS, climb
 from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
@@ -85,18 +85,18 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     return Tested(rule.name, cases, overflowed, "on chains of the path", sets)
 
 
-SHRINKS: Final = 400
+MAX_SHRINKS: Final = 400
 """Instances tried to make a counterexample smaller."""
-CHUNKS: Final = (48, 16, 4, 1)
+SHRINK_CHUNKS: Final = (48, 16, 4, 1)
 """Bytes of a tape that are made simple together."""
-CLIMBED: Final = 32
+CLIMB_BELOW_BYTE: Final = 32
 """Below this last byte of its tape an instance is searched: one in eight."""
 
 
-MANY: Final = 100
+MIN_EXAMPLES_TO_DOUBLE: Final = 100
 """Instances from which on there is time for twice as many that round; a small budget goes to all
 kinds."""
-ROUNDED: Final = ("plain", "even", "wide", "cancel", "short", "extreme")
+ROUNDING_FILLS: Final = ("plain", "even", "wide", "cancel", "short", "extreme")
 """Data on which the order of sums and products shows."""
 
 Found: TypeAlias = tuple["Trial | None", "SidesDiffer | str", Instance, "Term | None"]
@@ -129,7 +129,7 @@ class _Search:
         self.seen += 1
         self.overflowed += answer
 
-    def answer(self, tape: bytes, steps: int = STEPS) -> Found | bool | None:
+    def answer(self, tape: bytes, steps: int = CLIMB_STEPS) -> Found | bool | None:
         """How an instance refutes the rule, otherwise whether it overflowed; None if it is none."""
         rule = self.rule
         made = offered(rule, reader(tape))
@@ -162,7 +162,7 @@ class _Search:
             if isinstance(found, SidesDiffer):
                 return trial, found, made, trial.after
             some, overflowed = some or found.has_value, overflowed or found.overflowed
-        if steps and tape[-1] < CLIMBED:
+        if steps and tape[-1] < CLIMB_BELOW_BYTE:
             start = next(iter(samples(trial.types, seed)), own)
             beyond = climb(trial, start, seed, steps)
             if beyond is not None:
@@ -181,7 +181,7 @@ class _Search:
             trial = Trial(self.rule, made, after)
             if trial.ill_made is not None:
                 continue
-            for inputs in samples(trial.types, zlib.crc32(tape), ROUNDED):
+            for inputs in samples(trial.types, zlib.crc32(tape), ROUNDING_FILLS):
                 self.sets += 1
                 found = trial.outcome(inputs)
                 if isinstance(found, SidesDiffer):
@@ -202,12 +202,12 @@ class _Search:
 
     def _smaller(self, tape: bytes, found: Found) -> Found:
         """What a simpler tape refutes the rule with: bytes become 0, or half of what they were."""
-        steps = STEPS if self._refutes(tape, 0) is None else 0
+        steps = CLIMB_STEPS if self._refutes(tape, 0) is None else 0
         tries, last = 0, b""
-        while tape != last and tries < SHRINKS:
+        while tape != last and tries < MAX_SHRINKS:
             last = tape
             for start, part, plain in _simpler(tape):
-                if tape[start : start + len(part)] != part or tries == SHRINKS:
+                if tape[start : start + len(part)] != part or tries == MAX_SHRINKS:
                     continue  # an earlier part has changed
                 tries += 1
                 simpler = tape[:start] + plain + tape[start + len(part) :]
@@ -223,7 +223,7 @@ class _Search:
 
 def _simpler(tape: bytes) -> Iterator[tuple[int, bytes, bytes]]:
     """Parts of a tape, where each begins, and what is simpler there."""
-    for size in CHUNKS:
+    for size in SHRINK_CHUNKS:
         for start in range(0, len(tape), size):
             part = tape[start : start + size]
             if any(part):
@@ -263,7 +263,9 @@ def _test(rule: Rule, examples: int, seed: int) -> Verdict:
     if not search.seen:
         return Untested(rule.name, search.declined.why(rule))
     asked = rule.contract <= fused and not rule.examples
-    if asked and search.round_off(2 * examples if examples >= MANY else examples // 2, seed):
+    if asked and search.round_off(
+        2 * examples if examples >= MIN_EXAMPLES_TO_DOUBLE else examples // 2, seed
+    ):
         return Refuted(rule.name, search.counterexample())
     return Tested(rule.name, search.seen, search.overflowed, note, search.sets)
 

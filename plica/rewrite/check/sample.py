@@ -44,7 +44,7 @@ FILLS: Final = (
 """The kinds of data, the tamest first; `vast` is for constants."""
 
 
-MOST_OF_ONE: Final = 8
+MAX_OF_ONE: Final = 8
 """Elements of a constant that data have in common with it."""
 
 
@@ -72,7 +72,7 @@ class _Source:
         self.constants: dict[DType, list[Array]] = {}
         for each in constants:
             if each.size:
-                self.constants.setdefault(dtype(each.dtype), []).append(each.ravel()[:MOST_OF_ONE])
+                self.constants.setdefault(dtype(each.dtype), []).append(each.ravel()[:MAX_OF_ONE])
 
     def pick(self, options: Sequence[str]) -> str:
         return options[int(self.random.integers(len(options)))]

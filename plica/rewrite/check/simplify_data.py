@@ -16,7 +16,7 @@ from plica.rewrite.check.trial import SidesDiffer, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-TRIES: Final = 120
+MAX_COMPARISONS: Final = 120
 """How often the sides are compared for it."""
 
 
@@ -27,7 +27,7 @@ def plainer(trial: Trial, found: SidesDiffer) -> SidesDiffer:
     best, tries = found, 0
     for at in range(len(found.made.inputs)):
         for change in _changes([array for _, array in best.made.inputs][at]):
-            if tries == TRIES:
+            if tries == MAX_COMPARISONS:
                 return best
             inputs = [array for _, array in best.made.inputs]
             made = change(inputs[at])

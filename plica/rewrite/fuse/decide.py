@@ -21,7 +21,7 @@ not, and why.
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
->>> found = decide(infer_expr(Apply("exp", (x + 1.0,))), USUAL)
+>>> found = decide(infer_expr(Apply("exp", (x + 1.0,))), DEFAULT_LIMITS)
 >>> [each.reason for each in found.verdicts.values()]
 ['escapes', 'inlined']
 """
@@ -113,7 +113,7 @@ class FusionLimits:
     """Whether parts of a tensor may be written into its memory, each by a kernel of its own."""
 
 
-USUAL: Final = FusionLimits()
+DEFAULT_LIMITS: Final = FusionLimits()
 
 LANES: Final = 16
 """Neighbours that fill a vector: what takes long is computed for so many at once."""
@@ -121,7 +121,7 @@ LANES: Final = 16
 PLACES: Final = 4
 """At so many places a group reads what is moved, at most: each is code of its own."""
 
-MANY: Final = 2048
+MIN_KERNEL_ELEMENTS: Final = 2048
 """Fewer elements are not worth a kernel of their own."""
 
 
@@ -406,7 +406,11 @@ def _inlined(of: AccessPattern, spot: GroupSpot, group: Group) -> Reason | None:
             return "reread"
         if of.kind == "injective":
             return "reordered"
-        if not of.is_cheap and (count(of.compute.shape) or 0) >= MANY and _is_narrow(spot, group):
+        if (
+            not of.is_cheap
+            and (count(of.compute.shape) or 0) >= MIN_KERNEL_ELEMENTS
+            and _is_narrow(spot, group)
+        ):
             return "narrow"
         axes = [*axes, *group.inner_axes]
     plainly = {each for each in spot.place if isinstance(each, ScalarVar)}

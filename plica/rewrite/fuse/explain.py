@@ -23,7 +23,7 @@ from attrs import frozen
 from plica.ir.graph import Expr, Module
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.type import infer
-from plica.rewrite.fuse.decide import REASONS, USUAL, Decisions, FusionLimits, Reason
+from plica.rewrite.fuse.decide import DEFAULT_LIMITS, REASONS, Decisions, FusionLimits, Reason
 from plica.rewrite.fuse.group import along_rows, is_primitive
 from plica.rewrite.fuse.reading import operator, reading
 
@@ -63,7 +63,7 @@ class EdgeDecision:
         return f"{why} ({self.because})." if self.because else f"{why}."
 
 
-def explain(module: Module, limits: FusionLimits = USUAL) -> tuple[EdgeDecision, ...]:
+def explain(module: Module, limits: FusionLimits = DEFAULT_LIMITS) -> tuple[EdgeDecision, ...]:
     """Every edge between two operators of a module, in the order in which they are computed."""
     found: list[EdgeDecision] = []
     for _, function in infer(module).functions():

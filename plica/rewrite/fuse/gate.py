@@ -21,7 +21,7 @@ from plica.rewrite.fuse.chain import is_product
 from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import count, operator
 
-PARTS: Final = frozenset(("slice", "split"))
+CUTTING_OPERATORS: Final = frozenset(("slice", "split"))
 """What cuts a product into gates."""
 
 
@@ -59,7 +59,7 @@ def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> lis
     for user in users:
         reader = groups.get(user)
         plain = reader is not None and reader.anchor is None and not reader.is_closed
-        if reader is None or not plain or operator(user) not in PARTS:
+        if reader is None or not plain or operator(user) not in CUTTING_OPERATORS:
             return []
         found[reader] = None
         elements += _elements(user)

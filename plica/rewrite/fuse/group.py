@@ -31,7 +31,7 @@ from plica.ir.graph import Attrs, Call, Const, Expr, Function, Module, Var, attr
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type import Type, infer, type_of
-from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, decide, inside
+from plica.rewrite.fuse.decide import DEFAULT_LIMITS, Decisions, FusionLimits, Group, decide, inside
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
@@ -49,7 +49,7 @@ def is_primitive(node: Expr) -> bool:
     return isinstance(node, Function) and bool(attr(node, "primitive"))
 
 
-def fuse(module: Module, limits: FusionLimits = USUAL) -> Module:
+def fuse(module: Module, limits: FusionLimits = DEFAULT_LIMITS) -> Module:
     """The module with a primitive function for each group of two or more operators."""
     known = infer(module)
 

@@ -38,7 +38,7 @@ from plica.ir.type import TensorType, TupleType, Type, known, polynomial, produc
 
 Index: TypeAlias = tuple[sc.Scalar, ...]
 
-CHEAP: Final = 24
+MAX_CHEAP_NODES: Final = 24
 """How many nodes the expression of an element has at most that may be computed again."""
 
 REDUCING: Final[tuple[Kind, ...]] = ("reduction", "complex-out-fusable")
@@ -239,7 +239,7 @@ def _without_unit_axes(compute: Compute) -> Compute:
 
 
 def _is_cheap(nodes: list[Term]) -> bool:
-    return len(nodes) <= CHEAP and not any(map(_is_costly, nodes))
+    return len(nodes) <= MAX_CHEAP_NODES and not any(map(_is_costly, nodes))
 
 
 def _is_costly(node: Term) -> bool:

@@ -16,14 +16,14 @@ a reduction leaves with the length 1.  Whoever schedules is asked about each fun
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
->>> from plica.rewrite.fuse.decide import USUAL, FusionLimits
+>>> from plica.rewrite.fuse.decide import DEFAULT_LIMITS, FusionLimits
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (1,)), ("keepdims", True))))
->>> whole = with_rows(decide(root, USUAL)).groups[root]
+>>> whole = with_rows(decide(root, DEFAULT_LIMITS)).groups[root]
 >>> whole.rows, [operator(each.sink) for each in whole.stages]
 (1, ['max', 'subtract'])
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (0,)), ("keepdims", True))))
->>> len(with_rows(decide(root, USUAL)).groups[root].stages)
+>>> len(with_rows(decide(root, DEFAULT_LIMITS)).groups[root].stages)
 0
 >>> columns = FusionLimits(columns=lambda _: True)
 >>> len(with_rows(decide(root, columns), columns).groups[root].stages)
@@ -39,14 +39,22 @@ from typing import Final, TypeAlias
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import TensorType, known, type_of
-from plica.rewrite.fuse.decide import USUAL, Decisions, FusionLimits, Group, Verdict, decide, moved
+from plica.rewrite.fuse.decide import (
+    DEFAULT_LIMITS,
+    Decisions,
+    FusionLimits,
+    Group,
+    Verdict,
+    decide,
+    moved,
+)
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
 __all__ = ["decide", "operator", "with_rows"]
 
 Size: TypeAlias = "int | Scalar"
 
-MOST_STAGES: Final = 12
+MAX_STAGES: Final = 12
 
 
 class _Line:
@@ -62,7 +70,7 @@ class _Line:
 
 def with_rows(
     decisions: Decisions,
-    limits: FusionLimits = USUAL,
+    limits: FusionLimits = DEFAULT_LIMITS,
     is_wanted: Callable[[Group], bool] | None = None,
 ) -> Decisions:
     """The decisions once groups along the same rows are one; rows that are not along the last axes
@@ -105,7 +113,7 @@ def _joined(
         if theirs is None or (line is not None and lines[theirs] is not line):
             return None
         line = lines[theirs]
-    if line is None or len(line.stages) >= MOST_STAGES:
+    if line is None or len(line.stages) >= MAX_STAGES:
         return None
     if not all(map(_is_stage, (group, *line.stages))):
         return None

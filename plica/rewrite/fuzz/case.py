@@ -32,7 +32,7 @@ from plica.runtime.error import wrong_argument
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
 
 
-TRIES: Final = 16
+MAX_TRIES: Final = 16
 """How often an instance of a rule that was asked for is looked for."""
 
 
@@ -65,7 +65,7 @@ def cases(
             made = draw(modules(depth=1))
     else:
         kind = "wanted"
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             made = made or _around(draw, wanted)
     if made is not None and kind != "any" and not finite:  # data that rules are sensitive to
         known = infer(made)

@@ -33,10 +33,10 @@ Compiled: TypeAlias = Callable[[Module, Inputs], Any]
 
 CALLS: Final = (1 << 11, 1 << 15)
 """So many calls a program may make that has a value: few at first, then more."""
-ROOM: Final = 8
+CALL_LIMIT_FACTOR: Final = 8
 """So many times as many calls may what was made of it make, which then is said not to end."""
 WIDE: Final = approx(1e-6)
-MOVED: Final = 6
+SETS_OF_CONSTANTS: Final = 6
 """How many sets of constants a result is held to where a pass has computed some."""
 CODE: Final = approx(1e-4)
 """How far native code may be from the meaning: its exponentials are another library's."""
@@ -93,7 +93,7 @@ class Meaning:
                 if error.code == "recursion-limit":
                     continue
                 break
-            self.defined, self._limits = True, limits_of(ROOM * calls)
+            self.defined, self._limits = True, limits_of(CALL_LIMIT_FACTOR * calls)
             break
 
     def differs(self, other: Module) -> str | None:
@@ -162,7 +162,9 @@ class Meaning:
                 return True
             computed = _constants(other) - _constants(self.module)
             step = SLACK * max([epsilon(each.dtype.numpy) for each in computed], default=0.0)
-            moved = [_with_constants(ours[0], factors, step) for factors in range(MOVED)]
+            moved = [
+                _with_constants(ours[0], factors, step) for factors in range(SETS_OF_CONSTANTS)
+            ]
             runs = [meant, *[self._run(module, ours[1]) for module in moved if step]]
         except EvaluationError:
             return False

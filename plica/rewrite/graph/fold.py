@@ -5,15 +5,15 @@
 
 The interpreter is the meaning of the language, so folding is exact.  A constant takes room in every
 artefact, so a result of more than `limit` bytes stays as it was written, and so does one of more
-than `growth` times the bytes of the constants it comes from, unless that is less than `SMALL`: a
-number broadcast to the shape of an image is better broadcast when it is needed.  That is so as long
-as making an element takes no more than reading it: what a costly operator grows (the sines of a
-filter bank), and what is computed and then read again and again by a product, is written.  What
-depends on a value that grows, and not on a let of it, may still become a constant (its sum); only
-then is it computed.  An operator of more than `work` steps stays, as the interpreter would take
-seconds.  What fails (an index out of bounds) stays too: it fails when it is run, if it is.  A large
-constant that an operator makes column by column (a weight for Winograd) is one at once, and made
-when somebody reads it: packing makes its columns where they are wanted.
+than `growth` times the bytes of the constants it comes from, unless that is less than
+`ALWAYS_FOLDED_BYTES`: a number broadcast to the shape of an image is better broadcast when it is
+needed. That is so as long as making an element takes no more than reading it: what a costly
+operator grows (the sines of a filter bank), and what is computed and then read again and again by a
+product, is written. What depends on a value that grows, and not on a let of it, may still become a
+constant (its sum); only then is it computed. An operator of more than `work` steps stays, as the
+interpreter would take seconds. What fails (an index out of bounds) stays too: it fails when it is
+run, if it is. A large constant that an operator makes column by column (a weight for Winograd) is
+one at once, and made when somebody reads it: packing makes its columns where they are wanted.
 
 Laws: `fold_constants(fold_constants(m)) is fold_constants(m)`; no operator is left whose arguments
 are constants and whose result is within the bounds, unless it fails.
@@ -43,11 +43,11 @@ with lazy_imports(__name__):
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
 
-LIMIT: Final = 16 << 20
+MAX_FOLDED_BYTES: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""
 GROWTH: Final = 4
 """How many times the bytes of its arguments; a cast of i8 weights to f32 takes four times."""
-SMALL: Final = 4096
+ALWAYS_FOLDED_BYTES: Final = 4096
 """How many bytes a constant may take whatever it comes from."""
 PASSING: Final = 4
 """How many times the limit a value may take that is only needed on the way."""
@@ -56,7 +56,7 @@ WORK: Final = 1 << 26
 
 
 def fold_constants(
-    module: Module, limit: int = LIMIT, growth: int = GROWTH, work: int = WORK
+    module: Module, limit: int = MAX_FOLDED_BYTES, growth: int = GROWTH, work: int = WORK
 ) -> Module:
     """The module with its constant parts computed."""
     known = infer(module)
@@ -68,7 +68,7 @@ class Folder:
     """Folding in one module; what is constant but too big to be written is remembered apart."""
 
     def __init__(
-        self, module: Module, limit: int = LIMIT, growth: int = GROWTH, work: int = WORK
+        self, module: Module, limit: int = MAX_FOLDED_BYTES, growth: int = GROWTH, work: int = WORK
     ) -> None:
         self.limit = limit
         self.work = work
@@ -157,7 +157,7 @@ class Folder:
         size = size_in_bytes(type_of(node))
         if size is None or size > PASSING * self.limit:
             return node
-        if size <= min(self.limit, max(SMALL, self.growth * source)):
+        if size <= min(self.limit, max(ALWAYS_FOLDED_BYTES, self.growth * source)):
             return self._written(node)
         self.big[node] = source
         if (known := reading(node)) is None:

@@ -24,7 +24,7 @@ from plica.rewrite.graph.unfold import Unfolder
 from plica.rewrite.graph.uses import recursive
 from plica.rewrite.graph.walk import expressions, map_functions, operands
 
-SMALL: Final = 12
+MAX_INLINED_NODES: Final = 12
 """How many nodes a function may have to be inlined wherever it is called."""
 GROWTH: Final = 100_000
 """How many nodes inlining may add to a module, beyond functions called once."""
@@ -114,7 +114,7 @@ class _Inliner(Unfolder):
             wanted is True
             or isinstance(target, Function)
             or self._is_called_once(target)
-            or self._size(function) <= SMALL
+            or self._size(function) <= MAX_INLINED_NODES
         )
 
     def _is_called_once(self, target: Expr) -> bool:

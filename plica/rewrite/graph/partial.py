@@ -24,7 +24,7 @@ from plica.ir.interpret.graph_machine import GraphMachine, RunLimits
 from plica.ir.type import infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
-from plica.rewrite.graph.fold import LIMIT, Folder
+from plica.rewrite.graph.fold import MAX_FOLDED_BYTES, Folder
 from plica.rewrite.graph.known import chosen
 from plica.rewrite.graph.quote import quote
 from plica.rewrite.graph.unfold import Activation, Attempt, Hopeless, Unfolder, Walk, wrapped
@@ -40,7 +40,7 @@ CALLS: Final = 20_000
 def evaluate_partially(
     module: Module,
     fuel: int = FUEL,
-    limit: int = LIMIT,
+    limit: int = MAX_FOLDED_BYTES,
     calls: int = CALLS,
     *,
     keeping: bool = False,

@@ -32,10 +32,10 @@ from plica.rewrite.layout.convert import convert_layout
 SPATIAL: Final = ("W", "HW", "DHW")
 """The letters of the axes that windows slide along, for each rank."""
 
-FEWEST: Final = 2
+MIN_CONVOLUTIONS: Final = 2
 """Convolutions between which nothing is transposed."""
 
-MOST: Final = 0.85
+MIN_INTEGER_SHARE: Final = 0.85
 """How much of the work must be done with integers: other convolutions read and make channels first,
 and between them and those of integers all is transposed."""
 
@@ -57,7 +57,7 @@ def byte_channels_last(module: Module) -> Module:
             for node in expressions(function)
             if isinstance(node, Apply) and node.op == "nn.conv" and not _is_sum(node)]  # fmt: skip
     whole = sum(cost for is_integer, cost in work if is_integer)
-    if len(work) < FEWEST or whole < MOST * sum(cost for _, cost in work):
+    if len(work) < MIN_CONVOLUTIONS or whole < MIN_INTEGER_SHARE * sum(cost for _, cost in work):
         return module
     made = module
     for window in SPATIAL:

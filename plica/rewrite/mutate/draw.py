@@ -45,10 +45,10 @@ from plica.rewrite.rule import Rule
 
 UNIONS: Final = ("simplify",)
 """Packs whose rules are those of others."""
-MOST_OPTIONS: Final = 3
+MAX_OPTIONS: Final = 3
 """Mutants of one kind that are looked at for each rule."""
 SAMPLES: Final = 3
-TRIES: Final = 12
+MAX_TAPES: Final = 12
 """Tapes on which instances of a rule are looked for."""
 
 Pair: TypeAlias = tuple[Expr, Expr]  # an instance, and what the rule makes of it
@@ -105,7 +105,7 @@ def draw(each: int, seed: int = 0, rules: Iterable[Rule] | None = None) -> tuple
                 known = {mutant.name for mutant in found[kind]}
                 options = [m for m in candidates(base, kind) if m.name not in known]
                 source.shuffle(options)
-                found[kind].extend([m for m in options[:MOST_OPTIONS] if _fits(base, m)][:1])
+                found[kind].extend([m for m in options[:MAX_OPTIONS] if _fits(base, m)][:1])
     return tuple(mutant for kind in KINDS for mutant in found[kind])
 
 
@@ -154,7 +154,7 @@ def sampled(base: Rule) -> tuple[Pair, ...]:
 def _instances(base: Rule) -> Iterator[Pair]:
     source = random.Random(base.name)
     count = 0
-    for _ in range(TRIES):
+    for _ in range(MAX_TAPES):
         made = offered(base, reader(source.randbytes(TAPE)), data=False)
         after = None if made is None else base.at(made.term)
         if made is not None and isinstance(after, Expr):
@@ -182,7 +182,7 @@ def _fits(base: Rule, mutant: Mutant) -> bool:
         return True  # seen on a sample already
     rule, kind = mutant.rule, mutant.kind
     source = random.Random(rule.name)
-    for _ in range(TRIES):
+    for _ in range(MAX_TAPES):
         made = offered(rule, reader(source.randbytes(TAPE)), data=False)
         if made is None:
             continue

@@ -45,10 +45,10 @@ from plica.rewrite.pattern import hole, holes
 Array = np.ndarray[Any, Any]
 Sides: TypeAlias = tuple[str, Any, Any]  # Any: patterns are built by what they are patterns of
 
-SHALLOWEST: Final = 4
+MIN_TERMS: Final = 4
 """Sums of fewer terms do not fill an instruction that takes four of them."""
 
-BYTE: Final = int(u8.bounds[1])
+BYTE_SPAN: Final = int(u8.bounds[1])
 """How far numbers of a byte are from each other at most."""
 
 NO_SHIFT: Final = np.zeros((), np.int32)
@@ -71,7 +71,7 @@ window = holes("strides padding dilation")
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
     """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
     weight = unseen(m.u)
-    if weight is None or weight.shape[-2] < SHALLOWEST or are_bytes(m.u):
+    if weight is None or weight.shape[-2] < MIN_TERMS or are_bytes(m.u):
         return None
     look_at(leaves_of(m.u))
     return by_bytes(_data(m), weight) if spans_bytes(weight, (-2,)) else None
@@ -83,7 +83,7 @@ def over_signed_bytes(m: PatternMatch) -> Expr | None:
     if weight is None or (m.groups > 1 and known_sizes(shape(m.q)[2:]) is None):
         return None  # groups of images of open sizes are products first (`byte_window`)
     alone, fits = _is_alone(weight.shape, m.groups), are_bytes(m.u)
-    if not (alone and fits) and (prod(weight.shape[1:]) < SHALLOWEST or fits):
+    if not (alone and fits) and (prod(weight.shape[1:]) < MIN_TERMS or fits):
         return None
     look_at(leaves_of(m.u))
     if alone and fits:
@@ -115,12 +115,12 @@ def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
     >>> spans_bytes(np.array([[0, 300], [256, 400]]), (-2,))
     False
     """
-    return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE
+    return bool(weight.size) and int(_span(weight, terms).max()) <= BYTE_SPAN
 
 
 def _is_alone(shape: tuple[int, ...], groups: int) -> bool:
     """Whether a weight has one result in each group, of several channels."""
-    several = shape[1] > 1 and prod(shape[1:]) >= SHALLOWEST
+    several = shape[1] > 1 and prod(shape[1:]) >= MIN_TERMS
     return several and shape[0] == groups and prod(shape) > 0
 
 
@@ -133,7 +133,7 @@ def fits_bytes(weight: Array) -> bool:
 def _shift(weight: Array, terms: tuple[int, ...]) -> Array:
     """What is taken away from numbers to make them signed bytes: one for all where one does it, or
     one for each sum."""
-    one = int(_span(weight, None)) <= BYTE
+    one = int(_span(weight, None)) <= BYTE_SPAN
     least = weight.min() if one else weight.min(axis=terms, keepdims=True)
     far = np.asarray(least, np.int64) - int(i8.bounds[0])
     return far.astype(np.int32)  # modulo 2**32, as all sums are
@@ -152,7 +152,7 @@ def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
     where they are, where a zero point goes along the terms, or rows are too few."""
     depth, several = known(shape(m.g)[-2]), len(shape(m.g)) > 2
     rows = known_sizes(shape(m.q)[-2:-1] if several else shape(m.q)[:-1])
-    if is_closed(m.g) or (depth is not None and depth < SHALLOWEST):
+    if is_closed(m.g) or (depth is not None and depth < MIN_TERMS):
         return None
     if rows is not None and prod(rows) < fewest:
         return None
@@ -176,7 +176,7 @@ def over_middles(m: PatternMatch) -> Expr | None:
     """A convolution by bytes that are given, about their middle; None where they are, or where a
     zero point is not one, or one for each output."""
     sizes = _sizes(m.g)
-    if sizes is None or is_closed(m.g) or prod(sizes[1:]) < SHALLOWEST:
+    if sizes is None or is_closed(m.g) or prod(sizes[1:]) < MIN_TERMS:
         return None
     if not _has_sums(m, sizes[1]):
         return None

@@ -56,13 +56,13 @@ from plica.rewrite.packs.byte_middle import (
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
-DEEPEST: Final = 1 << 15
+MAX_TERMS: Final = 1 << 15
 """So many products of two bytes are less than 2**31 together."""
 
-TAME: Final = (1e-15, 1e15)
+SCALE_RANGE: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
 
-SHALLOWEST: Final = 16
+MIN_TERMS: Final = 16
 """Sums of fewer terms leave an instruction that takes four of them half empty."""
 
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
@@ -78,7 +78,7 @@ def one_number(of: Expr) -> Any:
 
 
 def _is_tame(scales: Array) -> bool:
-    low, high = TAME
+    low, high = SCALE_RANGE
     return bool(scales.size and ((low < np.abs(scales)) & (np.abs(scales) < high)).all())
 
 
@@ -122,7 +122,7 @@ def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
     if not spans_bytes(found, terms):
         return None
     most = int(np.abs(found.astype(np.int64)).max())
-    if depth * most > DEEPEST * -int(i8.bounds[0]):
+    if depth * most > MAX_TERMS * -int(i8.bounds[0]):
         return None
     if found.ndim == 2 and not last:
         return derived_const(transpose(made, (1, 0)), const(found.T, i32))
@@ -131,7 +131,7 @@ def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
 
 def _is_told_by_dtype(of: DType, zero: Array, depth: int) -> bool:
     """Whether numbers are signed bytes, and sums of so many of them short enough, in any case."""
-    return of is i8 and not zero.any() and depth <= DEEPEST
+    return of is i8 and not zero.any() and depth <= MAX_TERMS
 
 
 def in_integers(m: PatternMatch) -> Expr | None:
@@ -153,7 +153,7 @@ def over_windows(m: PatternMatch) -> Expr | None:
     return summed_in_integers(m, last=False)
 
 
-def summed_in_integers(m: PatternMatch, shallowest: int = SHALLOWEST, *, last: bool) -> Expr | None:
+def summed_in_integers(m: PatternMatch, shallowest: int = MIN_TERMS, *, last: bool) -> Expr | None:
     """A product of restored bytes as that of integers in its scale; None where bytes, sums of so
     many terms or scales are such that it is none."""
     scales, weight = _scales(m, last=last), _weight(m, shallowest, last=last)
@@ -201,14 +201,14 @@ BYTE_PRODUCTS: Final[Pack] = pack(
 FEW_ROWS: Final = 8
 """Rows for which numbers are widened anew: by then their products take longer than that."""
 
-WORD: Final = 32
-GROUPS: Final = (16, 32, 64, 128, 256, 512)
+WORD_BITS: Final = 32
+GROUP_SIZES: Final = (16, 32, 64, 128, 256, 512)
 """Sizes of groups that are looked for where scales do not tell theirs."""
 
-MOVED: Final = ("transpose", "reshape", "slice", "cast")
+ARRANGING_OPERATORS: Final = ("transpose", "reshape", "slice", "cast")
 (x,) = holes("x")
 
-DIFFERENCE: Final = 256
+MAX_EXACT_F16: Final = 256
 """Whole numbers up to that are floats of 16 bits, of either kind."""
 
 
@@ -237,7 +237,7 @@ def few_bits_for(cache: int, most_rows: int = FEW_ROWS, dtypes: tuple[DType, ...
 
 def _is_restored(of: object) -> bool:
     """Whether a closed term is a product of constants, as restored integers are, moved or not."""
-    while isinstance(of, Apply) and of.op in MOVED:
+    while isinstance(of, Apply) and of.op in ARRANGING_OPERATORS:
         of = of.args[0]
     return isinstance(of, Apply) and of.op == "multiply" and is_closed(of)
 
@@ -267,7 +267,7 @@ def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: boo
     low = min(int(numbers.min()), 0)
     bits = next((each for each in (2, 4, 8) if int(numbers.max()) - low < 1 << each), None)
     group = numbers.shape[1] // scales.shape[1]
-    if bits is None or group * bits % WORD or not np.isfinite(scales).all():
+    if bits is None or group * bits % WORD_BITS or not np.isfinite(scales).all():
         return None
     zeros = zeros.astype(np.float32) - np.float32(low)
     widest = max(int(numbers.max()) - low - float(zeros.min()), float(zeros.max()), -low)
@@ -275,7 +275,7 @@ def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: boo
         zeros = zeros.astype(np.uint8)
     if dtype is not f32:
         narrow = scales.astype(dtype.numpy)
-        if zeros.dtype != np.uint8 or widest > DIFFERENCE or (narrow != scales).any():
+        if zeros.dtype != np.uint8 or widest > MAX_EXACT_F16 or (narrow != scales).any():
             return None  # where they are restored they are rounded on the way
         scales = narrow
     several = 8 // bits
@@ -298,7 +298,7 @@ def _by_rows(weight: Expr, dtype: DType, *, turned: bool) -> tuple[Array, Array,
     They are restored in f32 or in a dtype, and rounded to no other.
     """
     path: list[Apply] = []
-    while isinstance(weight, Apply) and weight.op in MOVED:
+    while isinstance(weight, Apply) and weight.op in ARRANGING_OPERATORS:
         path.append(weight)
         weight = weight.args[0]
     if any(tensor_dtype(each) not in (f32, dtype) for each in (weight, *path)):
@@ -349,7 +349,7 @@ def _group(of: Array) -> int | None:
     depth = int(of.shape[1])
     if not of.strides[1]:
         return depth
-    for size in sorted(GROUPS, reverse=True):
+    for size in sorted(GROUP_SIZES, reverse=True):
         if depth % size == 0:
             parts = of.reshape(len(of), -1, size)
             if (parts == parts[:, :, :1]).all():
@@ -394,7 +394,7 @@ def _numbers(moved: Expr, scale: Expr) -> tuple[Array, Array, Array] | None:
         return None
     whole = values[0] if values[0].dtype.kind in "iu" else values[0].astype(np.int32)
     scales, zeros = values[1].astype(np.float32), np.float32(sign) * values[2].astype(np.float32)
-    if rounds and max(float(np.abs(each).max()) for each in (whole, zeros)) > DIFFERENCE // 2:
+    if rounds and max(float(np.abs(each).max()) for each in (whole, zeros)) > MAX_EXACT_F16 // 2:
         return None
     return whole, scales, zeros
 

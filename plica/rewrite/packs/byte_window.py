@@ -51,9 +51,9 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.byte_middle import Array, by_bytes, groups, n, q, spans_bytes, window
 from plica.rewrite.packs.byte_product import (
-    DEEPEST,
     IMAGES,
-    SHALLOWEST,
+    MAX_TERMS,
+    MIN_TERMS,
     one_number,
     sizes_of_tensor,
     summed_in_integers,
@@ -68,16 +68,16 @@ a = closed("a", dtypes=i32, rank=0)
 SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast(q, i32) + a))
 """Data less a zero point that is given, none, or known, and what rules for it are called."""
 
-TAPS: Final = 25
+MAX_TAPS: Final = 25
 """Terms of a window that dot products take, at most."""
 
-FILLED: Final = 4
+MIN_FILLED_TERMS: Final = 4
 """Terms that fill a dot product, at least."""
 
-SEVERAL: Final = 8
+MIN_TAPS_AND_OUTPUTS: Final = 8
 """Taps and results that fill instructions for bytes, at least."""
 
-EXACT: Final = 1 << 24
+MAX_EXACT_F32: Final = 1 << 24
 """Whole numbers up to that are floats, and so are all sums of them."""
 
 
@@ -96,7 +96,10 @@ def over_rows(m: PatternMatch) -> Expr | None:
     look_at(leaves_of(m.k))
     if not spans_bytes(weight, tuple(range(1, weight.ndim))):
         return None
-    if not (SHALLOWEST if groups == 1 else FILLED) <= depth <= DEEPEST or groups > each == 1:
+    if (
+        not (MIN_TERMS if groups == 1 else MIN_FILLED_TERMS) <= depth <= MAX_TERMS
+        or groups > each == 1
+    ):
         return None
     if zero is not None and (sizes_of_tensor(zero) != () or not _is_one_of(zero, of.dtype)):
         return None
@@ -160,7 +163,7 @@ def over_taps(m: PatternMatch, weight: Array, zero: Expr | None) -> Expr | None:
     None where they, or results, are few, or numbers are none of a byte."""
     sizes, dtype, (low, high) = sizes_of_tensor(m.q), tensor_dtype(m.q), i8.bounds
     taps = weight.shape[2:]
-    if sizes is None or m.groups != 1 or min(len(weight), prod(taps)) < SEVERAL:
+    if sizes is None or m.groups != 1 or min(len(weight), prod(taps)) < MIN_TAPS_AND_OUTPUTS:
         return None
     if dtype is None or weight.min() < low or weight.max() > high:
         return None
@@ -204,7 +207,7 @@ def _is_exact(data: Expr, zero: Expr | None, weight: Array) -> bool:
     if not weight.size or weight.shape[1] > 1 or not (zero is None or _is_byte(zero)):
         return False
     sums = np.abs(weight.astype(np.float64)).reshape(len(weight), -1).sum(axis=1)
-    return bool(sums.max() * _furthest(data, zero) <= EXACT)
+    return bool(sums.max() * _furthest(data, zero) <= MAX_EXACT_F32)
 
 
 def _zero(m: PatternMatch) -> Expr | None:
@@ -218,7 +221,13 @@ def _is_of_lanes(m: PatternMatch, weight: Expr, shape: tuple[int, ...], lanes: i
     """Whether dot products take a window, of which each channel is one of so many lanes."""
     sizes = sizes_of_tensor(m.q)
     alone = m.groups == shape[0] and shape[1] == 1 and shape[0] % lanes == 0
-    if len(shape) != 4 or not prod(shape) or not alone or sizes is None or prod(shape[2:]) > TAPS:
+    if (
+        len(shape) != 4
+        or not prod(shape)
+        or not alone
+        or sizes is None
+        or prod(shape[2:]) > MAX_TAPS
+    ):
         return False
     attrs = {name: m[name] for name in ("strides", "padding", "dilation")}
     even = all(each.dilation == 1 for each in windows("nn.conv", attrs, len(shape) - 2))

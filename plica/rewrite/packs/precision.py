@@ -69,13 +69,13 @@ NEVER: Final = (
 ROUNDING: Final = {f16: 2.0**-11, bf16: 2.0**-8}
 """The largest relative error of one rounding."""
 
-MOST: Final = 8
+MAX_CONCATENATED: Final = 8
 """How many parts a concatenation may have behind which a cast moves."""
 
-PARTS: Final = 4
+MAX_SPLIT_PARTS: Final = 4
 """Up to which number the parts of a split do."""
 
-ARGUMENTS: Final = tuple(f"arg{number}" for number in range(MOST))
+ARGUMENTS: Final = tuple(f"arg{number}" for number in range(MAX_CONCATENATED))
 
 
 def fits_in(narrow: DType, value: Expr) -> bool:
@@ -106,7 +106,7 @@ def precision(
     _check(narrow, always, follow, accumulate)
     rules = [_always(_operator(name), narrow) for name in always]
     rules += [_follow(_operator(name), narrow) for name in follow]
-    rules += [_part(narrow, number) for number in range(PARTS)]
+    rules += [_part(narrow, number) for number in range(MAX_SPLIT_PARTS)]
     x = hole("x", dtypes=narrow)
     rules.append(rule(f"{narrow}-cast-back", cast(cast(x, f32), narrow), x))
     return pack(f"precision-{narrow}", rules, version="1", doc=f"Heavy layers in {narrow}.")
@@ -175,7 +175,7 @@ def _always(record: Operator, narrow: DType) -> Rule:
 def _follow(record: Operator, narrow: DType) -> Rule:
     """A cast moves behind the operator, where all arguments but constants have one."""
     settings = _settings(record)
-    most = MOST if record.variadic else len(record.inputs)
+    most = MAX_CONCATENATED if record.variadic else len(record.inputs)
     wide = [cast(hole(f"arg{n}", dtypes=narrow), f32) for n in range(most)]
     fixed = [closed(f"arg{n}", dtypes=f32) for n in range(most)]
     if record.variadic:

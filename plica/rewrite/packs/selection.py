@@ -31,10 +31,10 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
-MOST: Final = 128
+MAX_SELECTED: Final = 128
 """So many are kept, at most: to put one more among them moves all behind it."""
 
-FEWEST: Final = 8
+MIN_ROW_LENGTH: Final = 8
 """Shorter rows are compared each with each, where they are no columns side by side."""
 
 KEPT_EACH: Final = 8
@@ -59,7 +59,7 @@ def one_by_one(m: PatternMatch) -> Expr | None:
         return None
     at = m.axis % len(shape)
     columns = are_columns(m.k, shape, at)
-    if not 0 < m.k <= MOST or (shape[at] < FEWEST and not columns):
+    if not 0 < m.k <= MAX_SELECTED or (shape[at] < MIN_ROW_LENGTH and not columns):
         return None
     order = (*[other for other in range(len(shape)) if other != at], at)
     if columns:

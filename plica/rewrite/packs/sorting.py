@@ -49,13 +49,13 @@ LONGEST_RUN: Final = 4096
 LONGEST_ROW: Final = 8192
 """Elements of a row that a block brings into order as a whole."""
 
-MOST_OF_ALL: Final = 6
+MAX_OF_ALL: Final = 6
 """One in more than that of a long row are found among the greatest of its parts."""
 
 PLANES: Final = (f32, i32, f64, i64)
 """What keys and places are kept in together, the shortest first."""
 
-FEW: Final = 2
+MAX_FOUND_IN_TURN: Final = 2
 """So many and fewer of a row are found one after another."""
 
 
@@ -163,11 +163,11 @@ def ordered(m: PatternMatch) -> Expr | None:
 def first(m: PatternMatch) -> Expr | None:
     """The first of them, and their places, unless few of a long row are wanted."""
     of = type_of(m.x)
-    if not isinstance(of, TensorType) or not m.k > FEW:
+    if not isinstance(of, TensorType) or not m.k > MAX_FOUND_IN_TURN:
         return None
     at = m.axis % len(of.shape)
     shape = static_shape(of)
-    if shape is None or (shape[at] > LONGEST_ROW and m.k * MOST_OF_ALL < shape[at]):
+    if shape is None or (shape[at] > LONGEST_ROW and m.k * MAX_OF_ALL < shape[at]):
         return None
     found = _sorted(m.x, at, m.largest, m.k)
     return None if found is None else Tuple((found.values, found.places))

@@ -66,20 +66,20 @@ from plica.rewrite.pattern import hole, holes
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
-MOST: Final = 32
+MAX_PHASES: Final = 32
 """So many phases, at most."""
 
-FEW: Final = 8
+MAX_IDLE_OUTPUTS: Final = 8
 """Outputs that leave most lanes of a vector without work."""
 
-MANY: Final = 4
+MIN_CHANNELS_PER_OUTPUT: Final = 4
 """Channels for each output that make adding up rows a small part of the work."""
 
 
 def is_apart(strides: Any) -> bool:
     """Whether results have different taps."""
     steps = strides if isinstance(strides, tuple) else (strides,)
-    return bool(1 < max(steps) <= MOST)
+    return bool(1 < max(steps) <= MAX_PHASES)
 
 
 def is_close(strides: Any) -> bool:
@@ -110,7 +110,7 @@ def by_phases(m: PatternMatch) -> Expr | None:
     of = found(m)
     if of is None:
         return by_open_phases(m)
-    if not 1 < prod(of.steps) <= MOST:
+    if not 1 < prod(of.steps) <= MAX_PHASES:
         return None
     axes = of.axes
     rests = [
@@ -203,7 +203,7 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
         (1, weight[0], *[1] * len(steps)), weight, (1, 1, *steps), sliding, m.groups, made.dtype
     )
     every = list(product(*one.axes))
-    if prod(steps) > MOST or any(p.taps < 1 or p.start > 0 for each in every for p in each):
+    if prod(steps) > MAX_PHASES or any(p.taps < 1 or p.start > 0 for each in every for p in each):
         return None
     weights = [turned(m.w, one, each) for each in every]
     sides = [tuple([(-p.start, p.stop - 1) for p in each]) for each in every]
@@ -227,10 +227,10 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
 def by_product(m: PatternMatch) -> Expr | None:
     """The products of all taps with all pixels, added up for each phase."""
     of = found(m)
-    if of is None or of.groups != 1 or prod(of.steps) > MOST:
+    if of is None or of.groups != 1 or prod(of.steps) > MAX_PHASES:
         return None
     (batch, channels), outputs = of.data[:2], of.weight[1]
-    if outputs > FEW or channels < MANY * outputs:
+    if outputs > MAX_IDLE_OUTPUTS or channels < MIN_CHANNELS_PER_OUTPUT * outputs:
         return None
     axes = of.axes
     taps, pixels = of.weight[2:], prod(of.data[2:])
@@ -296,7 +296,7 @@ def few_outputs(choose: Choose) -> dict[str, Any]:
     """Few outputs of many channels, which nothing but this would draw."""
     rank = choose((1, 2))
     outputs = choose((1, 2))
-    channels = MANY * outputs + choose((0, 1, 5))
+    channels = MIN_CHANNELS_PER_OUTPUT * outputs + choose((0, 1, 5))
     taps, pixels = ([choose((1, 2, 3)) for _ in range(rank)] for _ in range(2))
     stride, before = choose((1, 2, 3)), choose((0, 0, 1))
     return {

@@ -59,7 +59,7 @@ y: Any = hole("y", dtypes=NARROW)
 s, a = closed("s", dtypes=f32), closed("a", dtypes=f32)
 n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
-LESS: Final = 2
+MIN_VECTOR_RATIO: Final = 2
 """How many times as many vectors a window reads as its axes do that are gone through apart."""
 
 
@@ -87,7 +87,7 @@ def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
     strides = [each.stride for each in sliding]
     # Rows that are read in strides are as many vectors as a stride is long.
     apart = sum(kernel[at] * prod(strides[min(at + 1, rank - 1) :]) for at in wide_)
-    if len(wide_) < 2 or prod(kernel) * strides[-1] < LESS * apart:
+    if len(wide_) < 2 or prod(kernel) * strides[-1] < MIN_VECTOR_RATIO * apart:
         return None
     for size, window, k in zip(tensor(m.n).shape[2:], sliding, kernel, strict=True):
         if not known(size) and window.before + window.after > (k - 1) * window.dilation:

@@ -43,10 +43,10 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Guard
 
-USUAL: Final = 224
+USUAL_IMAGE_SIZE: Final = 224
 """Rows and columns of an image whose size is open, where something depends on it."""
 
-HELD: Final = 64 << 20
+MAX_WEIGHT_BYTES: Final = 64 << 20
 """Bytes of a transformed weight, at most."""
 
 """Weights below it are far from the greatest number."""
@@ -114,7 +114,7 @@ class Costs:
         places = TILES[size].span ** 2
         if self.soon and of.weight > of.images:
             return float("inf")
-        if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > HELD:
+        if min(inner, outer) < 4 or places * of.channels * of.outputs * 4 > MAX_WEIGHT_BYTES:
             return float("inf")
         tiles = of.batch * -(-of.rows // size) * -(-of.columns // size)
         copied = of.batch * of.rows * of.columns * of.channels * self.moved
@@ -173,7 +173,9 @@ def layer_of(m: PatternMatch) -> WinogradLayer | None:
 
 def usual_size(of: Scalar) -> int:
     """The number a size is, where its dims are those of a usual image if they are open."""
-    found = evaluate(of, {each: USUAL for each in free_vars(of) if isinstance(each, ScalarVar)})
+    found = evaluate(
+        of, {each: USUAL_IMAGE_SIZE for each in free_vars(of) if isinstance(each, ScalarVar)}
+    )
     return 0 if found is None else found
 
 

@@ -44,7 +44,7 @@ from plica.rewrite.optimise import optimise
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import unpacked
 from plica.rewrite.quantise.arrange import TABLED, is_carrier
-from plica.rewrite.quantise.word import ROOM
+from plica.rewrite.quantise.word import SUM_LIMIT
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Form: TypeAlias = Literal["i8", "f32", "f16", "bf16", "f64"]
@@ -234,7 +234,7 @@ def _reason(of: Apply) -> str | None:
         if of.op == "matmul" and len(shape) != 2:  # a matrix
             return "Its weight is no matrix."
         terms = int(np.prod(shape)) // max(shape[LAYERS[of.op]], 1)
-        return None if 0 < terms * FARTHEST < ROOM else "Its sums might leave 32 bits."
+        return None if 0 < terms * FARTHEST < SUM_LIMIT else "Its sums might leave 32 bits."
     if of.op in ("add", "concat"):
         return None if len(data) == len(of.args) else "One side is a constant."
     if of.op in MEANS:

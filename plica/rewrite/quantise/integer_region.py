@@ -28,7 +28,7 @@ from plica.ir.type import TensorType, i8, i32, type_of
 from plica.rewrite.fuse.reading import reading
 from plica.rewrite.graph.walk import operands, with_operands
 
-MOST_OPERATORS: Final = 32
+MAX_OPERATORS: Final = 32
 """Between bytes and bytes no layer has more."""
 
 
@@ -64,7 +64,7 @@ def region_of(root: Expr) -> IntegerRegion | None:
             order.append(node)
             continue
         of = _tensor(node)
-        if of is None or len(order) > MOST_OPERATORS:
+        if of is None or len(order) > MAX_OPERATORS:
             return None
         if isinstance(node, Const) or (of.dtype is i8 and node is not root):
             name = Name("leaf", len(leaves))

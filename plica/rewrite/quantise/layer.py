@@ -21,7 +21,7 @@ from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import Array
 from plica.rewrite.quantise.word import (
-    ROOM,
+    SUM_LIMIT,
     TINY,
     along,
     centred,
@@ -68,11 +68,11 @@ def fits(m: PatternMatch, zero: Array, point: Array, outputs: int) -> bool:
         apart = np.abs(values.astype(np.int64) - point.astype(np.int64))
         axis = outputs % apart.ndim
         heaviest = apart.sum(axis=tuple(n for n in range(apart.ndim) if n != axis))
-        return bool(heaviest.size and int(heaviest.max()) * far < ROOM)
+        return bool(heaviest.size and int(heaviest.max()) * far < SUM_LIMIT)
     if (shape := static_shape(tensor(m.w))) is None:
         return False
     terms = int(np.prod(shape)) // max(shape[outputs], 1)
-    return terms * far * reach(m.w, point) < ROOM
+    return terms * far * reach(m.w, point) < SUM_LIMIT
 
 
 def biased(m: PatternMatch) -> Expr | None:
@@ -81,7 +81,7 @@ def biased(m: PatternMatch) -> Expr | None:
     if scale is None or zero is None or bias is None or np.any(zero):
         return None
     steps = np.rint(bias.astype(np.float64) / scale.astype(np.float64))
-    if steps.size == 0 or np.max(np.abs(steps)) >= ROOM:
+    if steps.size == 0 or np.max(np.abs(steps)) >= SUM_LIMIT:
         return None
     moved = add(m.sums, const(steps.astype(np.int32)))
     if tensor(moved).shape != tensor(m.sums).shape:
@@ -123,7 +123,7 @@ def averaged(
         return None
     over = range(len(shape)) if axes is None else [each % len(shape) for each in axes]
     count = int(np.prod([shape[each] for each in over]))
-    if not 0 < count * 256 < ROOM:
+    if not 0 < count * 256 < SUM_LIMIT:
         return None
     total = sum_(centred(m.x, np.array(int(zero))), axis=axes, keepdims=keepdims)
     return restored(total, np.array(scale / count if mean else scale))

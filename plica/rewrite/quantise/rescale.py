@@ -18,7 +18,16 @@ from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
-from plica.rewrite.quantise.word import BYTES, ROOM, centred, number, one, reach, reshaped, tensor
+from plica.rewrite.quantise.word import (
+    BYTES,
+    SUM_LIMIT,
+    centred,
+    number,
+    one,
+    reach,
+    reshaped,
+    tensor,
+)
 
 
 def bounds(m: PatternMatch) -> tuple[int, int]:
@@ -27,7 +36,7 @@ def bounds(m: PatternMatch) -> tuple[int, int]:
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
 
 
-MOST: Final = 8
+MAX_ADDENDS: Final = 8
 """So many bytes are added at once."""
 FINER: Final = 8
 """So many bits of a step are kept of constants that are added."""
@@ -101,7 +110,7 @@ def requantised(  # noqa: PLR0917  # all that a change of scale is
     shift = shift_of(factor)
     if shift is not None and (rounding == "up" or not np.any(shift)):
         moved = (np.left_shift(1, shift) >> 1) + np.left_shift(np.int64(zero), shift)
-        if np.all(np.abs(moved) < ROOM):
+        if np.all(np.abs(moved) < SUM_LIMIT):
             return shifted(of, moved.astype(np.int64), shift, dtype, ends)
     if (fixed := fixed_point(factor)) is None:
         return None
@@ -119,7 +128,7 @@ def shifted(
     inner, bias = of, moved
     if isinstance(of, Apply) and of.op == "add" and isinstance(of.args[1], Const):
         inner, bias = of.args[0], of.args[1].numpy().astype(np.int64) + moved
-        if np.any(np.abs(bias) >= 2 * ROOM):
+        if np.any(np.abs(bias) >= 2 * SUM_LIMIT):
             inner, bias = of, moved
     made = integer_layer(inner, bias if np.any(bias) else None, shift, *ends)
     assert isinstance(made, Apply)
@@ -145,7 +154,7 @@ def summed(m: PatternMatch) -> Expr | None:
     biases = [each.astype(np.float64) / after for each in constants]
     far += sum(int(np.ceil(np.max(np.abs(each), initial=0) * 2.0**shift)) + 1 for each in biases)
     # A constant is no whole number of steps: with room to spare, it is rounded to parts of them.
-    finer = min(FINER, PRECISION - 1 - shift, ROOM.bit_length() - 1 - far.bit_length())
+    finer = min(FINER, PRECISION - 1 - shift, SUM_LIMIT.bit_length() - 1 - far.bit_length())
     if finer < 0:
         return None
     finer = finer if biases else 0
@@ -179,7 +188,7 @@ def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
             if (values := number(node)) is None:
                 return None
             constants.append(values)
-        elif not isinstance(node, Apply) or len(parts) + len(stack) > MOST:
+        elif not isinstance(node, Apply) or len(parts) + len(stack) > MAX_ADDENDS:
             return None
         elif node.op == "add":
             stack.extend(reversed(node.args))

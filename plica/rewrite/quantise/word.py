@@ -21,7 +21,7 @@ from plica.rewrite.pattern import hole, holes
 from plica.rewrite.quantise.fixed import Array
 
 TINY: Final = float(np.finfo(np.float32).tiny)
-ROOM: Final = 1 << 30
+SUM_LIMIT: Final = 1 << 30
 """Sums stay below that, so that a bias and a half still fit beside them."""
 STEP: Final = approx(1 / 64)
 """One step of a byte, of a range of which half is used; see Note [Steps]."""

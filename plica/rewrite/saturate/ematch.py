@@ -28,7 +28,7 @@ from plica.rewrite.saturate.shape import (
 
 CAP: Final = 200
 """How many terms of one class are tried for one pattern."""
-MORE: Final = 4
+MAX_TERMS_PER_HOLE: Final = 4
 """How many terms of a class are tried for a hole with demands."""
 
 
@@ -55,9 +55,9 @@ class Candidates:
                 return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))
             if pattern.constraint is ANYTHING:
                 return (here.sample,)
-            return (here.sample, *itertools.islice(self._plain(number), MORE))
+            return (here.sample, *itertools.islice(self._plain(number), MAX_TERMS_PER_HOLE))
         if isinstance(pattern, Recursive):
-            return (here.sample, *itertools.islice(self._plain(number), MORE))
+            return (here.sample, *itertools.islice(self._plain(number), MAX_TERMS_PER_HOLE))
         if isinstance(pattern, Literal):
             return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))
         if isinstance(pattern, Scalar) and self._is_closed(pattern):

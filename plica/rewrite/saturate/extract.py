@@ -18,7 +18,7 @@ from plica.rewrite.saturate.shape import with_children
 
 S = TypeVar("S")
 
-SMALL: Final = 400
+MAX_EXACT_CLASSES: Final = 400
 """Classes up to which shared costs are followed exactly: the sets grow with the square."""
 
 
@@ -34,7 +34,7 @@ def by_tree(graph: EGraph, cost: Cost, scopes: Scopes) -> Choice:
 
 def by_dag(graph: EGraph, cost: Cost, scopes: Scopes) -> Choice | None:
     """A choice that pays shared classes once; None where the e-graph is too large for it."""
-    if len(graph.classes) > SMALL:
+    if len(graph.classes) > MAX_EXACT_CLASSES:
         return None
 
     def state(number: int, own: int, kids: list[dict[int, int]]) -> tuple[int, dict[int, int]]:

@@ -50,7 +50,7 @@ from plica.ir.loop.statement import (
     seq,
 )
 from plica.ir.op.order import is_before
-from plica.ir.op.rank import APART
+from plica.ir.op.rank import PLACE_LIMIT
 from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.kept_column import kept_columns
@@ -171,7 +171,7 @@ class _Writer:
         if self.dtype.is_float:
             is_number = sc.Eq(value, value)
             value = sc.Select(is_number, value, sc.Lit(math.inf, self.dtype))
-            apart = sc.Lit(-APART if of.descending else APART, self.place)
+            apart = sc.Lit(-PLACE_LIMIT if of.descending else PLACE_LIMIT, self.place)
             place = sc.Select(is_number, place, place + apart)
         parts = seq(Store(self.moved, (each,), value), Store(self.moved_at, (each,), place))
         made = _vectors(each, of.kept, parts)

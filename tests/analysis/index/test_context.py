@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from plica.analysis.index import EMPTY, simplify
 from plica.analysis.index.bounds import knowledge
-from plica.analysis.index.context import FALSE, MOST_FACTS, TRUE, conjuncts, negated
+from plica.analysis.index.context import FALSE, MAX_FACTS, TRUE, conjuncts, negated
 from plica.ir.loop.scalar import And, Lit, Lt, Not, Or, Scalar
 from plica.ir.loop.tensor import buffer
 from plica.ir.type.dim import dim_var
@@ -79,7 +79,7 @@ def test_facts_are_bounded() -> None:
     context = EMPTY
     for number in range(100):
         context = context.where(Y + number > X)
-    assert len(context.facts) == MOST_FACTS
+    assert len(context.facts) == MAX_FACTS
 
 
 def test_negation_of_deep_conditions() -> None:

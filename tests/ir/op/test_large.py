@@ -75,7 +75,7 @@ def test_many_are_found() -> None:
 
 @pytest.mark.parametrize("reduction", ["replace", "add", "mul", "max", "min"])
 def test_putting_by_order_is_putting(reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put, "MOST_PAIRS", 0)
+    monkeypatch.setattr(put, "MAX_PAIRS", 0)
     x, updates = RANDOM.uniform(-2, 2, (9, 4)), RANDOM.uniform(-2, 2, (13, 3))
     places = RANDOM.integers(-9, 9, (13, 3))
     how = {"axis": 0, "reduction": reduction}

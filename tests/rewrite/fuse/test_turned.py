@@ -9,11 +9,11 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.shape import transpose
 from plica.ir.type.infer import infer_expr
 from plica.ir.type.term import tensor
-from plica.rewrite.fuse.decide import USUAL, decide
+from plica.rewrite.fuse.decide import DEFAULT_LIMITS, decide
 
 
 def reasons(term: Expr) -> list[str]:
-    return [each.reason for each in decide(infer_expr(term), USUAL).verdicts.values()]
+    return [each.reason for each in decide(infer_expr(term), DEFAULT_LIMITS).verdicts.values()]
 
 
 def test_a_turned_convolution_is_a_kernel_of_its_own() -> None:

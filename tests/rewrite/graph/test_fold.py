@@ -11,7 +11,13 @@ from plica.ir.graph.module import Module
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import tensor
 from plica.rewrite.graph.dataflow import to_dataflow
-from plica.rewrite.graph.fold import GROWTH, LIMIT, SMALL, fold_constants, size_in_bytes
+from plica.rewrite.graph.fold import (
+    ALWAYS_FOLDED_BYTES,
+    GROWTH,
+    MAX_FOLDED_BYTES,
+    fold_constants,
+    size_in_bytes,
+)
 from tests.conftest import Golden
 from tests.rewrite.graph.law import WHOLE, X, doubling, keeps_laws, let_chain, program, text
 from tests.strategies import modules
@@ -32,7 +38,7 @@ def test_nothing_constant_is_left(module: Module) -> None:
         if isinstance(node, Apply) and all(isinstance(arg, Const) for arg in node.args):
             size = size_in_bytes(type_of(node))
             source = sum(len(arg.data) for arg in set(node.args) if isinstance(arg, Const))
-            bound = min(LIMIT, max(SMALL, GROWTH * source))
+            bound = min(MAX_FOLDED_BYTES, max(ALWAYS_FOLDED_BYTES, GROWTH * source))
             assert size is None or size > bound or len(node._children) > len(node.args)
 
 

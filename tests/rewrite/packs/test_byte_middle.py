@@ -19,7 +19,7 @@ from plica.ir.type.dtype import DType, i8, i32, u8
 from plica.ir.type.term import tensor
 from plica.pipeline import lower
 from plica.rewrite import rewrite
-from plica.rewrite.packs.byte_middle import SHALLOWEST, byte_middles_for
+from plica.rewrite.packs.byte_middle import MIN_TERMS, byte_middles_for
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS
 from plica.schedule.default.machine import GIVEN_ROWS
 from tests.schedule.default.test_dot_product import HERE, PLAIN, TARGETS, kernels
@@ -191,8 +191,8 @@ def test_what_stays() -> None:
             term = subtract(cast(right.params[0], i32), const(np.ones((k, 1), np.int32), i32))
         return kept(whole([*left.params, *right.params], matmul(left.term, term)))[1]
 
-    assert names(9, SHALLOWEST, "given", "given")
-    assert not names(9, SHALLOWEST - 1, "given", "given")
+    assert names(9, MIN_TERMS, "given", "given")
+    assert not names(9, MIN_TERMS - 1, "given", "given")
     assert not names(GIVEN_ROWS - 1, 40, "given", "given")
     assert not names(9, 40, "middle", "none", along=True)
     assert not names(9, 40, "middle", "middle")

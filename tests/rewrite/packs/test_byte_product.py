@@ -23,9 +23,9 @@ from plica.rewrite import approx, reassociates, rewrite
 from plica.rewrite.packs.byte_middle import Array
 from plica.rewrite.packs.byte_product import (
     BYTE_PRODUCTS,
-    DEEPEST,
     FEW_ROWS,
-    SHALLOWEST,
+    MAX_TERMS,
+    MIN_TERMS,
     few_bits_for,
 )
 from plica.rewrite.packs.byte_window import BYTE_WINDOWS, byte_channels_for, byte_windows_for
@@ -61,7 +61,7 @@ def steps(of: Module) -> tuple[Module, list[str]]:
 @FEW
 @given(st.data())
 def test_the_product_means_the_same(data: st.DataObject) -> None:
-    rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, SHALLOWEST, 1))
+    rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, MIN_TERMS, 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     turned = data.draw(st.booleans())
     shapes = [(), (columns, 1)] if turned else [(), (columns,), (1, columns)]
@@ -94,7 +94,7 @@ def lows(one: int | None, rng: np.random.Generator, shape: tuple[int, ...]) -> A
 @FEW
 @given(st.data())
 def test_bytes_of_the_other_sign_are_moved(data: st.DataObject) -> None:
-    rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, SHALLOWEST, 1))
+    rows, depth, columns = (data.draw(st.integers(low, 40)) for low in (1, MIN_TERMS, 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     batch = data.draw(st.sampled_from([(), (2,), (2, 1)]))
     low = lows(data.draw(LOWS), rng, (*batch, 1, columns))
@@ -201,8 +201,8 @@ def test_native_code_means_the_same() -> None:
         ((1e-30, 0.5), (128, 0), 20),
         ((0.5, 0.5), (1 << 20, 0), 20),
         ((0.5, 0.5), (128, 20 * np.arange(20)[:, None]), 20),
-        ((0.5, 0.5), (128, 100), DEEPEST * 3 // 4),
-        ((0.5, 0.5), (128, 0), SHALLOWEST - 1),
+        ((0.5, 0.5), (128, 100), MAX_TERMS * 3 // 4),
+        ((0.5, 0.5), (128, 0), MIN_TERMS - 1),
     ],
     ids=["rows", "lines", "infinite", "tiny", "far", "no bytes", "deep", "shallow"],
 )
@@ -317,8 +317,8 @@ def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
     pads = tuple((data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))) for _ in kernel)
     low: Any = data.draw(st.sampled_from([-128, -200, 0, None]))  # all but the first are moved
     if low is None:
-        low = rng.integers(-255, 1, (SHALLOWEST, 1, *[1] * rank))
-    weight = rng.integers(low, low + 256, (SHALLOWEST, SHALLOWEST, *kernel))
+        low = rng.integers(-255, 1, (MIN_TERMS, 1, *[1] * rank))
+    weight = rng.integers(low, low + 256, (MIN_TERMS, MIN_TERMS, *kernel))
     sizes = tuple(data.draw(st.integers(5, 9)) for _ in range(rank))
     dtype, zero = data.draw(st.sampled_from(["u8", "i8"])), data.draw(ZEROS)
     window = {
@@ -328,12 +328,12 @@ def test_windows_of_open_images_are_rows(data: st.DataObject) -> None:
     }
     dims = (dim_var("h"), dim_var("w"))[:rank]
     batch = data.draw(st.integers(1, 2))
-    before = window_of_bytes((batch, SHALLOWEST, *dims), weight, zero, dtype, **window)
+    before = window_of_bytes((batch, MIN_TERMS, *dims), weight, zero, dtype, **window)
     after, derivation = rewrite(before, BYTE_WINDOWS, reassociates)
     assert derivation.steps[0].rule.name.startswith("byte-window-rows")
     assert isinstance(after, Module)
     bounds = (0, 256) if dtype == "u8" else (-128, 128)
-    held = rng.integers(*bounds, (batch, SHALLOWEST, *sizes))
+    held = rng.integers(*bounds, (batch, MIN_TERMS, *sizes))
     x: Array = held.astype(np.uint8 if dtype == "u8" else np.int8)
     point = x.dtype.type(rng.integers(*bounds))
     np.testing.assert_array_equal(

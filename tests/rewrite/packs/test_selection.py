@@ -14,7 +14,7 @@ from plica.ir.graph.expression import Project, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.term import tensor
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.selection import BESIDE, FEWEST, KEPT_EACH, MOST, SELECTION
+from plica.rewrite.packs.selection import BESIDE, KEPT_EACH, MAX_SELECTED, MIN_ROW_LENGTH, SELECTION
 from tests.ir.reference.order import argsort
 from tests.rewrite.packs.layers import call, of, operators
 
@@ -39,7 +39,7 @@ def test_compiled_places_are_those_of_a_stable_sort(data: st.DataObject) -> None
     columns that fill vectors, or some of the last."""
     rows = data.draw(st.integers(1, 40))
     most = data.draw(st.sampled_from((KEPT_EACH, 70)))
-    size = data.draw(st.integers(1 if rows >= BESIDE and most == KEPT_EACH else FEWEST, 70))
+    size = data.draw(st.integers(1 if rows >= BESIDE and most == KEPT_EACH else MIN_ROW_LENGTH, 70))
     kept, largest = data.draw(st.integers(1, min(most, size))), data.draw(st.booleans())
     axis, threads = data.draw(st.sampled_from((0, 1))), data.draw(st.sampled_from((1, 2)))
     dtype = data.draw(st.sampled_from(("f32", "f64", "i32", "i64")))
@@ -89,9 +89,9 @@ def test_one_place_of_each_row_is_found_in_one_turn(shape: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     "attrs",
     [
-        {"shape": (FEWEST - 1,), "k": 2},
+        {"shape": (MIN_ROW_LENGTH - 1,), "k": 2},
         {"shape": (20,), "k": 0},
-        {"shape": (2 * MOST,), "k": MOST + 1},
+        {"shape": (2 * MAX_SELECTED,), "k": MAX_SELECTED + 1},
         {"shape": (0, 20), "k": 2},
         {"shape": (20,), "k": 2, "dtype": "i8"},
     ],

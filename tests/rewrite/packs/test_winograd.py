@@ -16,7 +16,7 @@ from plica.core.name import Name
 from plica.ir.contract import Contract, approx, exact, reassociates
 from plica.ir.graph.expression import Function, Var, const
 from plica.ir.graph.module import Module, module
-from plica.ir.graph.weight_array import TAME
+from plica.ir.graph.weight_array import MAX_WEIGHT
 from plica.ir.op.convolution import conv
 from plica.ir.op.winograd import TILES
 from plica.ir.type.infer import infer
@@ -113,7 +113,7 @@ def test_windows_of_another_size_stay() -> None:
     assert used(of, approx(1e-4)) == []
 
 
-@pytest.mark.parametrize("value", [np.inf, np.nan, 2 * TAME])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 2 * MAX_WEIGHT])
 def test_weights_that_would_overflow_stay(value: float) -> None:
     w = np.zeros((64, 64, 3, 3), np.float32)
     w[3, 2, 1, 0] = value

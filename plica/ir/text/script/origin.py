@@ -50,10 +50,10 @@ class Origin:
         return self._lines[number - 1] if number <= len(self._lines) else ""
 
 
-MOST: Final = 100
+MAX_PROBLEMS: Final = 100
 """So many problems are reported together; a text with more is not read further."""
 
-FEW: Final = 10
+MAX_SUGGESTIONS: Final = 10
 """To so many problems a suggestion is looked for: it takes time with many names."""
 
 
@@ -65,7 +65,7 @@ class Problems:
 
     def suggest(self, word: str, names: Iterable[str]) -> str | None:
         """The name that may be meant."""
-        return did_you_mean(word, names) if len(self.found) < FEW else None
+        return did_you_mean(word, names) if len(self.found) < MAX_SUGGESTIONS else None
 
     def add(
         self,
@@ -81,7 +81,7 @@ class Problems:
         problem = Diagnostic(code, message, place, expected, found, suggestion)
         if problem not in self.found[-8:]:
             self.found.append(problem)
-            if len(self.found) >= MOST:
+            if len(self.found) >= MAX_PROBLEMS:
                 self.refuse()
 
     def refuse(self) -> None:

@@ -40,7 +40,7 @@ from plica.ir.text.word import MAIN, VERSION, is_reserved
 from plica.ir.type import DataName, FuncType, infer
 from plica.runtime.error import Diagnostic, Place, wrong_argument
 
-LONGEST: Final = 1 << 30
+MAX_CHARACTERS: Final = 1 << 30
 """Characters of a text; more are refused before anything is done with them."""
 
 _HEADER: Final = re.compile(r"\s*#\s*plica\s+([0-9]{1,9})\s*$", re.MULTILINE)
@@ -73,8 +73,8 @@ def read_text(source: str, file: str, constants: Mapping[str, Const]) -> tuple[M
 
 def parse(source: str, file: str, first_line: int = 1) -> ast.Module:
     """Python's syntax tree of a text; what Python refuses is a `ScriptError`."""
-    if len(source) > LONGEST:
-        _refuse(file, None, None, f"The text is longer than {LONGEST} characters")
+    if len(source) > MAX_CHARACTERS:
+        _refuse(file, None, None, f"The text is longer than {MAX_CHARACTERS} characters")
     header = _HEADER.match(source)
     if header and int(header[1]) > VERSION:
         message = "The text was written by a newer Plica."

@@ -22,7 +22,7 @@ from plica.ir.graph.expression import Const
 from plica.ir.text.show.type import parenthesised
 from plica.ir.type import DType, bool_
 
-SMALL: Final = 16
+MAX_NUMBERS_INLINE: Final = 16
 """Up to so many numbers are written out."""
 
 INLINE: Final = 4096
@@ -32,7 +32,7 @@ INLINE: Final = 4096
 def constant_text(of: Const) -> str:
     """The constant as an expression; one of `data`'s or `archived`'s size may be long."""
     dtype = of.dtype.name
-    if math.prod(of.shape) <= SMALL:
+    if math.prod(of.shape) <= MAX_NUMBERS_INLINE:
         numbers = _numbers(of)
         if numbers is not None and not of.shape:
             return f"{dtype}({numbers[0]})"
@@ -46,7 +46,7 @@ def constant_text(of: Const) -> str:
 
 def is_small(of: Const) -> bool:
     """Whether the constant is written out wherever it is used."""
-    return math.prod(of.shape) <= SMALL
+    return math.prod(of.shape) <= MAX_NUMBERS_INLINE
 
 
 def is_archived(of: Const) -> bool:

@@ -41,13 +41,13 @@ from plica.ir.type import i64
 
 __all__ = ["kernel_lines", "show_kernel"]
 
-DEEPEST: Final = 40
+MAX_NESTING: Final = 40
 """Statements nested deeper than this stand in a region of their own."""
 
-WIDTH: Final = 100
+MAX_COLUMNS: Final = 100
 """The header of a kernel or a block that is longer has its parts on lines of their own."""
 
-LINKS: Final = 20
+MAX_ELIF_LINKS: Final = 20
 """So many conditions are in one chain of `elif`."""
 
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
@@ -92,7 +92,7 @@ def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
 def _wrapped(head: str, items: list[str], tail: str) -> Lines:
     """Items in parentheses; one on a line where one line would be too long."""
     line = f"{head}{', '.join(items)}{tail}"
-    if len(line) <= WIDTH:
+    if len(line) <= MAX_COLUMNS:
         return [line]
     pad = " " * (len(head) - len(head.lstrip()))
     return [head, *[f"{pad}    {item}," for item in items], f"{pad}{tail}"]
@@ -149,7 +149,7 @@ class _Printer:
 
     def _shallow(self, level: int, out: Lines) -> tuple[int, Lines]:
         """Where one more statement goes: into a region of its own where this is too deep."""
-        if level <= DEEPEST:
+        if level <= MAX_NESTING:
             return level, out
         name = self.scalars.temporary()
         out.append(f"{'    ' * level}{name}()")
@@ -252,7 +252,7 @@ class _Printer:
 
     def _otherwise(self, stmt: st.Stmt, level: int, out: Lines, links: int) -> None:
         pad = "    " * level
-        if isinstance(stmt, st.Branch) and links < LINKS:
+        if isinstance(stmt, st.Branch) and links < MAX_ELIF_LINKS:
             before, (text,) = self.scalars.lines([(stmt.condition, None)])
             if not before:
                 out.append(f"{pad}elif {text}:")

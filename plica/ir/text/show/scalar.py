@@ -28,7 +28,7 @@ from plica.ir.type import DType, bool_, f32, i64
 DEPTH: Final = 16
 """How deep an expression may be before a part of it is named."""
 
-SMALL: Final = 7
+MAX_NODES_REPEATED: Final = 7
 """Terms of no more nodes are repeated rather than named.  Nodes are counted, not letters: how a
 kernel is written must not depend on its names."""
 
@@ -136,7 +136,7 @@ class ScalarPrinter:
             text, binds = self.text(node, memo, clauses)
             depth = 1 + max((memo[kid][2] for kid in kids), default=0) + bool(clauses)
             nodes = 1 + sum([memo[kid][3] for kid in kids])
-            often = uses[node] > 1 and nodes > SMALL
+            often = uses[node] > 1 and nodes > MAX_NODES_REPEATED
             deep = depth > DEPTH and (uses[node] > 1 or node not in within)
             if naming and kids and (often or deep):
                 name = self.temporary()

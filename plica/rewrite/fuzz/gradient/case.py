@@ -33,7 +33,7 @@ FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softp
 """What may come after the operator."""
 
 
-LINK: Final = 0.01
+MAX_RELATIVE_SHIFT: Final = 0.01
 """By how much of themselves arguments are moved by what comes before, at most."""
 
 
@@ -96,7 +96,9 @@ class GradientCase:
                 if self.before:
                     given[at], points[at] = _through_sine(params[at], each)
                 if self.linked and past is not None:
-                    moved = sin(past) * const(np.float64(LINK)) + const(np.float64(1.0))
+                    moved = sin(past) * const(np.float64(MAX_RELATIVE_SHIFT)) + const(
+                        np.float64(1.0)
+                    )
                     given[at] = given[at] * moved
         applied = _applied(call, tuple(given))
         total: Expr | None = None

@@ -29,12 +29,12 @@ from plica.rewrite.gradient import grad, jvp
 Compiled = Callable[[Module, tuple[Any, ...]], Any]
 """Compiles a module and runs it; None where it can't be compiled for now."""
 
-TRIES: Final = 3
+MAX_DRAWS: Final = 3
 """How many programs are drawn for each that has a slope, at most."""
-FORWARD: Final = 2
+FORWARD_EVERY: Final = 2
 """Every so many-th is derived in forward mode as well."""
 COUNTERS: Final = {CASES: ("forward", "compiled"), "operators": (), SKIPPED: ()}
-NEAR: Final = 1e-6
+TOLERANCE: Final = 1e-6
 """How far native code may be from the interpreter, of the largest number."""
 
 
@@ -55,7 +55,7 @@ def fuzz(
     turn = ops or differentiable()
 
     def oracle(case: GradientCase, number: int, tally: Tally) -> Finding | Skipped | None:
-        forward = number % FORWARD == 0
+        forward = number % FORWARD_EVERY == 0
         code = native if native is not None and every and number % every == 0 else None
         wrong = judged(case, forward, code)
         if isinstance(wrong, bool):
@@ -74,7 +74,7 @@ def fuzz(
 
     generator = ByNumber(lambda number: gradient_case(seed, number, turn), smaller)
     campaign = Campaign(
-        Finding, generator, oracle, TRIES, counters=COUNTERS, settings={"ops": turn}
+        Finding, generator, oracle, MAX_DRAWS, counters=COUNTERS, settings={"ops": turn}
     )
     return campaign.run(examples, seed, first=first, say=say)
 
@@ -119,7 +119,11 @@ def _native(of: Slope, native: Compiled) -> str | bool:
     for at, (mine, other) in enumerate(pairs):
         one, two = np.asarray(mine), np.asarray(other)
         if one.shape != two.shape or not np.allclose(
-            one, two, rtol=NEAR, atol=NEAR * float(np.abs(two).max(initial=1.0)), equal_nan=True
+            one,
+            two,
+            rtol=TOLERANCE,
+            atol=TOLERANCE * float(np.abs(two).max(initial=1.0)),
+            equal_nan=True,
         ):
             return f"native code of gradient {at} gives {one.tolist()} instead of {two.tolist()}"
     return True
