@@ -122,6 +122,7 @@ def test_loops_keep_their_handles() -> None:
         ("accepted", "y[b, k, v] = w[v, b, k]"),
         ("accepted", "y[b, k, v] = w[v, b, k] + 1"),
         ("accepted", "y[b, k, v] = w[v, b, k] * w[b, k, v] - w[k, b, 3]"),
+        ("accepted", "y[b, k, v] = w[v, b, k] - w[0, b, k]"),  # one is the same for all lanes
         ("accepted", "y[b, k, v] = w[v, b, k] if k < 4 else w[b, k, v]"),
         ("accepted", "y[b, k, v] = w[v, b, k] if v < 4 else 0"),
     ],

@@ -24,11 +24,11 @@ Preconditions: `plain-loop` (all loops), `tile` (`rows` holds `lanes`, perhaps i
 loops, `lanes` the block, and nothing else), `square` (extents are numbers, at least 2 rows and 4
 lanes, lanes a power of two), `one-store` (a block of spatial variables stores one element of a
 buffer that it does not read, and its predicate reads no memory), `neighbours` (exactly one element
-that is read has a last index that goes by one along the rows, no other index of which depends on
-that loop; the last index of what is written does so along the lanes; what is read last is the same
-for all lanes, what is written last for all rows), `in-bounds` (that element is inside of its
-buffer, or read by one condition that is the same along the rows), `independent` and `handed-over`
-(loops around that run at once still may).
+that is read differs along the lanes and has a last index that goes by one along the rows, no other
+index of which depends on that loop; the last index of what is written does so along the lanes; what
+is read last is the same for all lanes, what is written last for all rows), `in-bounds` (that
+element is inside of its buffer, or read by one condition that is the same along the rows),
+`independent` and `handed-over` (loops around that run at once still may).
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ class TransposeTile(Instruction):
             expected = f"at least {LEAST_ROWS} rows, and {LEAST_LANES} lanes, 8, 16 or more"
             return Problem("square", where, expected, f"{rows.extent!r} and {lanes.extent!r}")
         problem = one_store(site.node) or _along(site, rows.var, lanes.var)
-        return problem or _outside(site, rows.var) or unsafe_after(self, scene)
+        return problem or _outside(site, rows.var, lanes.var) or unsafe_after(self, scene)
 
     def edit(self, scene: Scene) -> Edited:
         site = scene.block(self.block)
         rows, lanes = scene.loop(self.rows), scene.loop(self.lanes).node
         block, kernel = site.node, scene.kernel
         nest = _nest(rows.node, lanes, block)
-        read = _crossing(site, rows.node.var)
+        read = _crossing(site, rows.node.var, lanes.var)
         assert nest is not None  # as checked
         assert read is not None
         assert isinstance(block.body, Store)
@@ -205,18 +205,19 @@ def one_store(block: Block) -> Problem | None:
     return Problem("one-store", f"the block {block.label}", expected, "another statement")
 
 
-def _crossing(site: Site[Block], row: ScalarVar) -> CrossingRead | None:
-    """The one element that is read along the rows; None where there are more, or none."""
+def _crossing(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> CrossingRead | None:
+    """The one element that is read along the rows and differs along the lanes; None where there are
+    more, or none."""
     block, there = site.node, inside(site)
     assert isinstance(block.body, Store)
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     value = block.body.value
-    found = [
-        each
-        for each in dict.fromkeys(loads(value))
-        if free_vars(each) <= free_vars(value)
-        and _is_contiguous([simple(substitute(e, values), there) for e in each.indices], row)
-    ]
+    found = []
+    for load in dict.fromkeys(loads(value)):
+        indices = [simple(substitute(each, values), there) for each in load.indices]
+        crosses = any(lane in free_vars(each) for each in indices)
+        if crosses and free_vars(load) <= free_vars(value) and _is_contiguous(indices, row):
+            found.append(load)
     if len(found) != 1:
         return None
     match value:
@@ -240,7 +241,7 @@ def _along(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | None
     block, there = site.node, inside(site)
     assert isinstance(block.body, Store)
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
-    read = _crossing(site, row)
+    read = _crossing(site, row, lane)
     for what, places, along, other in (
         ("reads", () if read is None else read.load.indices, row, lane),
         ("writes", block.body.indices, lane, row),
@@ -253,9 +254,9 @@ def _along(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | None
     return None
 
 
-def _outside(site: Site[Block], row: ScalarVar) -> Problem | None:
+def _outside(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> Problem | None:
     """The problem of an element that may be there by a condition alone."""
-    block, there, read = site.node, inside(site), _crossing(site, row)
+    block, there, read = site.node, inside(site), _crossing(site, row, lane)
     assert read is not None
     assert isinstance(block.body, Store)
     chosen = [each for each in post_order(block.body.value) if isinstance(each, Select)]

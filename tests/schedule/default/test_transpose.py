@@ -18,6 +18,7 @@ from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.element import ELEMENTS
 from plica.schedule import Trace, replay
+from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.transpose import transpose_form
@@ -88,15 +89,18 @@ def test_the_trace_is_replayed_from_its_text(shape: tuple[int, ...], machine: Ma
     np.testing.assert_array_equal(run_kernel(again, [values])[0], values.transpose(axes))
 
 
-def test_more_is_done_where_elements_are_stored() -> None:
-    x, y = (Var(Name(name), tensor(size, "f32")) for name, size in (("x", (37, 50)), ("y", (37,))))
+@pytest.mark.parametrize("size", [(37,), (50, 1), (50, 37)], ids=str)
+def test_more_is_done_where_elements_are_stored(size: tuple[int, ...]) -> None:
+    x, y = Var(Name("x"), tensor((37, 50), "f32")), Var(Name("y"), tensor(size, "f32"))
     value = op.maximum(op.transpose(x, axes=(1, 0)) * 2.0 + y, 3.0)
-    of = to_stages(infer(whole([x, y], value)).main_function()).stages
+    of = collapsed(to_stages(infer(whole([x, y], value)).main_function()).stages, True)
     found = formed(of, Facts((False,) * len(of.inputs)), WIDE)
     assert found is not None
-    assert found.form == "transpose-tiles"
+    made = template_schedule(kernel_of(found.stages), WIDE)
+    assert isinstance(made, tuple)
+    assert (found.form, made[0]) == ("transpose-tiles", "transpose-tiles")
     rows: Array = np.arange(37 * 50, dtype=np.float32).reshape(37, 50) / 100
-    beside: Array = np.arange(37, dtype=np.float32)
+    beside: Array = np.arange(np.prod(size), dtype=np.float32).reshape(size)
     exe = plica.compile(whole([x, y], value), threads=1, cache=False)
     np.testing.assert_array_equal(exe(rows, beside), np.maximum(rows.T * 2 + beside, 3))
 
