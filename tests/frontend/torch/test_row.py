@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -107,6 +108,16 @@ def test_of_a_tensor_and_another_or_a_number(name: str, data: st.DataObject) -> 
     if name in ("remainder", "fmod") and isinstance(y, torch.Tensor) and not y.is_floating_point():
         y = y.abs() + 1  # torch raises on a division by zero
     agrees(f"{name}.{overload}", (x, y))
+
+
+def test_a_remainder_of_zero_has_the_sign_of_the_dividend() -> None:
+    x = torch.tensor([0.875, -0.875, 0.0, -0.0, 3.0, -3.0, -5.0, 5.0])
+    y = torch.tensor([-0.875, 0.875, -1.0, 2.0, -2.0, 2.0, float("inf"), -float("inf")])
+    for name in ("remainder.Tensor", "fmod.Tensor"):
+        found = interpret(read(operator(name), (x, y)), x.numpy(), y.numpy())
+        wanted = operator(name)(x, y).numpy()
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
 
 
 @pytest.mark.parametrize("name", sorted(TENSORS))

@@ -113,6 +113,15 @@ def _plain(record: Binary, kind: str = "DEFAULT") -> Row:
     return row
 
 
+def _remainder(x: Expr, y: Expr) -> Expr:
+    """Torch gives a remainder of 0 the sign of the dividend, numpy that of the divisor."""
+    if not dtype(x).is_float:
+        return op.mod(x, y)
+    left, zero = op.fmod(x, y), like(0.0, x)
+    crosses = op.not_equal(op.less(y, like(0.0, y)), op.less(left, zero))
+    return op.where(op.logical_and(op.not_equal(left, zero), crosses), left + y, left)
+
+
 def _scaled(record: Binary, logical: Binary | None) -> Row:
     """`self + alpha * other`, and the like."""
 
@@ -403,7 +412,7 @@ TABLE: Final[dict[str, Row]] = {
     "div.Tensor_mode":      _div_mode,
     "div.Scalar_mode":      _div_mode,
     "floor_divide.default": _plain(op.floor_divide),
-    **both("remainder",     _plain(op.mod)),
+    **both("remainder",     _plain(_remainder)),
     **both("fmod",          _plain(op.fmod)),
     "pow.Tensor_Tensor":    _pow("self", "exponent"),
     "pow.Tensor_Scalar":    _pow("self", "exponent"),
