@@ -3,7 +3,7 @@
 >>> print(*OPTIMISE.names[:4])
 to-dataflow packs inference simplify
 >>> print(OPTIMISE.find("packs").why)
-The rules that a user asks for come first.
+Apply the rule packs of the user.
 
 The result is a `History`: the module, and one derivation of all that was done.
 """

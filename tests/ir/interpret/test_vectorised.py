@@ -57,7 +57,7 @@ from tests.strategies import arrays, kernels
 
 @pytest.fixture(autouse=True)
 def _sweep_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "FEW", 1)
+    monkeypatch.setattr(sweep, "MIN_POINTS", 1)
 
 
 def outcome(kernel: Kernel, given_: Sequence[Array], sweeping: bool) -> Any:
