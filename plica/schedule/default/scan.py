@@ -154,9 +154,9 @@ class ScanBlock:
         """Whether neighbours of a scan are neighbours there, and those of a row are not."""
         if not place or not _is_step(place[-1], self.along):
             return False
-        return [at for at, each in enumerate(place) if row in free_vars(each)] == [
-            at for at, each in enumerate(place[:-1]) if each is row
-        ] and not any(self.along in free_vars(each) for each in place[:-1])
+        if any(self.along in free_vars(each) for each in place[:-1]):
+            return False
+        return [each for each in place if row in free_vars(each)] == [row]
 
     @property
     def shares(self) -> int:

@@ -45,6 +45,35 @@ def test_running_totals_are_numpys(data: st.DataObject) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@FEW
+@given(st.data())
+def test_operands_beside_totals_broadcast_along_any_axis(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3)))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    dtype = data.draw(st.sampled_from(["f32", "i32", "f64"]))
+    beside = [tuple([data.draw(st.sampled_from([1, size])) for size in shape]) for _ in range(2)]
+    x, scale, shift = (
+        Var(Name(name), tensor(each, dtype))
+        for name, each in zip(("x", "scale", "shift"), (shape, *beside), strict=True)
+    )
+    body = op.cumsum(x * scale, axis=axis) + shift
+    exe = plica.compile(whole([x, scale, shift], body), cache=False)
+    assert isinstance(exe, Executable)
+    random = np.random.default_rng(0)
+    numpy = exe.inputs[0].numpy
+    args = [random.integers(-9, 9, each).astype(numpy) for each in (shape, *beside)]
+    np.testing.assert_array_equal(exe(*args), np.cumsum(args[0] * args[1], axis) + args[2])
+
+
+@pytest.mark.parametrize("shape", [(32, 37), (8, 16), (3, 9, 40)])
+def test_rows_in_squares_share_an_operand_without_rows(shape: tuple[int, ...]) -> None:
+    x, shift = (Var(Name("x"), tensor(shape, "f32")), Var(Name("b"), tensor(shape[-1:], "f32")))
+    exe = plica.compile(whole([x, shift], op.cumsum(x, axis=-1) + shift), cache=False)
+    random = np.random.default_rng(0)
+    args = [random.integers(-9, 9, each).astype(np.float32) for each in (shape, shape[-1:])]
+    np.testing.assert_array_equal(exe(*args), np.cumsum(args[0], -1) + args[1])
+
+
 def test_totals_from_the_end_keep_their_order_under_exact() -> None:
     x = Var(Name("x"), tensor((50,), "f32"))
     module = whole([x], op.cumsum(x, axis=0, reverse=True))
