@@ -20,6 +20,7 @@ whoever can write an artefact can run code where it is loaded.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import io
 import json
@@ -304,7 +305,11 @@ def read(path: str | os.PathLike[str]) -> dict[str, bytes]:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        message = f"The artefact cannot be read: {error.strerror}."
-        place = Place(file=os.fspath(path))
-        raise ArtefactError(Diagnostic("bad-artefact", message, place)) from error
+        message, place = "The artefact cannot be read.", Place(file=os.fspath(path))
+        folder, expected = Path(path).parent, "a file that exe.save or plica compile -o wrote"
+        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+        near = difflib.get_close_matches(Path(path).name, names, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else None
+        problem = Diagnostic("bad-artefact", message, place, expected, error.strerror, hint)
+        raise ArtefactError(problem) from error
     return unpack(data, os.fspath(path))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import plica
-from plica.runtime.error import PlicaError
+from plica.runtime.error import ArtefactError, PlicaError
 from tests.attack.judge import outcome, refused
 
 SOURCE: Final = """
@@ -38,6 +38,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("artefact") / "m.plica"
     plica.compile(plica.from_text(SOURCE), threads=1, cache=False).save(path)
     return path.read_bytes()
+
+
+def test_a_missing_artefact_is_refused_with_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "model.plica").touch()
+    with pytest.raises(ArtefactError) as caught:
+        plica.load(tmp_path / "modle.plica")
+    (problem,) = caught.value.diagnostics
+    assert problem.code == "bad-artefact"
+    assert (problem.found, problem.suggestion) == (
+        "No such file or directory",
+        "Did you mean 'model.plica'?",
+    )
 
 
 @pytest.mark.parametrize("part", range(20))

@@ -152,6 +152,7 @@ def test_no_main() -> None:
     with pytest.raises(UnsupportedError) as caught:
         compile(module({}))
     assert caught.value.code == "no-main"
+    assert caught.value.diagnostics[0].found == "no definition"
 
 
 def test_compile_lists_everything_at_once() -> None:

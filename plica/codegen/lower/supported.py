@@ -44,7 +44,10 @@ def unsupported(
     if module.main is None:
         message = "The module has no main function to compile."
         hint = "Define a function, or say which one is the main."
-        return (Diagnostic("no-main", message, suggestion=hint),)
+        expected = "one function, or one that is called main"
+        names = sorted([str(each.name) for each in module.definitions() if isinstance(each, Var)])
+        defined = ", ".join(names[:8]) or "no definition"
+        return (Diagnostic("no-main", message, None, expected, defined, hint),)
     table = module.definitions()
     main = table.get(module.main)
     if not isinstance(main, Function):
