@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-ROOMS: Final = ("plica", "plica.rewrite", "plica.schedule", "plica.script", "plica.training")
+PACKAGES: Final = ("plica", "plica.rewrite", "plica.schedule", "plica.script", "plica.training")
 BLOCK: Final = re.compile(r"^```(?:python|py)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 OUTSIDE: Final = re.compile(r"\((?:\.\./)*(README|CHANGELOG|CONTRIBUTING)\.md\)")
 """Links to the pages that stand beside `docs/`."""
@@ -131,7 +131,7 @@ NOTES: Final = {
 class Entry:
     """A public name: what it is, what it says of itself, and an example with where that is run."""
 
-    room: str
+    package: str
     name: str
     signature: str
     doc: str
@@ -142,15 +142,16 @@ class Entry:
         """The entry in Markdown."""
         example = f"\n```py\n{self.example}\n```\n\n*{self.where}*\n" if self.example else ""
         return (
-            f"## {self.name}\n\n`{self.room}.{self.name}{self.signature}`\n\n{self.doc}\n{example}"
+            f"## {self.name}\n\n`{self.package}.{self.name}{self.signature}`"
+            f"\n\n{self.doc}\n{example}"
         )
 
 
-def entries(room: str) -> list[Entry]:
-    """Every public name of a room."""
-    module = import_module(room)
+def entries(package: str) -> list[Entry]:
+    """Every public name of a package."""
+    module = import_module(package)
     pages = list(page_blocks())
-    return [_entry(room, name, getattr(module, name), pages) for name in module.__all__]
+    return [_entry(package, name, getattr(module, name), pages) for name in module.__all__]
 
 
 def page_blocks() -> Iterator[tuple[str, list[str]]]:
@@ -162,20 +163,20 @@ def page_blocks() -> Iterator[tuple[str, list[str]]]:
             yield path.relative_to(ROOT).as_posix(), lines
 
 
-def _entry(room: str, name: str, value: Any, pages: list[tuple[str, list[str]]]) -> Entry:
+def _entry(package: str, name: str, value: Any, pages: list[tuple[str, list[str]]]) -> Entry:
     doc = inspect.getdoc(value) or ""
     if (not callable(value) and not inspect.ismodule(value)) or name in NOTES:
         doc = NOTES.get(name) or said_of(value)  # that of its class says nothing of it
     prose, own = _apart(doc)
     module = sys.modules.get(getattr(value, "__module__", "") or "")
-    example, where = own, f"a doctest of `{room}.{name}`" if own else ""
+    example, where = own, f"a doctest of `{package}.{name}`" if own else ""
     if not example and module is not None and not inspect.ismodule(value):
         _, theirs = _apart(module.__doc__ or "")
         if _mentions(theirs.splitlines(), name):
             example, where = theirs, f"a doctest of `{module.__name__}`"
     if not example:
         example, where = _from_pages(name, pages)
-    return Entry(room, name, _signature(value), prose, example, where)
+    return Entry(package, name, _signature(value), prose, example, where)
 
 
 def said_of(value: Any) -> str:
@@ -303,11 +304,11 @@ def write(folder: Path) -> None:
     reference = pages / "reference"
     reference.mkdir()
     rows = []
-    for room in ROOMS:
-        text = f"# {room}\n\n{_apart(import_module(room).__doc__ or '')[0]}\n\n"
-        text += "\n".join(each.text() for each in entries(room))
-        (reference / f"{room}.md").write_text(text, encoding="utf-8")
-        rows.append(f"      - {room}: reference/{room}.md")
+    for package in PACKAGES:
+        text = f"# {package}\n\n{_apart(import_module(package).__doc__ or '')[0]}\n\n"
+        text += "\n".join(each.text() for each in entries(package))
+        (reference / f"{package}.md").write_text(text, encoding="utf-8")
+        rows.append(f"      - {package}: reference/{package}.md")
     (reference / "packs.md").write_text(packs_page(), encoding="utf-8")
     (folder / "mkdocs.yml").write_text(
         NAV.replace("@REFERENCE@", "\n".join(rows)), encoding="utf-8"

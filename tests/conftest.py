@@ -119,7 +119,7 @@ def pytest_sessionfinish() -> None:
 
 
 class Golden:
-    """Compare text with `tests/golden/<room>/<name>.txt`.
+    """Compare text with `tests/golden/<package>/<name>.txt`.
 
     `golden(text)` uses the name of the test, without `test_`; `golden(text, "name")` another one.
     """

@@ -14,7 +14,7 @@ import plica
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {"numpy", "onnx", "torch", "xgboost", "llvmlite", "attrs", "rich"}
-ROOMS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
+LAYERS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
 
 
 def python(code: str) -> str:
@@ -70,12 +70,12 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         getattr(plica, "nonsense")  # noqa: B009  # the type checker would refuse it
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_root_shows_the_rooms(room: str) -> None:
-    link = ROOT / room
+@pytest.mark.parametrize("layer", LAYERS)
+def test_the_root_shows_the_layers(layer: str) -> None:
+    link = ROOT / layer
     assert link.is_symlink()
-    assert link.readlink() == Path("plica", room)
-    assert (ROOT / "plica" / room / "__init__.py").is_file()
+    assert link.readlink() == Path("plica", layer)
+    assert (ROOT / "plica" / layer / "__init__.py").is_file()
 
 
 def test_a_small_compile_imports_few_modules() -> None:
