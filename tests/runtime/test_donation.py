@@ -102,6 +102,31 @@ def test_updates_by_indices_are_those_of_a_copy(
     np.testing.assert_array_equal(found, expected)
 
 
+def test_rows_of_a_cache_of_any_size_are_written_in_place() -> None:
+    """One code for every number of rows, of the cache and of what is new; nothing is copied."""
+    text = """
+@plica.function
+def main(
+    k: Tensor[("c", 8), f32], at: Tensor[("n",), i64], new: Tensor[("n", 8), f32],
+    seen: Tensor[("s",), i64], q: Tensor[(1, 8), f32]
+) -> tuple[Tensor[(1, "s"), f32], Tensor[("c", 8), f32]]:
+    updated = op.scatter_rows(k, at, new)
+    return op.matmul(q, op.transpose(op.take(updated, seen, axis=0), (1, 0))), updated
+"""
+    exe = plica.compile(plica.from_text(text), threads=1, cache=False, donate="k")
+    for rows, places, seen in ((32, (5,), (5, 0)), (500, (7, 499, 7), (7, 499)), (4, (), (1,))):
+        k, new, q = drawn((rows, 8), (len(places), 8), (1, 8), seed=rows)
+        expected = k.copy()
+        for place, row in zip(places, new, strict=True):
+            expected[place] = row
+        scores, cache = exe(k, np.array(places, np.int64), new, np.array(seen), q)
+        assert cache is k
+        np.testing.assert_array_equal(k, expected)
+        np.testing.assert_allclose(scores, q @ expected[[*seen]].T, rtol=1e-5, atol=1e-5)
+    (written,) = [each.kernel for each in exe.artefact.launches if "scatter" in each.kernel]
+    assert written.startswith("scatter_rows_in_place")
+
+
 def test_an_input_that_nothing_reads_is_the_memory_of_a_result() -> None:
     """Of one of its type.  A condition is read, though no kernel does."""
     text = """

@@ -24,16 +24,16 @@ from attrs import evolve
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.core import free_vars, substitute
 from plica.ir.loop.scalar import And, Buffer, Eq, Le, Load, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, loads
-from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Seq, Stmt, Store, seq
+from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 
 with lazy_imports(__name__):
-    from plica.schedule.default.scattered import scattered_form
+    from plica.schedule.default.scattered import scatter_steps
 
 __all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
            "written_over_input"]  # fmt: skip
@@ -57,25 +57,12 @@ def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
 
 def _terms(of: Stages, given: Buffer) -> Stmt:
     """What puts terms at the places that they name, where every place begins as the input."""
-    made = scattered_form(of, Machine(512, 32))
-    match None if made is None else made.stages:
-        case (ExternStage((_,), Seq((begin, *terms))),) if _copies(begin, given):
-            return seq(*terms)
+    found = scatter_steps(of, Machine(512, 32))
+    match None if found is None or found.after is not None else found.begin.value:
+        case Load(buffer, indices) if buffer is given and found and _is_own(indices, found.begin):
+            return found.terms
         case _:
             return NOTHING
-
-
-def _copies(of: Stmt, given: Buffer) -> bool:
-    """Whether all that is done is to store each element of a buffer at its own place; an axis of
-    length 1 has one place."""
-    while isinstance(of, For):
-        of = of.body
-    match of:
-        case Store(out, places, Load(buffer, indices)):
-            each = zip(indices, places, out.shape, strict=True)
-            return buffer is given and all(at is to or known(size) == 1 for at, to, size in each)
-        case _:
-            return False
 
 
 def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
