@@ -1,4 +1,4 @@
-"""The wheel holds `plica` and nothing else."""
+"""The wheel holds `plica` and `plica_lm`, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = {"plica", "plica_lm"}
 ROOMS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
 
 
@@ -33,17 +34,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_wheel_holds_the_package_only(wheel: Path) -> None:
+def test_the_wheel_holds_the_packages_only(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"plica"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
     sources = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "plica").rglob("*")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert sources == {name for name in names if name.startswith("plica/")}
+    assert sources == {name for name in names if name.split("/")[0] in PACKAGES}
 
 
 def test_the_installed_package_brings_one_import_name(wheel: Path, tmp_path: Path) -> None:

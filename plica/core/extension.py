@@ -293,7 +293,9 @@ def _scanned(stamp: tuple[tuple[str, int], ...]) -> Points:
     found: list[ExtensionPoint] = []
     seen = {OWNER}
     for dist in metadata.distributions():
-        points = [each for each in dist.entry_points if each.group.startswith("plica.")]
+        points = [
+            each for each in dist.entry_points if each.group.startswith(("plica.", "plica_lm."))
+        ]
         if not points or dist.name in seen:  # of two versions, the first is what is imported
             continue
         seen.add(dist.name)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from plica.codegen.emit.dialect import OperatorPlace
 from plica.core import CompilerBug
-from plica.ir.loop.scalar import Intrinsic, Scalar, Select, dtype_of, row_of
+from plica.ir.loop.scalar import Cast, Intrinsic, Scalar, Select, dtype_of, row_of
 from plica.ir.type import DType
 
 
@@ -27,10 +27,21 @@ def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> st
         return found
     if (row := row_of(node)) is None:
         raise CompilerBug(f"{node!r} is no operation on scalars.")
+    if isinstance(node, Intrinsic) and (into := dtype_of(node)).is_narrow and into is not of:
+        return _of_bits(node.args[0], into, operands[0], place)
     if (word := row.words(dialect.name).get(of.kind)) is None:
         raise CompilerBug(f"{row.name} of {of} has no text in the dialect {dialect.name}.")
     text = dialect.written(word, row, of, operands[: row.arity], place)
     return rounded(text, of, place) if row.rounds and of.is_float and not row.is_bool else text
+
+
+def _of_bits(code: Scalar, into: DType, value: str, place: OperatorPlace) -> str:
+    """The value that the low bits of an integer are the code of."""
+    of, wanted = dtype_of(code), DType(f"u{into.bits}")
+    cast = place.dialect.specials["Cast"]
+    held = value if of is wanted else cast(Cast(code, wanted), of, (value,), place)
+    assert held is not None
+    return place.converted("unpack", held, into)
 
 
 def _deciding(node: Scalar) -> Scalar:

@@ -77,7 +77,7 @@ def scalars(
 
 def _intrinsics(dtype: DType) -> list[ScalarRow]:
     """The intrinsics that take and give a dtype."""
-    return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.is_bool]
+    return [each for each in INTRINSIC_ROWS if dtype.kind in each.takes and not each.gives]
 
 
 def _binary(draw: DrawFn, dtype: DType, sub: st.SearchStrategy[sc.Scalar] | object) -> sc.Scalar:

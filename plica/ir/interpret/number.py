@@ -156,9 +156,10 @@ def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
 
 def _by_numpy(row: ScalarRow, dtype: DType) -> Function:
     """A function of numpy at the dtype itself, so that it rounds as arrays do."""
-    narrow, function = rounding(dtype), row.array
+    narrow, function = rounding(DType(row.gives) if row.gives else dtype), row.array
     detour = dtype.row.by_way_of_f32 and not row.is_direct
     kind = (f32 if detour else dtype).numpy.type
     if dtype.is_float:
         return lambda *args: narrow(function(*[kind(each) for each in args]))
-    return lambda *args: narrow(int(function(*[kind(each) for each in args])))
+    whole = float if row.gives else int
+    return lambda *args: narrow(whole(function(*[kind(each) for each in args])))

@@ -437,8 +437,8 @@ def dtype_of(scalar: Scalar) -> DType:
                 known = buffer.dtype
             case Eq() | Ne() | Lt() | Le() | And() | Or() | Not():
                 known = bool_
-            case Intrinsic(name, _) if name in BOOL_INTRINSICS:
-                known = bool_
+            case Intrinsic(name, _) if name in GIVEN_DTYPES:
+                known = GIVEN_DTYPES[name]
             case Intrinsic(_, args):
                 scalar = args[0]
             case Select(_, inner, _) | Reduce(_, _, _, inner):
@@ -459,8 +459,11 @@ def dtype_of(scalar: Scalar) -> DType:
     return known
 
 
+GIVEN_DTYPES: Final = {each.name: DType(each.gives) for each in INTRINSIC_ROWS if each.gives}
+"""The dtypes of intrinsics that have not the dtype of their first argument."""
+
 BOOL_INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS if each.is_bool)
-"""Intrinsics that answer yes or no; every other has the dtype of its first argument."""
+"""Intrinsics that answer yes or no."""
 
 UNARY_FLOAT: Final = tuple(
     each.name

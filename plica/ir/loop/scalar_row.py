@@ -62,8 +62,8 @@ class ScalarRow:
     takes: tuple[Kind, ...] = ("float",)
     """Kinds of dtypes that scripts may apply it to; all operands have one dtype."""
     arity: int = 1
-    is_bool: bool = False
-    """Whether it gives a bool; otherwise what it takes."""
+    gives: str = ""
+    """The dtype of the result where it is not that of the first operand."""
     numbers: Mapping[Kind, Function] = field(factory=dict)
     """The meaning on Python's numbers before rounding; otherwise that of arrays is used."""
     is_exact: bool = False
@@ -87,6 +87,11 @@ class ScalarRow:
     laws: frozenset[Law] = frozenset()
     """Associative as integers and bools; floats only up to rounding."""
     unit: Unit | None = None
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether it gives a bool."""
+        return self.gives == "bool"
 
     def words(self, dialect: str) -> Mapping[Kind, str]:
         """How a dialect writes it, by the kind of what it takes."""

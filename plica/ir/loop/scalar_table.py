@@ -21,6 +21,7 @@ import numpy as np
 from plica.ir.loop import scalar_interval as interval, scalar_meaning as meaning
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
+from plica.ir.type.dtype import DTYPES, DType
 from plica.runtime.element import Kind
 from plica.runtime.late import lazy_imports
 
@@ -45,7 +46,7 @@ def _by_kind(floats: str, signed: str, unsigned: str, bools: str = "") -> dict[K
 def _compare(name: str, sign: str, how: Any, array: Any, *words: str) -> ScalarRow:
     of_float, signed, unsigned = words
     return ScalarRow(
-        name, array, ANY, 2, is_bool=True, numbers=dict.fromkeys(ANY, how), is_exact=True,
+        name, array, ANY, 2, gives="bool", numbers=dict.fromkeys(ANY, how), is_exact=True,
         sign=sign, binds=4, cost="compare",
         llvm=_by_kind(f"fcmp {of_float}", f"icmp {signed}", f"icmp {unsigned}", f"icmp {unsigned}"),
         c=every(f"({{0}} {sign} {{1}})"),
@@ -112,11 +113,11 @@ OPERATOR_ROWS: Final = (
     _compare("Ne", "!=", operator.ne, np.not_equal, "une", "ne", "ne"),
     _compare("Lt", "<", operator.lt, np.less, "olt", "slt", "ult"),
     _compare("Le", "<=", operator.le, np.less_equal, "ole", "sle", "ule"),
-    ScalarRow("And", np.logical_and, ("bool",), 2, is_bool=True, is_exact=True, sign="and", binds=2, cost="logic",
+    ScalarRow("And", np.logical_and, ("bool",), 2, gives="bool", is_exact=True, sign="and", binds=2, cost="logic",
               llvm={"bool": "and"}, c={"bool": "({0} && {1})"}, laws=_LATTICE, unit="one"),
-    ScalarRow("Or", np.logical_or, ("bool",), 2, is_bool=True, is_exact=True, sign="or", binds=1, cost="logic",
+    ScalarRow("Or", np.logical_or, ("bool",), 2, gives="bool", is_exact=True, sign="or", binds=1, cost="logic",
               llvm={"bool": "or"}, c={"bool": "({0} || {1})"}, laws=_LATTICE, unit="zero"),
-    ScalarRow("Not", np.logical_not, ("bool",), 1, is_bool=True, is_exact=True, cost="logic", c={"bool": "(!{0})"}),
+    ScalarRow("Not", np.logical_not, ("bool",), 1, gives="bool", is_exact=True, cost="logic", c={"bool": "(!{0})"}),
     ScalarRow("Select", np.where, ANY, 3, is_exact=True, rounds=False, cost="select", c=every("({0} ? {1} : {2})"),
               range=lambda _, a, b: interval.hull(a, b)),
 )
@@ -136,6 +137,16 @@ def _rounding(name: str, llvm: str, c: str, array: Callable[..., Any]) -> Scalar
 
 
 _TURN: Final = interval.within(-1.0, 1.0)
+
+def _of_bits(of: DType) -> ScalarRow:
+    """The float whose code is the low bits of an integer."""
+    code = np.dtype(f"u{of.bytes}")
+    return ScalarRow(f"{of}_of_bits", lambda x: np.asarray(x).astype(code).view(of.numpy), INTEGERS, gives=of.name,
+                     is_exact=True, rounds=False, cost="other", derivative=FLAT)
+
+
+CODED_FLOATS: Final = tuple(each for each in DTYPES if each.is_narrow and each.bits == 8 * each.bytes)
+"""The floats whose values are decoded from whole bytes: each has an intrinsic `…_of_bits`."""
 
 INTRINSIC_ROWS: Final = (
     _library("exp",   lambda f, d, y, x: d * y,                             range=interval.rising(np.exp)),
@@ -172,9 +183,9 @@ INTRINSIC_ROWS: Final = (
               range=interval.size, derivative=lambda f, d, y, x: d * f("sign", x)),
     ScalarRow("sign", meaning.array_sign, ANY, numbers=dict.fromkeys(WHOLE, lambda x: (x > 0) - (x < 0)), is_exact=True,
               rounds=False, c=every("@p_sign") | {"bool": "{0}"}, range=_TURN, derivative=FLAT),
-    ScalarRow("isnan", np.isnan, is_bool=True, numbers=dict.fromkeys(ANY, math.isnan), is_exact=True, is_direct=True,
+    ScalarRow("isnan", np.isnan, gives="bool", numbers=dict.fromkeys(ANY, math.isnan), is_exact=True, is_direct=True,
               c=every("false") | {"float": "({0} != {0})"}),
-    ScalarRow("isinf", np.isinf, is_bool=True, numbers=dict.fromkeys(ANY, math.isinf), is_exact=True, is_direct=True,
+    ScalarRow("isinf", np.isinf, gives="bool", numbers=dict.fromkeys(ANY, math.isinf), is_exact=True, is_direct=True,
               c=every("false") | {"float": "(fabs{e}({0}) == {inf})"}),
     ScalarRow("atan2", np.arctan2, ("float",), 2, llvm={"float": "@atan2"}, c={"float": "atan2{e}({0}, {1})"},
               range=interval.within(-math.pi, math.pi), derivative=_angle_slope),
@@ -194,6 +205,7 @@ INTRINSIC_ROWS: Final = (
               c=every("__builtin_popcountll((unsigned long long)({0}) & {m}ULL)", INTEGERS), cost="other",
               dialects={"cuda": every("__popcll((unsigned long long)({0}) & {m}ULL)", INTEGERS)},
               range=interval.within(0, 64), derivative=FLAT),
+    *map(_of_bits, CODED_FLOATS),
 )
 # fmt: on
 # ruff: noqa: E501  # a row is a few long lines

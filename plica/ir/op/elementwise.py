@@ -18,7 +18,7 @@ from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import FLAT, Flat, Operator, Values
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_row import ScalarRow
-from plica.ir.loop.scalar_table import ROWS
+from plica.ir.loop.scalar_table import CODED_FLOATS, ROWS
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, dtype, number, optional
 from plica.ir.op.cotangent import equal, where, word
@@ -33,7 +33,7 @@ from plica.ir.op.record import (
     tensor_of,
     widened,
 )
-from plica.ir.op.relation import ANY, FLOAT, NUMBER, literal
+from plica.ir.op.relation import ANY, FLOAT, INTEGER, NUMBER, literal, refuse
 from plica.ir.type import DType, TensorType, bool_
 
 
@@ -273,6 +273,21 @@ cast = primitive(
     "x in another dtype; floats saturate in integers, and nan gives 0.",
     attributes=(attribute("dtype", dtype),), onnx=("Cast",), aliases=("astype",),
     gradient=_cast_pullback,
+)  # fmt: skip
+
+
+def _decoded_rule(attrs: Values, x: TensorType) -> TensorType:
+    if (into := attrs["dtype"]) not in CODED_FLOATS:
+        expected = " or ".join(map(str, CODED_FLOATS))
+        refuse("bad-attribute", "bits_as decodes floats of whole bytes.", expected, str(into))
+    return TensorType(x.shape, into)
+
+
+bits_as = primitive(
+    "bits_as", ("x",), _decoded_rule,
+    lambda attrs, out, x: compute((x,), out.shape, lambda *i: call(f"{out.dtype}_of_bits", x[i])),
+    "The floats of a dtype whose codes are the low bits of integers.",
+    attributes=(attribute("dtype", dtype),), admits=INTEGER,
 )  # fmt: skip
 
 

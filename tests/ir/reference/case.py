@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 
+from plica.ir.loop.scalar_table import CODED_FLOATS
 from plica.ir.op import Mismatch, Operator, find
 from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_
 from plica.ir.type.term import tensor
@@ -180,6 +181,12 @@ for _name in ELEMENTWISE:
 def _cast(draw: Draw, _: str) -> Case:
     x = one(draw, DTYPES, wild=True)
     return Case((x,), {"dtype": draw(st.sampled_from(DTYPES)).name})
+
+
+@case("bits_as")
+def _bits_as(draw: Draw, _: str) -> Case:
+    x = one(draw, [each for each in DTYPES if each.is_integer and each.bits >= 8], wild=True)
+    return Case((x,), {"dtype": draw(st.sampled_from(CODED_FLOATS)).name})
 
 
 @case("clip")

@@ -177,7 +177,13 @@ def _cast(x: Array, dtype: Any) -> Any:
     return x.astype(target.numpy)
 
 
-REFERENCE["cast"] = _cast
+def _bits_as(x: Array, dtype: Any) -> Any:
+    into = dtype_of(dtype)
+    codes = b"".join((int(v) % (1 << into.bits)).to_bytes(into.bytes, "little") for v in x.flat)
+    return np.frombuffer(codes, into.numpy).reshape(x.shape)
+
+
+REFERENCE["cast"], REFERENCE["bits_as"] = _cast, _bits_as
 
 # --- reductions ----------------------------------------------------------------------------------
 
