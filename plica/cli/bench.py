@@ -168,10 +168,10 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int, warning: s
             "-" if row.roof is None else f"{row.roof:.0%}",
         )
     console.print(table)
+    if any(row.roof is None for row in longest):
+        warning = f"{warning or 'The machine was busy.'} No share of the roof is shown."
     if warning:
         console.print(warning)
-    if any(row.roof is None for row in longest):
-        console.print("The machine was busy: no share of the roof is told.")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

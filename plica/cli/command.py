@@ -36,6 +36,15 @@ def _plain(data: object) -> object:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "kernel"), counted(0, "kernel")
+    ('1 kernel', '0 kernels')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def no_options(parser: argparse.ArgumentParser) -> None:
     """A command without options of its own."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.command import Command, json_text
+from plica.cli.command import Command, counted, json_text
 from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import ending, read_arrays
@@ -34,9 +34,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.road:
         return print_road(arguments)
     if arguments.target is not None or arguments.effort != "default":
+        from plica.pipeline import page_of, target_of
+
+        target, effort = arguments.target or "cpu", arguments.effort
+        page_of(target_of(target), effort)  # which may be unknown
         message = "Models are explained by running them on this processor."
         hint = "--target and --effort go with --passes and --road."
-        raise InputError(Diagnostic("unsupported", message, suggestion=hint))
+        found = f"--target {target} --effort {effort}"
+        raise InputError(Diagnostic("unsupported", message, None, "neither", found, hint))
     from plica.report import examine, model_view, page
     from plica.runtime import archive
     from plica.runtime.timing import busy, load
@@ -56,8 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.output is not None:
         fused = sum(each.fused for each in study.decisions)
         print(
-            f"{arguments.output}: {len(study.rows)} kernels, {len(study.stages)} stages, "
-            f"{fused} of {len(study.decisions)} edges fused, {study.run * 1e3:.3f} ms a call"
+            f"{arguments.output}: {counted(len(study.rows), 'kernel')}, "
+            f"{counted(len(study.stages), 'stage')}, {fused} of "
+            f"{counted(len(study.decisions), 'edge')} fused, {study.run * 1e3:.3f} ms a call"
         )
     else:
         show(study, busy(before))
@@ -131,7 +137,8 @@ def print_road(arguments: argparse.Namespace) -> int:
         return 0
     print(hops)
     total = sum(each.seconds for each in hops.hops)
-    print(f"{len(hops.hops)} hops of {len(hops.kinds)} kinds, {1e3 * total:.0f} ms; {kernels}")
+    hop = f"{counted(len(hops.hops), 'hop')} of {counted(len(hops.kinds), 'kind')}"
+    print(f"{hop}, {1e3 * total:.0f} ms; {kernels}")
     return 0
 
 

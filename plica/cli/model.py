@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.cli.option import add_dims, add_inputs, positive, read_arrays
 from plica.cli.program import declarations
 from plica.runtime.archive import is_sealed
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, neighbour
 
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
@@ -80,6 +80,7 @@ def read(
 
 def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> Module:
     from plica.ir.text.script import from_text
+    from plica.pipeline.kernel_main import check_main
 
     if dims or given:
         message = "Only the dims and inputs of an ONNX file are given values here."
@@ -88,8 +89,10 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
-        message = f"The model cannot be read: {error.strerror or error}."
-        raise UnsupportedError(Diagnostic("no-source", message, place, MODELS)) from error
+        message, found = "The model cannot be read.", error.strerror or str(error)
+        hint = neighbour(path, ".onnx", ".py")
+        problem = Diagnostic("no-source", message, place, MODELS, found, hint)
+        raise UnsupportedError(problem) from error
     except UnicodeDecodeError as error:
         if is_sealed(path.read_bytes()):
             message = "This is an artefact, which a model was compiled to, and not the model."
@@ -98,7 +101,12 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
         else:
             problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
         raise UnsupportedError(problem) from error
-    return from_text(declarations(source), str(path))
+    module = from_text(declarations(source), str(path))
+    try:
+        check_main(module)
+    except UnsupportedError as error:
+        raise error.placed(place) from None
+    return module
 
 
 def read_model(

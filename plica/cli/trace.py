@@ -11,7 +11,6 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -21,7 +20,7 @@ from plica.cli.option import ending
 from plica.cli.program import declarations
 from plica.cli.trace_time import configure_time, timed
 from plica.core import Malformed
-from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.error import Diagnostic, InputError, Place, neighbour
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -265,8 +264,7 @@ def read_trace(name: str) -> Trace:
     try:
         return Trace.from_json(text)
     except Malformed as error:  # a text knows no file
-        said = [replace(each, place=each.place or Place(file=name)) for each in error.diagnostics]
-        raise Malformed(*said) from None
+        raise error.placed(Place(file=name)) from None
 
 
 def write_trace(trace: Trace, path: Path) -> int:
@@ -326,15 +324,19 @@ def _size(text: str) -> tuple[str, int]:
 def _text(name: str) -> str:
     path = Path(name)
     if not path.is_file():
-        _refuse(name, "There is no such file.", "a file")
+        _refuse(name, "There is no such file.", "a file", neighbour(path, ".json", ".py"))
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        _refuse(name, "The file is not text in UTF-8.", "a text")
+        message, expected, found = "The file is not text in UTF-8.", "a text", "bytes"
+        hint = "plica trace show reads .json and .py; plica explore M.plica reads an artefact."
+        place = Place(file=name)
+        problem = Diagnostic("input-unknown", message, place, expected, found, hint)
+        raise InputError(problem) from None
 
 
-def _refuse(name: str, message: str, expected: str) -> NoReturn:
-    raise InputError(Diagnostic("input-unknown", message, Place(file=name), expected, name))
+def _refuse(name: str, message: str, expected: str, hint: str | None = None) -> NoReturn:
+    raise InputError(Diagnostic("input-unknown", message, Place(file=name), expected, name, hint))
 
 
 def _give_trace(trace: Trace, output: Path | None) -> int:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from plica.cli.command import Command
+from plica.cli.command import Command, counted
 from plica.cli.option import add_dims, add_inputs
 from plica.runtime.error import ArtefactError, Diagnostic, InputError, Place, UnsupportedError
 
@@ -66,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({**asdict(found), **taken, **kernels}, indent=2))
         return 0
     print(f"{arguments.artefact}: good")
-    rules = f"{found.contract}, {found.steps} steps of {found.rules} rules and passes"
+    rules = f"{found.contract}, {found.rules} in {counted(found.steps, 'step')}"
     recorded = (
         ("model", found.module or "in segments, each with a record of its own"),
         ("contract", found.asked or "not said"),
-        ("rules used", rules),
-        ("compiled", f"{found.result}, {found.stages} stages from the model"),
+        ("rules and passes", rules),
+        ("compiled", f"{found.result}, {counted(found.stages, 'stage')} from the model"),
         ("kernels", f"{found.traces}, each with its trace"),
     )
     unrecorded = (
@@ -81,23 +81,24 @@ def run(arguments: argparse.Namespace) -> int:
     for label, value in (
         *(recorded if found.recorded else unrecorded),
         ("target", found.target),
-        ("code", f"{found.objects} objects"),
-        *([("workspace", f"{found.workspace} bytes")] if found.recorded else []),
+        ("code", counted(found.objects, "object")),
+        *([("workspace", counted(found.workspace, "byte"))] if found.recorded else []),
         ("made by", ", ".join(" ".join(each) for each in found.versions)),
     ):
         print(f"  {label}: {value}")
     if traced is not None and found.recorded:
-        said = f"{traced.kernels} kernels, {traced.steps} steps, {traced.barriers} barriers"
-        print(f"  traces: taken again, {said}")
+        counts = {"kernel": traced.kernels, "step": traced.steps, "barrier": traced.barriers}
+        print("  traces: taken again,", ", ".join([counted(n, of) for of, n in counts.items()]))
         if arguments.prove:
             left = f"; {traced.unproved} not proved" if traced.unproved else ""
-            print(f"  bounds: {traced.proved} accesses proved, and each proof checked again{left}")
+            print(f"  bounds proved, each proof checked again: {traced.proved}{left}")
         if arguments.rebuild:
-            print(f"  code made again: {traced.not_rebuilt or f'{traced.rebuilt} kernels'}")
+            print(f"  code made again: {traced.not_rebuilt or counted(traced.rebuilt, 'kernel')}")
     if again is not None:
-        whole = again.not_made or f"all {again.objects} objects, byte for byte"
+        whole = again.not_made or f"{counted(again.objects, 'object')}, byte for byte"
         print(f"  whole artefact {'not ' if again.not_made else ''}made again: {whole}")
-        print(f"  replayed: all {again.steps} steps, {again.rules} rules applied by themselves")
+        rules = f"{counted(again.rules, 'rule')} applied by themselves"
+        print(f"  replayed: {counted(again.steps, 'step')}, {rules}")
     return 0
 
 
@@ -109,8 +110,13 @@ def retraced_file(
     from plica.runtime import archive
     from plica.runtime.verify import parts_of
 
-    parts = parts_of(archive.read(path))
-    return joined([retraced(each, each.record(), prove=prove, rebuild=rebuild) for each in parts])
+    with archive.opened(path) as members:
+        return joined(
+            [
+                retraced(each, each.record(), prove=prove, rebuild=rebuild)
+                for each in parts_of(members)
+            ]
+        )
 
 
 def _replayed(path: Path, model: Module) -> Rederived:
@@ -119,8 +125,9 @@ def _replayed(path: Path, model: Module) -> Rederived:
     from plica.runtime import archive
     from plica.runtime.artefact import from_members
 
-    artefact = from_members(archive.read(path))
-    return rederive(model, artefact.record(), artefact)
+    with archive.opened(path) as members:
+        artefact = from_members(members)
+        return rederive(model, artefact.record(), artefact)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

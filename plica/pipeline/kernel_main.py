@@ -16,6 +16,7 @@ the parameters and by their names; its dims are those of the function.
 
 from __future__ import annotations
 
+from plica.codegen.lower.supported import unsupported
 from plica.core import Name, fresh
 from plica.ir.graph import Call, Function, Module, Var, module
 from plica.ir.loop.statement import Kernel
@@ -48,6 +49,12 @@ def with_main(of: Module) -> Module:
     function = Function(kernel.dims, (), given, None, body, (("outputs", outputs),))
     main = Var(fresh(Name("main"), {each.name for each in of.names}), None)
     return infer(module({**dict(of.items()), main: function}, main))
+
+
+def check_main(of: Module) -> None:
+    """Refuse a module with nothing to run: neither a main function nor a kernel."""
+    if with_main(of).main is None:
+        raise UnsupportedError(*unsupported(of))
 
 
 def lone_kernel(of: Kernel) -> Module:

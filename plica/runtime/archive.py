@@ -20,7 +20,6 @@ whoever can write an artefact can run code where it is loaded.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
 import json
@@ -29,12 +28,22 @@ import re
 import struct
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic, OutputError, Place, wrong_argument
+from plica.runtime.error import (
+    ARTEFACT,
+    ArtefactError,
+    Diagnostic,
+    OutputError,
+    Place,
+    damaged,
+    neighbour,
+    wrong_argument,
+)
 
 FORMAT: Final = 1
 """Raised when an older runtime could not read what is written."""
@@ -142,15 +151,15 @@ class _Source(io.RawIOBase):
         return True
 
 
-def unpack(data: bytes, name: str | None = None) -> dict[str, bytes]:
+def unpack(data: bytes) -> dict[str, bytes]:
     """The members of an archive, after its digest was checked."""
-    place = None if name is None else Place(file=name)
-    found = _seal(data, place)
+    found = _seal(data)
     body = memoryview(data)[: len(data) - (found.end() - found.start())]
-    if hashlib.sha256(body).hexdigest().encode() != found[2]:
+    digest, expected = hashlib.sha256(body).hexdigest(), found[2].decode()
+    if digest != expected:
         message = "The artefact is damaged: its digest is another."
-        raise ArtefactError(Diagnostic("bad-artefact", message, place))
-    _check_format(int(found[1]), place)
+        raise damaged(message, f"sha256:{digest}", f"sha256:{expected}")
+    check_format(int(found[1]))
     return _members(data)
 
 
@@ -167,7 +176,7 @@ def views(data: Piece) -> dict[str, memoryview]:
         raise damaged("The table of a kept artefact cannot be read.", str(error)) from error
     match table:
         case [int(number), int(align), [*sizes]] if align > 0:
-            _check_format(number, None)
+            check_format(number)
         case _:
             raise damaged("The table of a kept artefact is none.")
     found = {}
@@ -190,26 +199,31 @@ def is_sealed(data: bytes) -> bool:
     return found is not None and found.end() == len(data[-_TAIL:])
 
 
-def _seal(data: Piece, place: Place | None = None) -> re.Match[bytes]:
+def _seal(data: Piece) -> re.Match[bytes]:
     tail = bytes(data[-_TAIL:])
     found = _SEAL.search(tail)
     if found is None or found.end() != len(tail):
         message = "The file is no artefact of Plica, or its end is missing."
-        hint = None
-        if place is not None and str(place.file).endswith((".onnx", ".py")):
-            hint = (
-                f"It looks like a model: plica compile {place.file} -o M.plica makes an artefact."
-            )
-        raise ArtefactError(Diagnostic("bad-artefact", message, place, suggestion=hint))
+        raise damaged(message, f"{len(data)} bytes without a seal", "a seal at the end of the file")
     return found
 
 
-def _check_format(number: int, place: Place | None) -> None:
-    if number != FORMAT:
+def check_format(number: int, newest: int = FORMAT) -> None:
+    """Refuse a format that this version cannot read."""
+    if not 0 < number <= newest:
         message = "The artefact was written by a newer version of Plica."
         hint = "Use a newer plica to load it, or compile the model again."
-        expected, was = f"format {FORMAT}", f"format {number}"
-        raise ArtefactError(Diagnostic("newer-version", message, place, expected, was, hint))
+        expected, was = f"format {newest}", f"format {number}"
+        raise ArtefactError(Diagnostic("newer-version", message, None, expected, was, hint))
+
+
+def check_members(members: Mapping[str, Piece], digests: Mapping[str, object], name: str) -> None:
+    """Refuse members whose digests are not those in the manifest, which is the member `name`."""
+    here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != name}
+    if digests != here:
+        message = "The members of the artefact are not those its manifest lists."
+        differ = sorted([n for n in {*here, *digests} if here.get(n) != digests.get(n)])
+        raise damaged(message, f"another {', '.join(differ[:8])}", f"the digests in {name}")
 
 
 def _members(data: bytes) -> dict[str, bytes]:
@@ -302,14 +316,28 @@ def _unwritable(path: str | os.PathLike[str], why: str, hint: str) -> OutputErro
 def read(path: str | os.PathLike[str]) -> dict[str, bytes]:
     """The members of an archive in a file."""
     check_path(path)
+    place = Place(file=os.fspath(path))
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        message, place = "The artefact cannot be read.", Place(file=os.fspath(path))
-        folder, expected = Path(path).parent, "a file that exe.save or plica compile -o wrote"
-        names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-        near = difflib.get_close_matches(Path(path).name, names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else None
-        problem = Diagnostic("bad-artefact", message, place, expected, error.strerror, hint)
+        message, hint = "The artefact cannot be read.", neighbour(Path(path), ".plica")
+        problem = Diagnostic("bad-artefact", message, place, ARTEFACT, error.strerror, hint)
         raise ArtefactError(problem) from error
-    return unpack(data, os.fspath(path))
+    try:
+        return unpack(data)
+    except ArtefactError as error:
+        (problem,) = error.diagnostics
+        hint = problem.suggestion
+        if os.fspath(path).endswith((".onnx", ".py")):
+            hint = f"It looks like a model: plica compile {path} -o M.plica makes an artefact."
+        raise ArtefactError(replace(problem, place=place, suggestion=hint)) from None
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
+    """The members of an archive in a file, which is the place of what is refused of them."""
+    members = read(path)
+    try:
+        yield members
+    except ArtefactError as error:
+        raise error.placed(Place(file=os.fspath(path))) from error

@@ -22,13 +22,19 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.runtime import interface
-from plica.runtime.archive import FORMAT, Piece
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.archive import FORMAT, Piece, check_format, check_members
+from plica.runtime.error import damaged
 from plica.runtime.interface import Interface
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import Array
-from plica.runtime.record import CompilationRecord, read_json, read_record, record_members, to_json
+from plica.runtime.record import (
+    CompilationRecord,
+    bad_manifest,
+    read_json,
+    read_record,
+    record_members,
+    to_json,
+)
 
 with lazy_imports(__name__):  # few artefacts are for a GPU
     from plica.runtime.cuda.open_step import OpenProgram, device_data, device_from_data
@@ -227,7 +233,7 @@ def from_members(
     manifest = read_json(_texts_of(members), "manifest.json")
     match manifest:
         case {
-            "format": int(),
+            "format": int(number),
             "versions": dict(versions),
             "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]} as made_for,
             "threads": int(threads),
@@ -240,18 +246,11 @@ def from_members(
             "members": dict(digests),
         }:
             pass
-        case _:
-            raise damaged("The manifest of the artefact is damaged.")
-    if manifest["format"] > FORMAT:
-        message = "The artefact was written by a newer version of Plica."
-        expected, found = f"format {FORMAT}", f"format {manifest['format']}"
-        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
-    if not checked and digests != {
-        name: hashlib.sha256(data).hexdigest()
-        for name, data in members.items()
-        if name != "manifest.json"
-    }:
-        raise damaged("The members of the artefact are not those its manifest lists.")
+        case unknown:
+            raise bad_manifest(unknown)
+    check_format(number)
+    if not checked:
+        check_members(members, digests, "manifest.json")
     if not 0 <= workspace < 1 << 48 or not 1 <= threads < 1 << 16:
         raise damaged("The manifest of the artefact is damaged.", f"{workspace}, {threads}")
     objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])

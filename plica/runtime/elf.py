@@ -15,7 +15,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import damaged
 
 MACHINES: Final = {
     (62, 64): "x86_64", (183, 64): "aarch64", (243, 64): "riscv64", (40, 32): "arm",
@@ -91,11 +91,6 @@ class Object:
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
     relocations: tuple[Relocation, ...]
-
-
-def damaged(message: str, found: str | None = None) -> ArtefactError:
-    """The refusal of bytes that are not what they must be."""
-    return ArtefactError(Diagnostic("bad-artefact", message, found=found))
 
 
 def header(data: bytes) -> Header:

@@ -25,11 +25,13 @@ needs only the standard library, so that a deployed artefact can raise what the 
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Final
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ class Diagnostic:
         return asdict(self)
 
 
+E = TypeVar("E", bound="PlicaError")
+
+
 class PlicaError(Exception):
     """What the user gave cannot be done, and why: one or more diagnostics."""
 
@@ -103,6 +108,12 @@ class PlicaError(Exception):
     def code(self) -> str:
         """The code of the first diagnostic."""
         return self.diagnostics[0].code
+
+    def placed(self: E, place: Place) -> E:
+        """The same error, at a place where a diagnostic has none."""
+        return type(self)(
+            *[each if each.place else replace(each, place=place) for each in self.diagnostics]
+        )
 
     def __str__(self) -> str:
         shown = [str(each) for each in self.diagnostics]
@@ -170,6 +181,31 @@ class OutputError(PlicaError):
 
 class ArtefactError(PlicaError):
     """A saved artefact is damaged, newer than this runtime, or made for another machine."""
+
+
+ARTEFACT: Final = "a file that plica compile -o or exe.save wrote"
+
+
+def damaged(message: str, found: str | None = None, expected: str | None = None) -> ArtefactError:
+    """The refusal of an artefact, or of a part of one, that is not as it was written."""
+    expected = expected or ARTEFACT
+    hint = "Copy the file again from where it was written, or compile the model again."
+    return ArtefactError(Diagnostic("bad-artefact", message, None, expected, found, hint))
+
+
+NO_FOLDER: Final = "Give the path of a file: this is a folder."
+
+
+def neighbour(path: Path, *suffixes: str) -> str | None:
+    """Which file of these kinds may be meant by a path that names none: one in a folder, or one
+    of a similar name."""
+    folder = path if path.is_dir() else path.parent
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    names = sorted([name for name in names if not suffixes or name.endswith(suffixes)])
+    if path.is_dir():
+        return f"Give a file in it, such as {str(path / names[0])!r}." if names else NO_FOLDER
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"Did you mean {near[0]!r}?" if near else None
 
 
 _NODE: Final = " of node "

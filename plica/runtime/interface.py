@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from plica.runtime.element import ELEMENTS
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 from plica.runtime.port import OpenPort, Port
 
 Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter are among the ports

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from plica.runtime.artefact import LISTS
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import Diagnostic, InputError, damaged
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
 from plica.runtime.ragged import ListPort, from_data, packed, to_data, values_of

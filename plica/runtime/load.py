@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -25,7 +24,7 @@ from plica.runtime.artefact import (
     Artefact,
     from_members,
 )
-from plica.runtime.error import ArtefactError, Place, wrong_argument
+from plica.runtime.error import wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import dims_of
@@ -79,15 +78,10 @@ def load(
     if threads is not None and (type(threads) is not int or threads < 1):
         message = "The number of threads must be a whole number, at least 1."
         raise wrong_argument(message, "1 or more, or None", threads)
-    members = archive.read(path)
-    lists = members.pop(LISTS, None)
-    try:
+    with archive.opened(path) as members:
+        lists = members.pop(LISTS, None)
         made = _loaded(members, threads, externs)
         return made if lists is None else over_lists(made, lists)
-    except ArtefactError as error:
-        place = Place(file=os.fspath(path))
-        said = [each if each.place else replace(each, place=place) for each in error.diagnostics]
-        raise ArtefactError(*said) from error
 
 
 def _loaded(

@@ -25,8 +25,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard
 import numpy as np
 
 from plica.runtime.element import ELEMENTS
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.error import Diagnostic, InputError, Place, damaged
 from plica.runtime.port import Array, OpenPort, Port
 
 ListKind: TypeAlias = Literal["tensor", "any rank", "list", "option", "option of list"]

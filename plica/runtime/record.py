@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, TypeVar
 
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import ArtefactError, Diagnostic, InputError, damaged
 
 T = TypeVar("T")
 
@@ -237,6 +236,13 @@ def read_json(members: Mapping[str, bytes], name: str) -> Any:  # Any: JSON
         raise damaged(f"The artefact has no member {name!r}.") from error
     except (ValueError, RecursionError) as error:
         raise damaged(f"The member {name!r} is no JSON.", str(error)) from error
+
+
+def bad_manifest(of: object) -> ArtefactError:
+    """The refusal of a manifest without a field, or with one of another kind."""
+    found = ", ".join(map(str, of)) if isinstance(of, dict) else repr(of)
+    expected = "the fields that plica compile wrote, each of its kind"
+    return damaged("The manifest of the artefact is damaged.", found[:200], expected)
 
 
 def trace_named(name: str, traces: Sequence[KernelTrace]) -> KernelTrace:

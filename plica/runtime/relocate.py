@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 Image: TypeAlias = bytearray | memoryview
 Write: TypeAlias = Callable[[Image, int, int, int], None]

@@ -39,7 +39,7 @@ from plica.runtime.cuda.step import DeviceProgram
 from plica.runtime.dynamic.artefact import from_members as dynamic_members, is_dynamic
 from plica.runtime.dynamic.state import RUN as DYNAMIC_RUN
 from plica.runtime.elf import UNDEFINED, header, parse
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import ArtefactError, damaged
 from plica.runtime.follow import derivation_problems
 from plica.runtime.interface import dims_of
 from plica.runtime.record import CompilationRecord
@@ -105,7 +105,11 @@ class Verified:
 
 def verify(path: str | os.PathLike[str]) -> Verified:
     """Check an artefact; every problem is told at once, by an ArtefactError."""
-    members = archive.read(path)
+    with archive.opened(path) as members:
+        return _verified(members)
+
+
+def _verified(members: Mapping[str, bytes]) -> Verified:
     if is_dynamic(members):
         return _verified_dynamic(members)
     parts = parts_of(members)
@@ -195,8 +199,8 @@ def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
 
 def refuse(problems: Iterable[str]) -> None:
     """Raise an ArtefactError of all problems, if there are any."""
-    if wrong := [Diagnostic("bad-artefact", message) for message in problems]:
-        raise ArtefactError(wrong[0], *wrong[1:])
+    if wrong := [each for message in problems for each in damaged(message).diagnostics]:
+        raise ArtefactError(*wrong)
 
 
 def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]:

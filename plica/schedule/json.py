@@ -43,6 +43,7 @@ from plica.schedule.trace import Trace
 from plica.schedule.upgrade import VERSION, upgraded
 
 FORMAT: Final = "plica-trace"
+WRITE: Final = "plica trace show TRACE.py -o TRACE.json and Trace.to_json() write this form."
 LONGEST: Final = 1 << 28  # characters of a document that is read
 DEEPEST: Final = 100  # lists in lists
 _HANDLE: Final = re.compile(r"(block|loop|number) (\d{1,9})\.(\d{1,9})", re.ASCII)
@@ -68,17 +69,20 @@ def from_json(text: str | bytes) -> Trace:
     if not isinstance(text, str | bytes):
         raise wrong_argument("A trace is read from a text.", "JSON, as to_json writes it", text)
     if len(text) > LONGEST:
-        refuse("bad-json", f"The text is longer than {LONGEST} characters.")
+        expected, found = f"{LONGEST} characters at most", str(len(text))
+        refuse("bad-json", "The text is too long for a trace.", None, expected, found, WRITE)
     try:
         document = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as reason:  # no JSON, no Unicode, nested too deep
-        refuse("bad-json", f"The text is not JSON: {reason}.")
+        found = _brief(text if isinstance(text, str) else text[:80])
+        refuse("bad-json", f"The text is not JSON: {reason}.", None, "a trace", found, WRITE)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        refuse("bad-json", f'A trace is an object with "format": "{FORMAT}".')
+        expected, found = f'an object with "format": "{FORMAT}"', _brief(document)
+        refuse("bad-json", "This is no trace.", None, expected, found, WRITE)
     version = document.get("version")
     if type(version) is not int or version < 1:
         expected, found = "a positive integer", _brief(version)
-        refuse("bad-json", "The trace has no version.", None, expected, found)
+        refuse("bad-json", "The trace has no version.", None, expected, found, WRITE)
     if version > VERSION:
         expected, found = f"version {VERSION} or older", f"version {version}"
         hint = "Upgrade plica to read this trace."
@@ -88,7 +92,7 @@ def from_json(text: str | bytes) -> Trace:
     odd = sorted(document.keys() - {"format", "version", "steps"})
     if not isinstance(steps, list) or odd:
         expected, found = 'a list "steps" and nothing else', ", ".join(odd) or _brief(steps)
-        refuse("bad-json", "The trace has no list of steps.", None, expected, found)
+        refuse("bad-json", "The trace has no list of steps.", None, expected, found, WRITE)
     rows = upgraded(steps, version)
     return trace_from([_step(row, Place(node=f"step {i}")) for i, row in enumerate(rows)])
 

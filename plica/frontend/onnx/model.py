@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from plica.core.diagnostic import Malformed, did_you_mean
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, neighbour
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
 _ZIP: Final = b"PK\x03\x04"
+MOST_OF_HEAD: Final = 256
+"""Bytes of a file that tell its form."""
 
 MOST_BYTES: Final = (1 << 31) - 1
 """The format itself holds no more; larger models keep their tensors in files beside them."""
@@ -47,6 +49,10 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
             message = "This is no model: a path, the bytes of a file or a ModelProto is one."
             found = type(source).__name__
             raise InputError(Diagnostic("input-type", message, None, "an ONNX model", found))
+        if isinstance(source, str) and "\n" in source:
+            message, hint = "This is a text and not a path.", "plica.from_text reads scripts."
+            found = repr(source[:40])
+            raise InputError(Diagnostic("input-type", message, None, "a path", found, hint))
         path = Path(fspath(source))
         model = _parsed(_bytes(path), str(path))
         folder, place = path.parent, Place(file=str(path))
@@ -100,7 +106,7 @@ def _check_text(model: ModelProto) -> None:
 def _bytes(path: Path) -> bytes:
     place = Place(file=str(path))
     if not path.is_file():
-        message, hint = "There is no such file.", _neighbour(path)
+        message, hint = "There is no such file.", neighbour(path, ".onnx")
         if path.exists():
             message = "This is a folder, or nothing that holds a model."
         raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path), hint))
@@ -113,15 +119,6 @@ def _bytes(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _neighbour(path: Path) -> str | None:
-    """Which model may be meant by a path that holds none."""
-    folder = path if path.is_dir() else path.parent
-    names = sorted([each.name for each in folder.glob("*.onnx")]) if folder.is_dir() else []
-    if path.is_dir():
-        return f"Give a file in it, as {names[0]!r}." if names else None
-    return did_you_mean(path.name, names)
-
-
 def _parsed(data: bytes, name: str) -> ModelProto:
     from google.protobuf.message import DecodeError
     from onnx import ModelProto
@@ -131,7 +128,21 @@ def _parsed(data: bytes, name: str) -> ModelProto:
         model.ParseFromString(data)
     except DecodeError as error:
         message = "The file is no ONNX model, or is damaged."
-        place = Place(file=name)
-        hint = "An artefact is loaded, by plica.load." if data.startswith(_ZIP) else None
-        raise Malformed(Diagnostic("bad-model", message, place, None, str(error), hint)) from None
+        expected, place = "a ModelProto in the binary form of protobuf", Place(file=name)
+        found, hint = _other_form(data, name) or (str(error), "Copy or export the model again.")
+        raise Malformed(Diagnostic("bad-model", message, place, expected, found, hint)) from None
     return model
+
+
+def _other_form(data: bytes, name: str) -> tuple[str, str] | None:
+    """What a file holds instead of a binary model, and what to do with it, where that is known."""
+    if data.startswith(_ZIP):
+        return "a zip file", "An artefact is loaded, by plica.load."
+    begin = data[:MOST_OF_HEAD].lstrip()
+    if begin.startswith(b"version https://git-lfs"):
+        return "a pointer of Git LFS", "Fetch the file itself: git lfs pull."
+    marks = {b"{": "json", b"<": "onnxtxt", b"ir_version:": "textproto"}
+    if (form := next((marks[mark] for mark in marks if begin.startswith(mark)), None)) is None:
+        return None
+    hint = f"Write the binary form: onnx.save(onnx.load({name!r}, format={form!r}), 'binary.onnx')."
+    return f"a text, which may be a model in the form {form!r}", hint

@@ -25,12 +25,12 @@ from plica.runtime import artefact as native, interface
 from plica.runtime.accel import device
 from plica.runtime.accel.device import AccelDevice
 from plica.runtime.accel.functional import MICRO, MemorySpan
+from plica.runtime.archive import check_format, check_members
 from plica.runtime.artefact import ALIGNMENT, Artefact
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import damaged
 from plica.runtime.interface import Interface
 from plica.runtime.port import Array
-from plica.runtime.record import read_json, to_json
+from plica.runtime.record import bad_manifest, read_json, to_json
 
 FORMAT: Final = 1
 NAME: Final = "accel.json"
@@ -158,9 +158,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
     manifest = read_json(members, NAME)
     match manifest:
         case {"format": int(number)} if number > FORMAT:
-            message = "The artefact was written by a newer version of Plica."
-            expected, found = f"format {FORMAT}", f"format {number}"
-            raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
+            check_format(number, FORMAT)
         case {
             "format": int(),
             "versions": dict(versions),
@@ -177,12 +175,9 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
             "members": dict(digests),
         } if 0 < megahertz < _MAX_COUNT and 0 <= count < _MAX_COUNT:
             pass
-        case _:
-            raise damaged("The manifest of the artefact is damaged.")
-    if digests != {
-        name: hashlib.sha256(held).hexdigest() for name, held in members.items() if name != NAME
-    }:
-        raise damaged("The members of the artefact are not those its manifest lists.")
+        case unknown:
+            raise bad_manifest(unknown)
+    check_members(members, digests, NAME)
     machine, seen = device.from_data(data), interface.from_data(face)
     coded = tuple([_coded(members, machine, at, each) for at, each in enumerate(programs)])
     constants = _constants(members, places)

@@ -26,8 +26,7 @@ import numpy as np
 
 from plica.runtime.accel import formula
 from plica.runtime.accel.formula import Formula
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic, Place
+from plica.runtime.error import ArtefactError, Diagnostic, Place, damaged
 
 Code: TypeAlias = Sequence[tuple[int, tuple[int, ...]]]
 """Instructions: the number of a kind, and the operands."""

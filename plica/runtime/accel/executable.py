@@ -19,8 +19,7 @@ from plica.runtime.accel.artefact import INPUT, OUTPUT, AccelArtefact, ProgramLa
 from plica.runtime.accel.device import decoded
 from plica.runtime.accel.functional import AccelProgram, Simulator
 from plica.runtime.artefact import Artefact
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError, damaged
 from plica.runtime.executable import Executable
 from plica.runtime.port import Array
 from plica.runtime.profile import Profile, ProfileRow

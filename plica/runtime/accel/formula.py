@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 from plica.runtime.port import Array
 
 Step: TypeAlias = tuple[Any, ...]  # Any: a word, then numbers, names and tuples of numbers

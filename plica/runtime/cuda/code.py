@@ -13,8 +13,7 @@ import re
 import struct
 from typing import Final
 
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import ArtefactError, Diagnostic, damaged
 
 CUDA: Final = 190
 """ELF's number of it."""

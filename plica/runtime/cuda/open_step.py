@@ -42,7 +42,7 @@ from plica.runtime.cuda.step import (
     to_data,
 )
 from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 from plica.runtime.size_text import NoSize, names_of, number_of
 
 Sizes: TypeAlias = Mapping[str, int]

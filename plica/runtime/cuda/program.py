@@ -33,8 +33,7 @@ from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.cuda.prepared import PreparedSteps
 from plica.runtime.cuda.step import DeviceProgram
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, UnsupportedError, damaged
 from plica.runtime.executable import Executable, Shape, refuse_library
 from plica.runtime.port import Array
 from plica.runtime.profile import Profile, ProfileRow, check_runs

@@ -20,7 +20,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 ALIGNMENT: Final = 256
 """Where tensors begin: a multiple of what the widest access needs."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 SIZE: Final = 128
 """Bytes of a map."""

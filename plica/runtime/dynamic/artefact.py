@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
+from plica.runtime.archive import check_format, check_members
 from plica.runtime.artefact import ALIGNMENT, ArtefactMachine, aligned_array
 from plica.runtime.dynamic import form
 from plica.runtime.dynamic.form import Face
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import damaged
 from plica.runtime.port import Array
-from plica.runtime.record import read_json, to_json
+from plica.runtime.record import bad_manifest, read_json, to_json
 
 FORMAT: Final = 1
 NAME: Final = "dynamic.json"
@@ -95,15 +95,10 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
             "members": dict(digests),
         } if 1 <= threads < 1 << 16:
             pass
-        case _:
-            raise damaged("The manifest of the artefact is damaged.")
-    if number > FORMAT:
-        message = "The artefact was written by a newer version of Plica."
-        expected, found = f"format {FORMAT}", f"format {number}"
-        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
-    here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != NAME}
-    if digests != here:
-        raise damaged("The members of the artefact are not those its manifest lists.")
+        case unknown:
+            raise bad_manifest(unknown)
+    check_format(number, FORMAT)
+    check_members(members, digests, NAME)
     words = [*features, *versions, *versions.values()]
     if not all(isinstance(each, str) for each in words):
         raise damaged("The manifest of the artefact is damaged.")

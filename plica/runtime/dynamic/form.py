@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from plica.runtime.element import ELEMENTS
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 from plica.runtime.port import Port
 
 Form: TypeAlias = "Port | int | tuple[Form, ...]"

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 MAGIC: Final = 0x07230203
 _HEAD_WORDS: Final = 5

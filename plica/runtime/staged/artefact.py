@@ -13,11 +13,10 @@ from typing import Final
 
 from plica.runtime import archive, interface
 from plica.runtime.artefact import to_members as artefact_members
-from plica.runtime.elf import damaged
-from plica.runtime.error import ArtefactError, Diagnostic
+from plica.runtime.error import damaged
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface, dims_of
-from plica.runtime.record import read_json, to_json
+from plica.runtime.record import bad_manifest, read_json, to_json
 from plica.runtime.staged.program import StepBlock, check_registers, from_data, to_data
 
 FORMAT: Final = 3
@@ -62,15 +61,14 @@ def from_members(
             "members": dict(digests),
         } if 0 <= count < len(members):
             pass
-        case _:
-            raise damaged("The manifest of the artefact is damaged.")
-    if number > FORMAT:
-        message = "The artefact was written by a newer version of Plica."
-        expected, found = f"format {FORMAT}", f"format {number}"
-        raise ArtefactError(Diagnostic("newer-version", message, None, expected, found))
-    here = {n: hashlib.sha256(data).hexdigest() for n, data in members.items() if n != NAME}
-    if digests != here or set(here) - {DRIVER} != {f"segment/{at}" for at in range(count)}:
-        raise damaged("The members of the artefact are not those its manifest lists.")
+        case unknown:
+            raise bad_manifest(unknown)
+    archive.check_format(number, FORMAT)
+    archive.check_members(members, digests, NAME)
+    segments = {f"segment/{at}" for at in range(count)}
+    if (named := members.keys() - {DRIVER, NAME}) != segments:
+        found, expected = ", ".join(sorted(named)), f"{count} segments"
+        raise damaged("The segments of the artefact are not those of its program.", found, expected)
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
     known, steps = interface.from_data(face), from_data(program, count)
     check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, assert_never
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 Operand: TypeAlias = "int | str"
 T = TypeVar("T")

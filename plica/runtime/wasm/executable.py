@@ -8,8 +8,7 @@ from typing import Final
 
 from plica.runtime.artefact import Artefact
 from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, sizes_in_bytes
-from plica.runtime.elf import damaged
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, UnsupportedError, damaged
 from plica.runtime.executable import Executable
 from plica.runtime.wasm.instance import WasmInstance
 

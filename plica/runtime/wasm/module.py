@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from plica.runtime.elf import damaged
+from plica.runtime.error import damaged
 
 MAGIC: Final = b"\0asm\1\0\0\0"
 

@@ -40,6 +40,8 @@ from plica.ir.text.word import MAIN, VERSION, is_reserved
 from plica.ir.type import DataName, FuncType, infer
 from plica.runtime.error import Diagnostic, Place, wrong_argument
 
+CORRECT: Final = "Correct the text until python -m py_compile accepts it."
+
 MAX_CHARACTERS: Final = 1 << 30
 """Characters of a text; more are refused before anything is done with them."""
 
@@ -74,7 +76,9 @@ def read_text(source: str, file: str, constants: Mapping[str, Const]) -> tuple[M
 def parse(source: str, file: str, first_line: int = 1) -> ast.Module:
     """Python's syntax tree of a text; what Python refuses is a `ScriptError`."""
     if len(source) > MAX_CHARACTERS:
-        _refuse(file, None, None, f"The text is longer than {MAX_CHARACTERS} characters")
+        message, expected = "The text is too long.", f"{MAX_CHARACTERS} characters at most"
+        hint = "Keep its constants in a file beside it."
+        _refuse(Place(file), message, expected, str(len(source)), hint)
     header = _HEADER.match(source)
     if header and int(header[1]) > VERSION:
         message = "The text was written by a newer Plica."
@@ -86,16 +90,19 @@ def parse(source: str, file: str, first_line: int = 1) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as reason:
         line = None if reason.lineno is None else reason.lineno + first_line - 1
-        _refuse(file, line, reason.offset, reason.msg)
+        message = f"{reason.msg[:1].upper()}{reason.msg[1:]}."
+        text = (reason.text or "").strip()[:80] or None
+        _refuse(Place(file, line, reason.offset), message, "valid Python", text, CORRECT)
     except (RecursionError, MemoryError):
-        _refuse(file, None, None, "The text is nested too deep for Python's parser")
+        message = "The text is nested too deep for Python's parser."
+        hint = "Give names to parts of the deepest expression."
+        _refuse(Place(file), message, "200 brackets in one another at most", None, hint)
     except ValueError as reason:
-        _refuse(file, None, None, str(reason))
+        _refuse(Place(file), f"{str(reason).capitalize()}.", "a text", None, CORRECT)
 
 
-def _refuse(file: str, line: int | None, column: int | None, message: str) -> NoReturn:
-    text = f"{message[:1].upper()}{message[1:]}."
-    raise ScriptError(Diagnostic("syntax", text, Place(file, line, column)))
+def _refuse(place: Place, message: str, expected: str, found: str | None, hint: str) -> NoReturn:
+    raise ScriptError(Diagnostic("syntax", message, place, expected, found, hint))
 
 
 class TextReader:
