@@ -16,7 +16,7 @@ import plica
 from plica.cli import main as command
 from plica.frontend.onnx.fuzz import fuzz, peer_process, random_case
 from plica.frontend.onnx.fuzz.case import ModelCase
-from plica.frontend.onnx.fuzz.peer import answers, model_of
+from plica.frontend.onnx.fuzz.peer import answers, model_of, node_by_node
 from plica.frontend.onnx.fuzz.run import interpreted
 
 EXAMPLES: Final = min(600, settings().max_examples)
@@ -55,6 +55,20 @@ def test_sizes_that_only_onnxruntime_takes_are_no_question(seed: int, number: in
     """Scales for other channels than there are, classes for other places, windows without room."""
     report = fuzz(1, seed=seed, first=number)
     assert report.finding is None, report.finding
+
+
+def test_onnxruntime_drops_casts_through_f16_in_whole_models_only() -> None:
+    """Seen on case 71652 of seed 10071: it calls numbers distinct that are one number in f16."""
+    cast = onnx.helper.make_node("Cast", ["x"], ["half"], to=onnx.TensorProto.FLOAT16)
+    unique = onnx.helper.make_node("Unique", ["half"], ["values"], sorted=0)
+    given = {"x": np.array([1.7310894, 1.7310814], np.float32)}
+    model = model_of([cast, unique], given, ["values"], {}, 16)
+    whole, alone = answers(model, given), node_by_node(model, given)
+    assert whole is not None
+    assert alone is not None
+    assert whole[0].shape == (2,)
+    assert alone[0].shape == (1,)
+    assert interpreted(model)(**given).shape == (1,)
 
 
 def test_a_model_that_ends_the_peer_is_not_taken_and_the_next_is() -> None:

@@ -101,6 +101,22 @@ def one_node(node: NodeProto, given: Mapping[str, Array], opset: int) -> list[Ar
                    {name: given[name] for name in names})  # fmt: skip
 
 
+def node_by_node(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None:
+    """What onnxruntime gives with a session per node, so that each tensor has its declared dtype.
+
+    In whole models it drops casts through f16 around operators that it implements in f32 only.
+    """
+    from onnx import numpy_helper
+
+    values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    values |= given
+    for node in model.graph.node:
+        if (results := one_node(node, values, model.opset_import[0].version)) is None:
+            return None
+        values |= zip(node.output, map(np.asarray, results), strict=True)
+    return [values[output.name] for output in model.graph.output]
+
+
 def model_of(  # noqa: PLR0917  # what a model is made of
     nodes: Sequence[NodeProto],
     inputs: Mapping[str, Array],
