@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from plica.core.extension import ExtensionGroup
-from plica_lm.format import ggml
+from plica_lm.format import ggml, grid
 from plica_lm.format.block import BlockFormat
 from plica_lm.format.field import Bits, Index, bits, floats, i8s
 
@@ -23,8 +23,9 @@ __all__ = ["FORMATS", "Bits", "BlockFormat", "Index", "bits", "floats", "i8s"]
 
 OFFERED: Final = ExtensionGroup(
     "plica_lm.formats", "weight format", BlockFormat,
-    {name: f"{ggml.__name__}:{name}"
-     for name, each in vars(ggml).items() if isinstance(each, BlockFormat)},
+    {name: f"{module.__name__}:{name}"
+     for module in (ggml, grid)
+     for name, each in vars(module).items() if isinstance(each, BlockFormat)},
     named=lambda each: each.name,
 )  # fmt: skip
 

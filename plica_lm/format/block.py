@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from attrs import field, frozen
 
 from plica import op
 from plica.ir.graph import Expr
+from plica.ir.op import Mismatch
 from plica.ir.type.dtype import f32
+from plica.ir.type.term import tensor
 from plica.runtime.error import Diagnostic, InputError
 from plica_lm.format.field import Bits, Field, index
 
@@ -34,13 +35,20 @@ class BlockFormat:
     shape: tuple[int, ...]
     size: int
     fields: Mapping[str, Field] = field(repr=False)
-    value: Callable[..., Expr] = field(repr=False)
-    """The weights from the fields, given by their names."""
+    value: Callable[..., Expr | tuple[Expr, ...]] = field(repr=False)
+    """The weights from the fields, given by their names; several parts, each over an index space
+    of two axes, follow one another."""
 
     def __attrs_post_init__(self) -> None:
         for name, each in self.fields.items():
             if isinstance(each, Bits):
-                each.checked(f"{self.name}.{name}", self.shape, self.size)
+                attrs = each.attributes(self.shape, self.size)
+                found = op.bit_field.relation(attrs, tensor((self.size,), "u8"))
+                if isinstance(found, Mismatch):
+                    message = f"The field {name} of {self.name} is none: {found.message}"
+                    raise InputError(
+                        Diagnostic(found.code, message, None, found.expected, found.found)
+                    )
 
     @property
     def elements(self) -> int:
@@ -66,14 +74,17 @@ class BlockFormat:
     def decode(self, raw: Expr, lead: int = 1) -> Expr:
         """The weights (…, columns) as f32 of bytes (…, row bytes) after `lead` axes; sizes may be
         open."""
-        blocks = op.reshape_codes(raw, codes=(*[0] * lead, -4, -1, self.size))
-        found: dict[str, Any] = {}  # Any: expressions, by the names of the parameters
-        for name, each in self.fields.items():
-            if isinstance(each, Bits):
-                found[name] = each.term(blocks, lead + 1, self.shape, self.size)
-            else:
-                found[name] = index(each.axis, self.shape)
-        return merged(self.value(**found), lead, len(self.shape) + 1)
+        found = {
+            name: each.term(raw, self.shape, self.size)
+            if isinstance(each, Bits)
+            else index(each.axis, self.shape)
+            for name, each in self.fields.items()
+        }
+        value = self.value(**found)
+        parts = value if isinstance(value, tuple) else (value,)
+        flat = [merged(each, lead + 1, 2 if len(parts) > 1 else len(self.shape)) for each in parts]
+        whole = flat[0] if len(flat) == 1 else op.concat(tuple(flat), axis=-1)
+        return merged(whole, lead, 2)
 
 
 def real(x: Expr) -> Expr:

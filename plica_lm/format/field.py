@@ -14,15 +14,13 @@ Bits(width=4, at=2, strides=(4, 8), is_signed=False, dtype=None, extents=(), bit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import evolve, frozen
 
 from plica import op
 from plica.ir.graph import Expr
-from plica.ir.type.dtype import DType, f32, i8, i32
-from plica.runtime.error import Diagnostic, InputError
+from plica.ir.type.dtype import DType, f32, i32
 
 BYTE = 8
 
@@ -44,58 +42,23 @@ class Bits:
         """The field over an index space of its own."""
         return evolve(self, extents=extents)
 
-    def checked(self, name: str, shape: Sequence[int], size: int) -> Bits:
-        """The field, refused where it does not fit into a block."""
-        shape, message = self.extents or shape, f"The field {name} does not fit into its block."
-        if len(self.strides) > len(shape):
-            raise _misfit(message, f"at most {len(shape)} strides", str(len(self.strides)))
-        moves = [(n - 1) * s for n, s in zip(shape, self.strides, strict=False)]
-        first = sum(m for m, s in zip(moves, self.strides, strict=False) if s % BYTE)
-        first += self.bit + self.width
-        if first > BYTE and (self.width not in (16, 32) or first != self.width):
-            raise _misfit(message, "numbers within a byte, or whole words", f"{first} bits")
-        if (last := self.at + (sum(moves) + self.bit + self.width + BYTE - 1) // BYTE) > size:
-            raise _misfit(message, f"at most {size} bytes", f"{last} bytes")
-        return self
+    def attributes(self, shape: Sequence[int], size: int) -> dict[str, Any]:  # Any: of operators
+        """The attributes of the operator `bit_field` that reads it."""
+        space = self.extents or shape
+        strides = (*self.strides, *[0] * (len(space) - len(self.strides)))
+        extents = tuple(n if s else 1 for n, s in zip(space, strides, strict=False))
+        return {
+            "block": size, "at": BYTE * self.at + self.bit, "width": self.width,
+            "extents": extents, "strides": strides, "signed": self.is_signed,
+        }  # fmt: skip
 
-    def term(self, block: Expr, lead: int, shape: Sequence[int], size: int) -> Expr:
-        """The numbers, as i32 or f32, of blocks of bytes on the last axis, after `lead` others."""
-        shape = self.extents or shape
-        moves = list(enumerate(self.strides))
-        outer = sorted((s // BYTE, n) for n, s in moves if s and s % BYTE == 0)[::-1]
-        unit, at, x = max(self.width // BYTE, 1), self.at, block
-        for depth, (stride, axis) in enumerate(outer):
-            start = min(at, size - stride * shape[axis])
-            x = op.slice(x, starts=(start,), stops=(start + stride * shape[axis],), axes=(-1,))
-            x = op.reshape_codes(x, codes=(*[0] * (lead + depth), -4, shape[axis], stride))
-            at, size = at - start, stride
-        count = len(outer)
-        places = [self._byte(x, at + n, lead + count) for n in range(unit)]
-        word = reduce(op.bitwise_or, [op.left_shift(each, BYTE * n) if n else each
-                                      for n, each in enumerate(places)])  # fmt: skip
-        order = [axis for _, axis in outer]
-        if order != sorted(order):
-            axes = [lead + order.index(axis) for axis in sorted(order)]
-            word = op.transpose(word, axes=(*range(lead), *axes))
-        missing = [lead + n for n in range(len(shape)) if n not in order]
-        word = op.expand_dims(word, axis=tuple(missing)) if missing else word
-        if self.bit:
-            word = op.right_shift(word, self.bit)
-        for axis, stride in moves:
-            if stride % BYTE:
-                word = op.right_shift(word, index(axis, shape) * stride)
-        return self._value(word)
-
-    def _byte(self, x: Expr, at: int, rank: int) -> Expr:
-        part = op.slice(x, starts=(at,), stops=(at + 1,), axes=(-1,))
-        return op.cast(op.squeeze(part, axis=(rank,)), dtype=i32)
-
-    def _value(self, word: Expr) -> Expr:
-        if self.dtype is not None:
-            return op.cast(op.bits_as(word, dtype=self.dtype), dtype=f32)
-        if self.width == BYTE:
-            return op.cast(op.cast(word, dtype=i8), dtype=i32) if self.is_signed else word
-        return word if self.width == 32 else op.bitwise_and(word, (1 << self.width) - 1)
+    def term(self, raw: Expr, shape: Sequence[int], size: int) -> Expr:
+        """The numbers of blocks of `size` bytes on the last axis, as i32 or f32; an axis along
+        which they stay the same has length 1."""
+        word = op.bit_field(raw, **self.attributes(shape, size))
+        return (
+            word if self.dtype is None else op.cast(op.bits_as(word, dtype=self.dtype), dtype=f32)
+        )
 
 
 @frozen
@@ -127,7 +90,3 @@ def index(axis: int, shape: Sequence[int]) -> Expr:
     """The places along an axis, in the rank of a shape."""
     extents = tuple(n if at == axis else 1 for at, n in enumerate(shape))
     return op.iota(shape=extents, axis=axis, dtype=i32)
-
-
-def _misfit(message: str, expected: str, found: str) -> InputError:
-    return InputError(Diagnostic("ill-formed-term", message, None, expected, found))

@@ -272,6 +272,17 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
         "shape-conflict", "nn.packed_dense",
         (f32(1, 8), tensor((1, 2), "i32"), f32(1, 1), f32(1, 1)), {},
     ),
+    **{
+        f"bit_field {name}": (code, "bit_field", (tensor((2, 9), "u8"),), {"block": 3, **how})
+        for name, code, how in (
+            ("strides", "bad-attribute", {"at": 0, "width": 4, "extents": (2,), "strides": (4, 8)}),
+            ("width", "bad-attribute", {"at": 0, "width": 5, "extents": (2,), "strides": (5,)}),
+            ("block", "bad-attribute", {"at": 8, "width": 8, "extents": (3,), "strides": (8,)}),
+            ("bytes", "shape-conflict",
+             {"at": 0, "width": 8, "extents": (2,), "strides": (8,), "block": 4}),
+        )
+    },
+    "bits_as f32": ("bad-attribute", "bits_as", (tensor((2,), "u8"),), {"dtype": "f32"}),
     "space_to_batch blocks": ("shape-conflict", "nn.space_to_batch", (f32(1, 3),), {"block": 2}),
     "space_to_batch sides": (
         "bad-attribute", "nn.space_to_batch", (f32(1, 4),), {"block": 2, "sides": ((0, 0),) * 2}

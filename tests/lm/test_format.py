@@ -117,11 +117,11 @@ def test_a_field_outside_of_its_block_is_refused() -> None:
     def made(**fields: Any) -> BlockFormat:
         return BlockFormat("made", (2, 16), 18, fields, lambda **given: next(iter(given.values())))
 
-    with pytest.raises(plica.InputError, match="at most 18 bytes"):
+    with pytest.raises(plica.InputError, match="at most 144 bits"):
         made(q=bits(4, 3, 4, 8))
     with pytest.raises(plica.InputError, match="numbers within a byte"):
         made(q=bits(4, 0, 5, 8))
-    with pytest.raises(plica.InputError, match="at most 2 strides"):
+    with pytest.raises(plica.InputError, match="a stride for each axis"):
         made(d=floats(f16, 0, 8, 8, 8))
 
 

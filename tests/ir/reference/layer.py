@@ -310,6 +310,40 @@ def _unpacked(x: Array, weight: Array, scale: Array, zero: Array, bits: int) -> 
 
 REFERENCE["nn.packed_dense"] = _unpacked
 
+
+@case("bit_field")
+def _fields(draw: Draw, _: str) -> Case:
+    width = draw(st.sampled_from((1, 2, 3, 4, 6, 7, 8, 16, 32)))
+    inner = draw(st.integers(1, 8 // width)) if width < 8 else 1
+    unit, outer = max(width, 8), draw(st.integers(1, 3))
+    start = draw(st.integers(0, 8 - inner * width)) if width < 8 else 0
+    at = 8 * draw(st.integers(0, 2)) + start
+    step = unit * draw(st.integers(1, 2))
+    block = (at + (outer - 1) * step + max(inner * width, 8)) // 8 + draw(st.integers(1, 2))
+    shape = (*draw(st.sampled_from(((), (2,), (2, 1)))), block * draw(st.integers(0, 2)))
+    x = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 256, shape).astype(np.uint8)
+    how = {"block": block, "at": at, "width": width, "signed": draw(st.booleans())}
+    return Case(
+        (x,), {**how, "extents": (outer, inner), "strides": (step, width if width < 8 else 0)}
+    )
+
+
+def _fields_of(  # noqa: PLR0917  # as the operator has them
+    x: Array, block: int, at: int, width: int, extents: Any, strides: Any, signed: bool = False
+) -> Any:
+    planes = np.unpackbits(x.reshape(*x.shape[:-1], -1, block), axis=-1, bitorder="little")
+    found = np.zeros((*planes.shape[:-1], *extents), np.int64)
+    for place in np.ndindex(*extents):
+        first = at + sum(n * s for n, s in zip(place, strides, strict=True))
+        taken = planes[..., first : first + width].astype(np.int64)
+        number = (taken << np.arange(width)).sum(axis=-1)
+        below = 1 << width if signed or width == 32 else 0
+        found[(..., *place)] = np.where(number >> (width - 1) == 1, number - below, number)
+    return found.astype(np.int32)
+
+
+REFERENCE["bit_field"] = _fields_of
+
 # --- sparse weights ------------------------------------------------------------------------------
 
 
