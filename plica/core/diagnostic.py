@@ -120,6 +120,7 @@ CODES: Final[dict[str, str]] = {
     "device-conflict": "A value is bound to two devices at once.",
     # running and compiling
     "no-main": "A module is run or compiled that has no main function.",
+    "busy": "A server has no room for one more request; a later one may be taken.",
     "no-memory": "There is not enough memory for what a model is asked to compute.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
     "input-device": "An input lies on another device than the model.",

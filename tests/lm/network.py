@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from attrs import evolve
 
 from plica.ir.type import dtype
 from plica_lm.architecture import Architecture, from_config
+from plica_lm.model import Model
 from plica_lm.naming import grouped
+from plica_lm.tokenizer import Tokenizer
 from plica_lm.weight import Weight
 
 COMMON: Final[Mapping[str, Any]] = {
@@ -94,3 +97,30 @@ def loaded(folder: Path) -> tuple[Architecture, dict[str, Weight]]:
         array = raw[parts[0]] if len(parts) == 1 else np.stack([raw[each] for each in parts])
         weights[name] = Weight(name, array.shape, dtype(str(array.dtype)[:1] + "32"), array)
     return of, weights
+
+
+@cache
+def model(name: str, context: int | None = None, seed: int = 0) -> Model:
+    """A compiled model with a token for each printable character, the last of which ends a text."""
+    _, folder = saved(name)
+    of, weights = loaded(folder)
+    if seed:
+        draw = np.random.default_rng(seed)
+        for word in sorted(weights):
+            array = weights[word].data
+            noise = draw.standard_normal(array.shape).astype(array.dtype) * array.std()
+            weights[word] = evolve(weights[word], data=array + noise * np.float32(0.1))
+    of = evolve(of, context=context or of.context)
+    return Model(of, weights, characters(), threads=1)
+
+
+@cache
+def characters() -> Tokenizer:
+    """95 printable characters and an end."""
+    from tokenizers import Tokenizer as Inner, decoders, models
+
+    words = {chr(at): at - 32 for at in range(32, 127)} | {"<end>": 95}
+    inner = Inner(models.BPE(words, []))
+    inner.decoder = decoders.Fuse()
+    inner.add_special_tokens(["<end>"])
+    return Tokenizer(inner, frozenset({95}), None, "", "<end>")

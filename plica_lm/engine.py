@@ -1,0 +1,259 @@
+"""The engine: many texts continued side by side, in batches that texts join and leave at any step.
+
+A step reads at most one piece of one prompt and then makes a token for every text that is past its
+prompt.  What a text says does not depend on who else is there: rows of a batch are computed alike,
+and samples have keys of their own.
+
+With a draft model a step makes several tokens of each text: the draft proposes some, the model
+reads all of them at once, and those that it would have chosen itself are taken, with the next one
+of its own.  The text is that of the model alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+from attrs import define, field, frozen
+
+from plica.runtime.error import Diagnostic, InputError, PlicaError
+from plica_lm.model import Model, Span
+from plica_lm.rows import Rows
+from plica_lm.sampling import GREEDY, Sampling, choose, likeliest, log_chances
+
+Array = np.ndarray[Any, Any]
+Finish: TypeAlias = Literal["stop", "length"]
+Mask: TypeAlias = Callable[[Sequence[int]], Array]
+"""Which tokens may follow those that were made: a bool for each, as a grammar says."""
+
+CHUNK: Final = 512
+"""Tokens of a prompt that are read in one step."""
+
+
+@frozen(eq=False)
+class Request:
+    """A text to be continued by at most `limit` tokens (as many as the context has room for where
+    that is fewer), up to a word of `stop` or a token that ends texts.
+
+    `logprobs` is for how many of the likeliest tokens chances are told, None where none are asked.
+    """
+
+    prompt: tuple[int, ...]
+    sampling: Sampling = GREEDY
+    limit: int = 256
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    mask: Mask | None = None
+    ends: bool = True
+
+
+@frozen
+class Piece:
+    """A token that was made, and the text that is certain with it.  The last piece of a text says
+    why it ended: "stop" at a word or token that ends it, "length" at the limit or the end of the
+    context."""
+
+    token: int
+    text: str
+    logprob: float | None = None
+    likeliest: tuple[tuple[int, float], ...] = ()
+    finish: Finish | None = None
+
+
+@define(eq=False)
+class Text:
+    """A text that is being made: its tokens, the rows it has, and how many of them are read by the
+    model and by the draft."""
+
+    request: Request
+    stream: Callable[[int], str]
+    tokens: list[int]
+    rows: list[int] = field(factory=list)
+    read: int = 0
+    drafted: int = 0
+    held: str = ""
+    finish: Finish | None = None
+
+    @property
+    def made(self) -> int:
+        return len(self.tokens) - len(self.request.prompt)
+
+    def span(self, start: int, stop: int, more: Sequence[int] = ()) -> Span:
+        """What is read of it, with tokens that are not certain yet."""
+        tokens = [*self.tokens[start:stop], *more]
+        return Span(tokens, start, self.rows[: start + len(tokens)], 1 + len(more))
+
+
+class Engine:
+    """Texts of one model: at most `slots` at once, and `waiting` that wait for a place."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        slots: int = 64,
+        waiting: int = 256,
+        rows: int | None = None,
+        draft: Model | None = None,
+        ahead: int = 4,
+    ) -> None:
+        self.model, self.slots, self.draft = model, slots, draft
+        self.ahead = ahead if draft is not None else 0
+        count = 1 + (rows or slots * (model.context + self.ahead))
+        self.rows = Rows(count)
+        self._caches = model.caches(count)
+        self._drafts = {} if draft is None else draft.caches(count)
+        self._waiting, self._most = deque[Text](), waiting
+        self._running: list[Text] = []
+        self._count = count - 1
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._waiting or self._running)
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """How many texts are being made, and how many wait."""
+        return len(self._running), len(self._waiting)
+
+    def submit(self, request: Request) -> Text:
+        """Take a request, or refuse it: what is too long now, and what has no place now."""
+        length, context = len(request.prompt), self.model.context
+        if not 0 < length < context:
+            message = "The prompt leaves no room in the context of the model."
+            expected, found = f"1 to {context - 1} tokens", f"{length} tokens"
+            hint = "Shorten it, or load the model with a larger context."
+            raise InputError(Diagnostic("input-value", message, None, expected, found, hint))
+        if request.limit < 1 or self._needed(request) > self._count:
+            expected, found = f"1 to {self._count - length - self.ahead} tokens", str(request.limit)
+            message = "The caches have no rows for so many tokens."
+            raise InputError(Diagnostic("input-value", message, None, expected, found))
+        if len(self._waiting) >= self._most:
+            message = f"{len(self._running)} texts are being made, and {self._most} wait."
+            raise PlicaError(Diagnostic("busy", message, suggestion="Try again later."))
+        text = Text(request, self.model.tokenizer.stream(), list(request.prompt))
+        self._waiting.append(text)
+        return text
+
+    def cancel(self, text: Text) -> None:
+        """Nobody waits for a text any more."""
+        if text in self._waiting:
+            self._waiting.remove(text)
+        elif text in self._running:
+            self._leave(text)
+
+    def step(self) -> list[tuple[Text, Piece]]:
+        """One step for all texts, and what was made."""
+        self._admit()
+        pieces: list[tuple[Text, Piece]] = []
+        ready = [each for each in self._running if each.read == len(each.tokens) - 1]
+        if reading := next((each for each in self._running if each not in ready), None):
+            pieces += self._read(reading)
+        if ready:
+            pieces += self._extend(ready)
+        for text in [each for each in self._running if each.finish is not None]:
+            self._leave(text)
+        return pieces
+
+    def _needed(self, request: Request) -> int:
+        return min(len(request.prompt) + request.limit, self.model.context) + self.ahead
+
+    def _admit(self) -> None:
+        """Texts that wait get a place, in their order, while there are places and rows."""
+        while self._waiting and len(self._running) < self.slots:
+            text = self._waiting[0]
+            if (found := self.rows.take(text.tokens, self._needed(text.request))) is None:
+                return
+            text.rows, text.read = found
+            text.drafted = text.read
+            self._running.append(self._waiting.popleft())
+
+    def _leave(self, text: Text) -> None:
+        self._running.remove(text)
+        known = text.read if self.draft is None else min(text.read, text.drafted)
+        self.rows.give(text.tokens[:known], text.rows)
+
+    def _read(self, text: Text) -> list[tuple[Text, Piece]]:
+        """Read some of a prompt; with its end the first token is made."""
+        stop = min(text.read + CHUNK, len(text.tokens))
+        (logits,) = self.model.logits(self._caches, [text.span(text.read, stop)])
+        text.read = stop
+        return [] if stop < len(text.tokens) else [(text, self._take(text, logits[-1]))]
+
+    def _extend(self, ready: Sequence[Text]) -> list[tuple[Text, Piece]]:
+        """Make a token of each text, or several where a draft proposed them."""
+        proposed = self._proposed(ready)
+        spans = [text.span(text.read, text.read + 1, more)
+                 for text, more in zip(ready, proposed, strict=True)]  # fmt: skip
+        pieces: list[tuple[Text, Piece]] = []
+        found = self.model.logits(self._caches, spans)
+        for text, more, logits in zip(ready, proposed, found, strict=True):
+            for at, each in enumerate(logits):
+                text.read += 1
+                pieces.append((text, self._take(text, each)))
+                if text.finish or at == len(more) or text.tokens[-1] != more[at]:
+                    break
+            text.drafted = min(text.drafted, text.read)
+        return pieces
+
+    def _proposed(self, ready: Sequence[Text]) -> list[list[int]]:
+        """What the draft says comes next, a few tokens of each text."""
+        more: list[list[int]] = [[] for _ in ready]
+        if self.draft is None:
+            return more
+        for _ in range(self.ahead):
+            spans = list[Span]()
+            for text, own in zip(ready, more, strict=True):
+                while len(text.tokens) - text.drafted > CHUNK:
+                    part = text.span(text.drafted, text.drafted + CHUNK)
+                    self.draft.logits(self._drafts, [part])
+                    text.drafted += CHUNK
+                known = [*text.tokens, *own]
+                start = min(text.drafted, len(known) - 1)
+                spans.append(Span(known[start:], start, text.rows[: len(known)]))
+                text.drafted = len(known)
+            for text, own, logits in zip(
+                ready, more, self.draft.logits(self._drafts, spans), strict=True
+            ):
+                own.append(self._chosen(text, logits[-1], own))
+        room = [min(len(text.rows), self.model.context) - len(text.tokens) for text in ready]
+        return [own[: max(count, 0)] for own, count in zip(more, room, strict=True)]
+
+    def _chosen(self, text: Text, logits: Array, more: Sequence[int] = ()) -> int:
+        """The token that follows a text, and tokens that are not certain yet."""
+        of, known = text.request, [*text.tokens, *more]
+        made = text.made + len(more)
+        mask = None if of.mask is None else of.mask(known[len(of.prompt) :])
+        return choose(logits, of.sampling, made, known, made, mask)
+
+    def _take(self, text: Text, logits: Array) -> Piece:
+        """Choose the next token of a text, and see whether it ends there."""
+        of, token = text.request, self._chosen(text, logits)
+        text.tokens.append(token)
+        logs = log_chances(logits) if of.logprobs is not None else None
+        if of.ends and token in self.model.tokenizer.ends:
+            text.finish, said = "stop", text.held
+        else:
+            said = self._said(text, text.stream(token))
+        return Piece(
+            token, said, None if logs is None else float(logs[token]),
+            () if logs is None else tuple(likeliest(logs, of.logprobs or 0)), text.finish,
+        )  # fmt: skip
+
+    def _said(self, text: Text, new: str) -> str:
+        """The text that is certain, less what may be the beginning of a word that ends it."""
+        of, said = text.request, text.held + new
+        ends = [at for word in of.stop if (at := said.find(word)) >= 0]
+        if ends:
+            text.finish, text.held = "stop", ""
+            return said[: min(ends)]
+        if text.made >= of.limit or len(text.tokens) >= self.model.context:
+            text.finish, text.held = "length", ""
+            return said
+        held = max((size for word in of.stop for size in range(1, len(word))
+                    if said.endswith(word[:size])), default=0)  # fmt: skip
+        text.held = said[len(said) - held :]
+        return said[: len(said) - held]
