@@ -1,0 +1,107 @@
+"""Checkpoints of Hugging Face: `safetensors` files, one or several, beside `config.json`.
+
+A file is the length of a header, the header as JSON, and the data of its tensors without gaps:
+
+    8 bytes   n          {"name": {"dtype": "F16", "shape": [2, 3], "data_offsets": [0, 12]}, …}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from plica.ir.type.dtype import DType
+from plica_lm.checkpoint import Checkpoint, map_file, mapped, read_json, refuse
+from plica_lm.tokenizer import from_folder
+from plica_lm.weight import Weight
+
+DTYPES: Final = {
+    "BOOL": "bool", "F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16",
+    **{f"{sign}{n}": f"{sign.lower()}{n}" for sign in "IU" for n in (8, 16, 32, 64)},
+    "F8_E4M3": "f8e4m3fn", "F8_E5M2": "f8e5m2",
+}  # fmt: skip
+HEAD: Final = 8
+MOST: Final = 100_000_000
+"""The bytes of a header, at most, as the format says."""
+INDEX: Final = "model.safetensors.index.json"
+
+
+def open_safetensors(path: str | Path) -> Checkpoint:
+    """The checkpoint of a folder, or of one file with what lies beside it."""
+    given = Path(path)
+    folder = given if given.is_dir() else given.parent
+    files = [given] if given.is_file() or not given.is_dir() else _files(folder)
+    weights: dict[str, Weight] = {}
+    for file in files:
+        for each in read_weights(file):
+            if each.name in weights:
+                refuse(file, "Two files hold a tensor of one name.", "one", each.name)
+            weights[each.name] = each
+    return Checkpoint(_json(folder / "config.json"), weights, partial(from_folder, folder))
+
+
+def read_weights(path: Path) -> Iterator[Weight]:
+    """The tensors of a file."""
+    file = map_file(path)
+    if len(file) < HEAD:
+        refuse(path, "The file is too short for a header.", f"{HEAD} bytes", str(len(file)))
+    size = int.from_bytes(file[:HEAD].tobytes(), "little")
+    if size > min(MOST, len(file) - HEAD):
+        refuse(path, "The header does not fit.", f"at most {len(file) - HEAD} bytes", str(size))
+    start = HEAD + size
+    header = read_json(file[HEAD:start].tobytes(), path)
+    header.pop("__metadata__", None)
+    found = [(*_entry(path, name, entry), name) for name, entry in header.items()]
+    end = 0
+    for begin, stop, dtype, shape, name in sorted(found, key=lambda each: each[:2]):
+        if begin != end:
+            refuse(
+                path, f"The tensor {name} overlaps another, or leaves a gap.", str(end), str(begin)
+            )
+        end = stop
+        if start + end > len(file):
+            refuse(
+                path, f"The tensor {name} ends behind the file.", str(len(file)), str(start + end)
+            )
+        yield mapped(file, start + begin, name, shape, dtype)
+    if start + end != len(file):
+        refuse(path, "The file is longer than its tensors.", str(start + end), str(len(file)))
+
+
+def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[int, ...]]:
+    """Where a tensor lies and what it is.  Any: what the JSON says."""
+    if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES:
+        known = entry.get("dtype") if isinstance(entry, dict) else entry
+        refuse(
+            path, f"The tensor {name} has no dtype that is known.", ", ".join(DTYPES), str(known)
+        )
+    dtype = DType(DTYPES[entry["dtype"]])
+    shape, offsets = entry.get("shape", 0), entry.get("data_offsets", 0)
+    for what, each in (("shape", shape), ("data_offsets", offsets)):
+        if not isinstance(each, list) or not all(type(n) is int and n >= 0 for n in each):
+            refuse(path, f"The tensor {name} has a wrong {what}.", "natural numbers", str(each))
+    size = math.prod(shape) * dtype.bytes
+    if len(offsets) != 2 or offsets[1] - offsets[0] != size:
+        refuse(path, f"The tensor {name} has a wrong size.", f"{size} bytes", str(offsets))
+    return offsets[0], offsets[1], dtype, tuple(shape)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder: those of its index, or the one that there is."""
+    if not (index := folder / INDEX).is_file():
+        return [folder / "model.safetensors"]
+    names = read_json(index.read_bytes(), index).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(each, str) for each in names.values()):
+        refuse(index, "The index maps no names.", "an object weight_map", str(type(names)))
+    files = sorted(set(names.values()))
+    for each in files:
+        if Path(each).name != each or each in ("", ".", ".."):
+            refuse(index, "The index names a file outside of its folder.", "a name", each)
+    return [folder / each for each in files]
+
+
+def _json(path: Path) -> dict[str, Any]:  # Any: JSON
+    return read_json(path.read_bytes(), path) if path.is_file() else {}
