@@ -63,7 +63,7 @@ nav:
       - Schedule a matmul by hand: tutorial/schedule.md
       - Find a miscompilation: tutorial/miscompilation.md
       - From a model to a C program: tutorial/deploy.md
-  - How it works, from nothing: how.md
+  - How it works, from scratch: how.md
   - The explorer: explore.md
   - Gallery: gallery.md
   - Languages:
@@ -75,7 +75,7 @@ nav:
       - Writing rules: rules.md
       - Extending Plica: extend.md
       - Rule packs: reference/packs.md
-      - Pages of passes: passes.md
+      - Pipelines of passes: passes.md
       - Optimising graphs: optimise.md
       - Gradients: gradient.md
       - Training: training.md
