@@ -51,7 +51,7 @@ from plica.ir.loop.stages import evaluate_stages, kernel_of
 from plica.ir.loop.statement import Branch, For, Kernel, Stmt, Store, statements
 from plica.rewrite.fuzz.driver import one_case
 from plica.runtime.error import EvaluationError, PlicaError
-from plica.runtime.pool import MAKE, USE
+from plica.runtime.link import MAKE, USE
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.choose import by_template, recorded
 from plica.schedule.generate.stages import KINDS, StagesCase

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from math import inf
 from os import PathLike
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import evolve
 
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.core.deadline import DeadlinePassed, check_deadline, deadline
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import Module
@@ -84,6 +85,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     if tuning_of(asked).whole is not None and pool is None:
         return _whole(mod, asked, how, database)
     _check(asked, how, pool)
+    end = inf if seconds is None else start + seconds
     check_options(threads, None)
     if pool is None:
         backend_of(asked).check_here(asked)
@@ -125,10 +127,11 @@ def tune(  # noqa: PLR0917  # the public surface says so
         how, untuned, holds = _with_time_for(partial(compiled, database_of(forms.records)), how)
         found = tuned_module(module, kept, chosen, where, into, how, measurer, page)
         if holds:
-            found = held(
-                module, found, compiled, into, fingerprint(where), versions(where), untuned,
-                forms.records,
-            )  # fmt: skip
+            with suppress(DeadlinePassed), deadline(end):
+                found = held(
+                    module, found, compiled, into, fingerprint(where), versions(where), untuned,
+                    forms.records,
+                )  # fmt: skip
         return evolve(found, graph=str(forms)) if graph else found
 
 
@@ -180,10 +183,13 @@ def _with_time_for(
     if how.seconds is None:
         return how, None, True
     start = time.monotonic()
-    untuned = compiled()
+    try:
+        with deadline(start + how.seconds / (2 * HELD)):
+            untuned = compiled()
+            check_deadline()
+    except DeadlinePassed:
+        return without(how, start), None, False
     took = time.monotonic() - start
-    if HELD * took > how.seconds / 2:
-        return evolve(how, seconds=how.seconds - took), untuned, False
     return evolve(how, seconds=how.seconds - HELD * took), untuned, True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 import plica
 from plica.cli import main
+from plica.core.deadline import check_deadline
 from plica.runtime.cuda.driver import DeviceError, why_not
+from plica.runtime.executable import Executable
 from plica.runtime.link import architecture
 from plica.search.record import Database
 from plica.search.sketch.variant import PRODUCT
-from plica.tuning import written_kernel
+from plica.search.tuned import TuneOptions
+from plica.tuning import HELD, _with_time_for, written_kernel
 from tests.schedule.kernel import matmul
 from tests.search.work import multiplied
 
@@ -116,3 +120,18 @@ def test_a_kernel_is_found_where_it_is_all_there_is() -> None:
     assert found[0].startswith("other_")  # the last is the main one
     assert written_kernel(multiplied(16)) is None
     assert written_kernel("model.onnx") is None
+
+
+def test_the_untuned_program_is_compiled_only_where_that_takes_little_of_the_time() -> None:
+    def endless() -> Executable:
+        while True:
+            check_deadline()
+            time.sleep(0.01)
+
+    start = time.monotonic()
+    how, untuned, holds = _with_time_for(endless, TuneOptions(8, 0, False, "random", 4.0))
+    took = time.monotonic() - start
+    assert took < 2.0
+    assert (untuned, holds) == (None, False)
+    assert how.seconds is not None
+    assert 2.0 < how.seconds <= 4.0 - 4.0 / (2 * HELD)

@@ -18,17 +18,17 @@ from plica.cli.option import add_dims, add_inputs, ending, positive, seconds
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, and say for every kernel how fast it was and is."""
+    start = time.monotonic()
     from plica.runtime import archive
     from plica.tuning import tune
 
-    start = time.monotonic()
     if arguments.report is not None:
         archive.destination(arguments.report)
     module = read_model(arguments.model, arguments.dim, arguments.input)
     if arguments.spaces is not None:
         return print_spaces(arguments, module)
     limit = arguments.seconds if arguments.minutes is None else 60.0 * arguments.minutes
-    if limit is not None:  # reading the model is part of it
+    if limit is not None:  # loading the compiler and reading the model are part of it
         limit = max(LEAST_SECONDS, limit - (time.monotonic() - start))
     found = tune(
         module,

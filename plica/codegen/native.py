@@ -35,8 +35,7 @@ from plica.ir.loop import Buffer, Kernel
 from plica.ir.type import evaluate
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side
-from plica.runtime.link import LinkedCode
-from plica.runtime.pool import use_threads
+from plica.runtime.link import LinkedCode, use_threads
 
 Entry: TypeAlias = Callable[[Program, WorkspacePlan, bool], tuple[int, object]]
 """Makes code of a program in this process: its address, and what holds it."""

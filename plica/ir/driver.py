@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from plica.core import CompilerBug
+from plica.core.deadline import check_deadline
 from plica.ir.contract import Contract
 from plica.ir.graph.check import check
 from plica.ir.graph.module import Module
@@ -111,6 +112,7 @@ def drive(
     check_requirements(pipeline)
     changed: set[str] = set()
     for each in pipeline:
+        check_deadline()
         if each.if_changed and each.if_changed not in changed:
             continue
         wrong = None if checks is None else checks.before(each, state)

@@ -20,8 +20,8 @@ from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.interface import dims_of
+from plica.runtime.link import MAKE, USE
 from plica.runtime.open_executable import MAX_BYTES, TOO_LARGE
-from plica.runtime.pool import MAKE, USE
 from plica.runtime.port import Port
 
 _WORDS: Final = """

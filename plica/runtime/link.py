@@ -5,6 +5,10 @@ pages of code become executable and lose their writability.  What the objects do
 looked for in the libraries of C and of mathematics that this process has.
 
 Memory is given back when the `LinkedCode` is collected; whoever calls into it holds it.
+
+Linked code may share its work among threads (`use_threads`).  The thread pool is in the code
+(`plica.codegen.llvm.pool`), and all executables of one number of threads use one pool.  What made a
+pool is never given back, since its threads run in it.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import mmap
 import platform
 import struct
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +34,12 @@ LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1"
 
 MAX_CODE_BYTES: Final = 1 << 31
 """Bytes of code and its data: what lies further apart cannot be referred to."""
+
+POOL_LAYOUT: Final = 4
+"""Raised when the memory of a thread pool means something else; code of one layout shares pools."""
+
+MAKE: Final = f"plica_pool_make_{POOL_LAYOUT}"
+USE: Final = f"plica_pool_use_{POOL_LAYOUT}"
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _GROUPS: Final = (_READ | _EXECUTE, _READ, _READ | _WRITE)
@@ -273,3 +284,19 @@ def _protect(base: int, layout: _Layout) -> None:
         if end > start and protect(base + start, end - start, rights):
             message = "The system does not let this process run code it has loaded."
             raise ArtefactError(Diagnostic("other-machine", message, found=str(ctypes.get_errno())))
+
+
+_pools: Final[dict[int, tuple[int, LinkedCode]]] = {}
+_pools_lock: Final = threading.Lock()
+
+
+def use_threads(code: LinkedCode, threads: int) -> None:
+    """Let code run on so many threads, the calling one among them; on one if it has no pool."""
+    if USE not in code or threads < 2:
+        return
+    with _pools_lock:
+        if threads not in _pools:
+            make = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(code.address(MAKE))
+            _pools[threads] = make(threads) or 0, code
+        pool, _ = _pools[threads]
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address(USE))(pool)

@@ -29,8 +29,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
 from plica.runtime.interface import dims_of
 from plica.runtime.late import lazy_imports
-from plica.runtime.link import link
-from plica.runtime.pool import use_threads
+from plica.runtime.link import link, use_threads
 
 with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.accel.artefact import from_members as accelerated

@@ -20,6 +20,7 @@ from attrs import field, frozen
 from plica.codegen.backend import AnyTarget, backend_of
 from plica.codegen.operation_count import operations
 from plica.codegen.program_kind import static_form
+from plica.core.deadline import DeadlinePassed, deadline
 from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
 from plica.ir.loop.stages import kernel_of
@@ -87,21 +88,24 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
         for form, made in others
     ]
     thought.sort(key=lambda each: each.estimated)
-    page = copies(compiled(GraphForm()))
+    try:
+        with deadline(end):
+            page = copies(compiled(GraphForm()))
+    except DeadlinePassed:
+        return GraphTuned()
     found: list[FormTrial] = []
     times: dict[GraphForm, tuple[float, ...]] = {}
     best = GraphForm()
     for each in thought:
-        late = time.monotonic() > end
-        if late or each.estimated > WORTH or len(times) > TRIED:
+        if each.estimated > WORTH or len(times) > TRIED:
             found.append(each)
             continue
         try:
-            programs = copies(compiled(each.form))
-        except UnsupportedError:
-            found.append(each)  # the page needs that pass for this model
+            with deadline(end):
+                usually, now = calls(page, copies(compiled(each.form)), values)
+        except (UnsupportedError, DeadlinePassed):
+            found.append(each)  # the page needs that pass for this model, or there is no time
             continue
-        usually, now = calls(page, programs, values)
         times.setdefault(GraphForm(), usually)
         times[each.form] = now
         found.append(FormTrial(each.form, each.estimated, mean(now)))

@@ -21,6 +21,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from plica.codegen.record import as_script
+from plica.core.deadline import check_deadline
 from plica.ir.graph.module import Module
 from plica.ir.type import TensorType, known
 from plica.runtime.artefact import aligned_array
@@ -165,7 +166,9 @@ def _mean(of: Sequence[tuple[float, ...]]) -> list[float]:
 def _in_turns(of: Sequence[Executable]) -> Iterator[int]:
     """The numbers of programs that take turns, there and back again."""
     for number in range(ROUNDS):
-        yield from range(len(of)) if number % 2 == 0 else reversed(range(len(of)))
+        for at in range(len(of)) if number % 2 == 0 else reversed(range(len(of))):
+            check_deadline()
+            yield at
 
 
 def calls(

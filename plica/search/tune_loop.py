@@ -15,10 +15,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from contextvars import copy_context
+from functools import partial
+from math import inf
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from attrs import evolve, frozen
 
+from plica.core.deadline import DeadlinePassed, check_deadline, deadline, seconds_left
 from plica.search.course import Course, Listener, TuningSubject
 from plica.search.measure import Measured, Measurer, SpaceWork, ranked
 from plica.search.measure.process import PATIENT
@@ -40,6 +44,7 @@ LATE: Final = "timeout"
 
 BROKEN: Final = ("build", "wrong", "crash", LATE)  # errors of a default that end a search
 
+T = TypeVar("T")
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 Opening: TypeAlias = tuple[SearchState[Any], tuple[Point, ...]]  # as of an explorer's memory
 
@@ -65,10 +70,6 @@ class Bounded(Protocol):
     """A measurer that gives up what is under way at a time of the monotonic clock."""
 
     until: float
-
-
-class _TimeUp(Exception):  # nothing went wrong
-    """The time of a search is over within a batch."""
 
 
 @frozen(eq=False)
@@ -178,45 +179,61 @@ def tuned(
     finals: bool = True,
 ) -> tuple[Course, ...]:
     """Search until so many trials are spent, or so many seconds, or nothing is left to try.  What
-    is measured when time is up is given up, and not recorded.
+    is proposed or measured when time is up is given up, and not recorded.
 
     Trials of an earlier run with the same policy and seed count: running again with the same
     number of trials measures what is missing.
     """
     start = clock()
-    if seconds is not None and isinstance(run.measurer, Bounded):
-        run.measurer.until = time.monotonic() + seconds
+    end = inf if seconds is None else time.monotonic() + seconds
+    if isinstance(run.measurer, Bounded):
+        run.measurer.until = end
     searches = [run.start(each) for each in subjects]
+
+    def is_time() -> bool:
+        return seconds is None or _is_time(searches, clock() - start, seconds)
+
+    with deadline(end):
+        proposals = _Proposals(run, searches)
+        try:
+            _search(searches, run, proposals, trials, is_time, listener)
+        except DeadlinePassed:
+            pass  # what was under way is lost
+        finally:  # an interrupt waits for no proposal that has not begun
+            proposals.close()
+        courses = tuple([each.course for each in searches])
+        return _all_decided(courses, run) if finals else courses
+
+
+def _search(  # noqa: PLR0917  # as `tuned`
+    searches: list[_Search],
+    run: Run,
+    proposals: _Proposals,
+    trials: int,
+    is_time: Callable[[], bool],
+    listener: Listener | None,
+) -> None:
+    """Replaces searches by how they go on, batch by batch."""
     spent = 0
-    proposals = _Proposals(run, searches)
-    try:
+    while spent < trials and is_time():
+        if (number := proposals.next([each.standing for each in searches])) is None:
+            break
 
-        def is_time() -> bool:
-            return seconds is None or _is_time(searches, clock() - start, seconds)
+        def told(course: Course, number: int = number) -> None:
+            if listener is not None:
+                courses = [each.course for each in searches]
+                courses[number] = course
+                listener(courses, number, sum(each.trials for each in courses))
 
-        while spent < trials and is_time():
-            if (number := proposals.next([each.standing for each in searches])) is None:
-                break
-
-            def told(course: Course, number: int = number) -> None:
-                if listener is not None:
-                    courses = [each.course for each in searches]
-                    courses[number] = course
-                    listener(courses, number, sum(each.trials for each in courses))
-
-            _prepare_defaults(run, searches, number)
-            search = searches[number] = proposals.of(number, searches[number])
-            standings = [each.standing for each in searches]
-            is_last = len(search.left) >= trials - spent
-            search = proposals.begin(standings, number, searches, is_last)
-            if search.left:
-                search = _batch(search, run, trials - spent, told, is_time)
-            searches[number] = search
-            spent = sum(each.course.trials for each in searches)
-    finally:  # an interrupt waits for no proposal that has not begun
-        proposals.close()
-    courses = [each.course for each in searches]
-    return _all_decided(courses, run) if finals else tuple(courses)
+        _prepare_defaults(run, searches, number)
+        search = searches[number] = proposals.of(number, searches[number])
+        standings = [each.standing for each in searches]
+        is_last = len(search.left) >= trials - spent
+        search = proposals.begin(standings, number, searches, is_last)
+        if search.left:
+            search = _batch(search, run, trials - spent, told, is_time)
+        searches[number] = search
+        spent = sum(each.course.trials for each in searches)
 
 
 class _Proposals:
@@ -232,7 +249,7 @@ class _Proposals:
         self._opened: Future[Opening] | None = None
         if len(searches) == 1 and searches[0].state is None:
             # No other work could be worth more: it begins while the default is built and timed.
-            self._opened = self._thread.submit(self._open, searches[0])
+            self._opened = self._submitted(partial(self._open, searches[0]))
 
     def next(self, standings: Sequence[Standing]) -> int | None:
         """The task that promises most, or nearly as much and has its proposals."""
@@ -248,12 +265,12 @@ class _Proposals:
         proposal = self._ahead.pop(number, None)
         if proposal is None:
             is_first = search.state is None and not search.left and self._opened is not None
-            opened = self._opened.result() if is_first and self._opened is not None else None
+            opened = _awaited(self._opened) if is_first and self._opened is not None else None
             return self._run.asked(search, opened)
         if self._own != number:
-            return proposal.result()
+            return _awaited(proposal)
         self._own = None
-        proposed = proposal.result()
+        proposed = _awaited(proposal)
         return self._run.asked(evolve(search, state=proposed.state, left=proposed.left))
 
     def begin(
@@ -269,10 +286,12 @@ class _Proposals:
         other = next_task(standings)
         if other is not None:
             if other not in self._ahead and not searches[other].left:
-                self._ahead[other] = self._thread.submit(self._proposed, "asked", searches[other])
+                self._ahead[other] = self._submitted(
+                    partial(self._proposed, "asked", searches[other])
+                )
         elif mine.left and mine.state is not None and not is_last:
             self._own = number
-            self._ahead[number] = self._thread.submit(self._proposed, "further", mine)
+            self._ahead[number] = self._submitted(partial(self._proposed, "further", mine))
             return evolve(mine, unseen=())  # its policy is being told
         return mine
 
@@ -290,9 +309,22 @@ class _Proposals:
         _prepare(self._run, found)
         return found
 
+    def _submitted(self, make: Callable[[], T]) -> Future[T]:
+        """What the thread makes, within the deadline of who asks."""
+        return self._thread.submit(copy_context().run, make)
+
     def close(self) -> None:
         """Let nobody estimate what nobody waits for."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _awaited(proposal: Future[T]) -> T:
+    """What a thread proposes, unless that takes longer than there is time."""
+    left = seconds_left()
+    try:
+        return proposal.result(None if left == inf else max(0.0, left))
+    except TimeoutError:
+        raise DeadlinePassed from None
 
 
 def _prepare_defaults(run: Run, searches: Sequence[_Search], number: int) -> None:
@@ -315,12 +347,14 @@ def _prepare(run: Run, search: _Search) -> None:
 def _all_decided(courses: Sequence[Course], run: Run) -> tuple[Course, ...]:
     """All last comparisons, the candidates of the next built while those of one are timed."""
     found: list[Course] = []
-    for at, course in enumerate(courses):
-        if isinstance(run.measurer, Preparer) and isinstance(run.measurer, Arbiter):
-            for each in courses[at : at + 2]:
-                run.measurer.prepare(each.subject.task, each.subject.space, _finalists(each))
-        found.append(_decided(course, run))
-    return tuple(found)
+    with suppress(DeadlinePassed):
+        for at, course in enumerate(courses):
+            check_deadline()
+            if isinstance(run.measurer, Preparer) and isinstance(run.measurer, Arbiter):
+                for each in courses[at : at + 2]:
+                    run.measurer.prepare(each.subject.task, each.subject.space, _finalists(each))
+            found.append(_decided(course, run))
+    return (*found, *courses[len(found) :])
 
 
 def _batch(
@@ -343,7 +377,7 @@ def _batch(
         nonlocal course
         has_time = is_time()
         if of.status == LATE and not has_time:
-            raise _TimeUp  # it was given up: nothing is known of it
+            raise DeadlinePassed  # it was given up: nothing is known of it
         kept = run.record(subject, of, place[of.point])
         # A default that takes too long is late, not broken: whoever asks again tries it again.
         if search.state is not None or of.status != LATE:
@@ -352,7 +386,7 @@ def _batch(
         found[of.point] = kept
         told(course)
         if not has_time:
-            raise _TimeUp
+            raise DeadlinePassed
 
     for each in points:
         if (kept := found[each]) is not None:
@@ -360,7 +394,7 @@ def _batch(
     if len(missing) < len(points):
         told(course)
     if missing:
-        with suppress(_TimeUp):
+        with suppress(DeadlinePassed):
             run.measurer.measure(subject.task, subject.space, missing, arrived)
     came = _in_order(course.observations[before:], points)
     course = evolve(

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from plica.codegen.llvm import pool, toolchain
-from plica.runtime.link import LinkedCode, can_link, link
-from plica.runtime.pool import LAYOUT, use_threads
+from plica.runtime.link import POOL_LAYOUT, LinkedCode, can_link, link, use_threads
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
@@ -109,7 +108,7 @@ def test_memory_that_means_something_else_is_another_layout() -> None:
         "_TICKET": 0, "_BODY": 64, "_ENV": 72, "_LONGER": 80, "_SIZE": 88, "_CHUNKS": 96,
         "_DONE": 128, "_SLEEPERS": 192, "_BUSY": 256, "_STARTED": 264,
     }  # fmt: skip
-    assert (LAYOUT, places) == (4, shared)
+    assert (POOL_LAYOUT, places) == (4, shared)
 
 
 def test_many_regions_in_a_row() -> None:

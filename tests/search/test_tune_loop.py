@@ -10,16 +10,19 @@ import time
 from collections.abc import Callable, Sequence
 from io import StringIO
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from attrs import evolve
 from hypothesis import given, settings, strategies as st
 from rich.console import Console
 
+from plica.core.deadline import check_deadline
 from plica.search.course import Course, TuningSubject
 from plica.search.measure import Measured, SpaceWork
 from plica.search.observation import Observation
-from plica.search.policy.fold import Policy
+from plica.search.policy.fold import ObservedSpace, Policy
 from plica.search.policy.model_free import Grid
 from plica.search.progress import shown
 from plica.search.record.database import Database
@@ -238,6 +241,25 @@ def test_time_ends_within_a_batch_and_what_was_given_up_is_not_recorded() -> Non
     assert "timeout" not in statuses
     kept = run.database.all(SUBJECTS[0].task.key, run.target)
     assert len(kept) == len(statuses) > 0
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_proposal_that_takes_longer_than_there_is_time_is_given_up(count: int) -> None:
+    class Slow(Grid):
+        """Proposes for ever; with several searches it is asked where nobody waits for it, too."""
+
+        def chosen(
+            self, known: ObservedSpace, memory: Any, random: Random
+        ) -> tuple[Any, Sequence[Point]]:
+            while True:
+                check_deadline()
+                time.sleep(0.01)
+
+    run, _ = new()
+    start = time.monotonic()
+    courses = tuned(SUBJECTS[:count], evolve(run, policy=Policy(Slow(batch=8))), 100, seconds=0.5)
+    assert time.monotonic() - start < 5.0
+    assert [each.trials for each in courses] == [1] * count  # their defaults
 
 
 def test_small_spaces_are_exhausted() -> None:

@@ -32,7 +32,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from plica.runtime.pool import MAKE, USE
+from plica.runtime.link import MAKE, USE
 
 PARALLEL: Final = "plica_parallel"
 

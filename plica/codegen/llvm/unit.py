@@ -27,6 +27,7 @@ from plica.codegen.program import Program
 from plica.codegen.target import Target
 from plica.codegen.workers import GroupTask, Workers, together
 from plica.core import Memo
+from plica.core.deadline import check_deadline
 from plica.ir.loop.statement import Kernel
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports
@@ -194,6 +195,7 @@ def _compiled(
     with _beside(not shared) as later:
 
         def here(number: int) -> None:
+            check_deadline()
             key = wanted[number]
             done = later(_begun(tasks[key], written))
             waiting[key] = partial(bytes, done()) if shared else done
@@ -203,8 +205,10 @@ def _compiled(
 
         others = {key: later(make) for key, make in nests.waiting.items()}
         together(list(tasks.values()), here, there, workers)
-        entries |= {key: each() for key, each in waiting.items()}
-        nests.entries |= {key: each() for key, each in others.items()}
+        for made, of in ((entries, waiting), (nests.entries, others)):
+            for key, each in of.items():
+                check_deadline()
+                made[key] = each()
     return entries
 
 
@@ -246,7 +250,11 @@ def _beside(alone: bool) -> Iterator[Later]:
         yield lambda make: make
         return
     with ThreadPoolExecutor(max_workers=1) as worker:
-        yield lambda make: worker.submit(make).result
+        try:
+            yield lambda make: worker.submit(make).result
+        except BaseException:
+            worker.shutdown(cancel_futures=True)
+            raise
 
 
 class _Nests:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from attrs import frozen
 
 from plica.core import did_you_mean, digest, post_order
+from plica.core.deadline import check_deadline
 from plica.ir.loop.scalar import Cast, dtype_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, Store, statements
 from plica.ir.loop.summation import spelled_within
@@ -225,5 +226,6 @@ class LowerAll:
 def lowered(kernel: Kernel, passes: tuple[Pass, ...]) -> Kernel:
     """The kernel after some passes."""
     for each in passes:
+        check_deadline()
         kernel = each.run(kernel)
     return kernel

@@ -25,8 +25,7 @@ from plica.runtime.dynamic.value import NEVER, CallArguments, Make, Ways, taken
 from plica.runtime.error import Diagnostic, EvaluationError, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.interface import Interface
-from plica.runtime.link import link
-from plica.runtime.pool import use_threads
+from plica.runtime.link import link, use_threads
 
 _RUN: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _RELEASE: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)

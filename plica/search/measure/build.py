@@ -25,8 +25,7 @@ from plica.codegen.target import Target, parse
 from plica.core.collector import paused
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
-from plica.runtime.link import link
-from plica.runtime.pool import use_threads
+from plica.runtime.link import link, use_threads
 from plica.runtime.port import Array
 from plica.schedule.replay import scheduled
 from plica.search.measure.job import MeasureJob

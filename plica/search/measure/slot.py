@@ -3,6 +3,8 @@
 It is a lock on a file for each core that this process may use, which the system releases when its
 holder dies.  All locks are taken in one order, so there is no deadlock.
 
+A deadline of who waits ends the wait.
+
 >>> with slot():
 ...     pass
 """
@@ -12,8 +14,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from math import inf
 from pathlib import Path
+from time import sleep
+from typing import Final
+
+from plica.core.deadline import check_deadline, seconds_left
+
+POLL_SECONDS: Final = 0.02
 
 
 def slot_paths() -> list[Path]:
@@ -42,7 +51,14 @@ def _held(path: Path) -> Iterator[None]:
     flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
     file = os.open(path, flags, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if seconds_left() == inf:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        while seconds_left() < inf:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            check_deadline()
+            sleep(POLL_SECONDS)
         yield
     finally:
         os.close(file)

@@ -20,8 +20,7 @@ from plica.ir.loop.statement import For, Kernel
 from plica.ir.loop.tensor import buffer, compute, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32, i64
-from plica.runtime.link import LinkedCode, can_link
-from plica.runtime.pool import use_threads
+from plica.runtime.link import LinkedCode, can_link, use_threads
 from tests.codegen.native import assert_close, shape_of
 from tests.codegen.nests import nest
 from tests.strategies import arrays, computes

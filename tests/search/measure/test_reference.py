@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 import numpy as np
 import pytest
 from attrs import evolve
@@ -11,6 +13,7 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
+from plica.core.deadline import DeadlinePassed, deadline
 from plica.core.name import Name
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function, Var
@@ -122,6 +125,13 @@ def test_the_slot_is_for_one() -> None:
 
     with slot(), slot_paths()[-1].open("rb") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_whoever_has_a_deadline_waits_no_longer_for_the_slot() -> None:
+    start = monotonic()
+    with slot(), pytest.raises(DeadlinePassed), deadline(start + 0.1), slot():
+        pass
+    assert monotonic() - start < 2.0
 
 
 def test_a_transformed_weight_is_one_that_a_weight_gave() -> None:
