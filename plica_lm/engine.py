@@ -28,14 +28,17 @@ Finish: TypeAlias = Literal["stop", "length"]
 Mask: TypeAlias = Callable[[Sequence[int]], Array]
 """Which tokens may follow those that were made: a bool for each, as a grammar says."""
 
+ROOM: Final = 4096
+"""Rows of the caches for each text, where nothing else is said: memory is kept for them."""
+
 CHUNK: Final = 512
 """Tokens of a prompt that are read in one step."""
 
 
 @frozen(eq=False)
 class Request:
-    """A text to be continued by at most `limit` tokens (as many as the context has room for where
-    that is fewer), up to a word of `stop` or a token that ends texts.
+    """A text to be continued by at most `limit` tokens (fewer where the context ends), up to a word
+    of `stop` or a token that ends texts.
 
     `logprobs` is for how many of the likeliest tokens chances are told, None where none are asked.
     """
@@ -87,7 +90,10 @@ class Text:
 
 
 class Engine:
-    """Texts of one model: at most `slots` at once, and `waiting` that wait for a place."""
+    """Texts of one model: at most `slots` at once, and `waiting` that wait for a place.
+
+    The caches have so many `rows`, one for each token of each text; no text is longer than that.
+    """
 
     def __init__(
         self,
@@ -101,13 +107,13 @@ class Engine:
     ) -> None:
         self.model, self.slots, self.draft = model, slots, draft
         self.ahead = ahead if draft is not None else 0
-        count = 1 + (rows or slots * (model.context + self.ahead))
-        self.rows = Rows(count)
-        self._caches = model.caches(count)
-        self._drafts = {} if draft is None else draft.caches(count)
+        count = rows or slots * (min(model.context, ROOM) + self.ahead)
+        self.context = min(model.context, count - self.ahead)
+        self.rows = Rows(1 + count)
+        self._caches = model.caches(1 + count)
+        self._drafts = {} if draft is None else draft.caches(1 + count)
         self._waiting, self._most = deque[Text](), waiting
         self._running: list[Text] = []
-        self._count = count - 1
 
     @property
     def busy(self) -> bool:
@@ -121,16 +127,15 @@ class Engine:
 
     def submit(self, request: Request) -> Text:
         """Take a request, or refuse it: what is too long now, and what has no place now."""
-        length, context = len(request.prompt), self.model.context
+        length, context = len(request.prompt), self.context
         if not 0 < length < context:
-            message = "The prompt leaves no room in the context of the model."
+            message = "The prompt leaves no room in the context."
             expected, found = f"1 to {context - 1} tokens", f"{length} tokens"
-            hint = "Shorten it, or load the model with a larger context."
+            hint = "Shorten it, or load the model with a larger context and more rows."
             raise InputError(Diagnostic("input-value", message, None, expected, found, hint))
-        if request.limit < 1 or self._needed(request) > self._count:
-            expected, found = f"1 to {self._count - length - self.ahead} tokens", str(request.limit)
-            message = "The caches have no rows for so many tokens."
-            raise InputError(Diagnostic("input-value", message, None, expected, found))
+        if request.limit < 1:
+            message = "A request is for a token at least."
+            raise InputError(Diagnostic("input-value", message, None, "1", str(request.limit)))
         if len(self._waiting) >= self._most:
             message = f"{len(self._running)} texts are being made, and {self._most} wait."
             raise PlicaError(Diagnostic("busy", message, suggestion="Try again later."))
@@ -159,7 +164,7 @@ class Engine:
         return pieces
 
     def _needed(self, request: Request) -> int:
-        return min(len(request.prompt) + request.limit, self.model.context) + self.ahead
+        return min(len(request.prompt) + request.limit, self.context) + self.ahead
 
     def _admit(self) -> None:
         """Texts that wait get a place, in their order, while there are places and rows."""
@@ -219,7 +224,7 @@ class Engine:
                 ready, more, self.draft.logits(self._drafts, spans), strict=True
             ):
                 own.append(self._chosen(text, logits[-1], own))
-        room = [min(len(text.rows), self.model.context) - len(text.tokens) for text in ready]
+        room = [min(len(text.rows), self.context) - len(text.tokens) for text in ready]
         return [own[: max(count, 0)] for own, count in zip(more, room, strict=True)]
 
     def _chosen(self, text: Text, logits: Array, more: Sequence[int] = ()) -> int:
@@ -250,7 +255,7 @@ class Engine:
         if ends:
             text.finish, text.held = "stop", ""
             return said[: min(ends)]
-        if text.made >= of.limit or len(text.tokens) >= self.model.context:
+        if text.made >= of.limit or len(text.tokens) >= self.context:
             text.finish, text.held = "length", ""
             return said
         held = max((size for word in of.stop for size in range(1, len(word))

@@ -14,11 +14,12 @@ import pytest
 
 import plica
 from plica import cli
-from plica.cli import COMMANDS, doctor, main
+from plica.cli import commands, doctor, main
 from plica.cli.command import Command
 from plica.codegen.backend import TARGETS, backend_named
 from plica.core.diagnostic import CompilerBug
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from tests.library import Library
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,7 +30,7 @@ def with_command(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def run(arguments: argparse.Namespace) -> int:
         raise error
 
-    monkeypatch.setattr(cli, "COMMANDS", (*COMMANDS, Command("fail", "Fail", run)))
+    monkeypatch.setattr(cli, "commands", lambda: (Command("fail", "Fail", run),))
 
 
 def test_help_shows_every_command_and_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,17 +39,34 @@ def test_help_shows_every_command_and_examples(capsys: pytest.CaptureFixture[str
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "examples:" in shown
-    for command in COMMANDS:
+    for command in commands():
         assert command.name in shown
         assert command.summary in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", commands(), ids=lambda command: command.name)
 def test_every_command_has_help(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command.name, "--help"])
     assert ended.value.code == 0
     assert command.summary in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_package_adds_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = Library(tmp_path, monkeypatch)
+    text = """
+from plica.cli.command import Command
+GREET = Command("greet", "Say hello", lambda arguments: print("hello") or 7)
+"""
+    library.install("acme", "[plica.commands]\ngreet = acme_c:GREET\n", acme_c=text)
+    assert main(["greet"]) == 7
+    assert capsys.readouterr().out == "hello\n"
+    assert "greet" in [each.name for each in commands()]
+    library.remove()
+    with pytest.raises(SystemExit):
+        main(["greet"])
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from plica import demo
-from plica.cli import COMMANDS, main
+from plica.cli import main
 from plica.cli.command import DIFFERS
+from plica.cli.offered import COMMANDS
 from tests.frontend.zoo.small import SMALL
 from tests.report.model import model_file
 from tests.report.test_page import data_of
@@ -46,7 +47,7 @@ def test_help_shows_examples(name: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         main([name, "--help"])
     shown = capsys.readouterr().out
-    (command,) = [each for each in COMMANDS if each.name == name]
+    command = COMMANDS.load(name)
     assert command.examples
     assert all(f"  {each}\n" in shown for each in command.examples)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plica.cli import COMMANDS, main
+from plica.cli import commands, main
 from plica.codegen.llvm.toolchain import host
 from tests.report.model import model_file
 
@@ -44,7 +44,7 @@ def test_examples_of_the_help_are_lines_one_can_type() -> None:
     from plica.cli import parser
 
     reads = parser()
-    for command in COMMANDS:
+    for command in commands():
         for line in command.examples:
             name, *words = shlex.split(line)
             assert name == "plica"

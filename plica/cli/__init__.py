@@ -19,41 +19,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from pkgutil import resolve_name
 from typing import Any, Final, NoReturn, TextIO
 
 from plica import __version__
-from plica.cli import (
-    bench,
-    check,
-    compile_,
-    debug,
-    demo,
-    doctor,
-    explain,
-    explore,
-    fuzz,
-    new,
-    pool,
-    quantise,
-    records,
-    rules,
-    run,
-    targets,
-    trace,
-    tune,
-    verify,
-)
-from plica.cli.command import Command
+from plica.cli.command import OWN_COMMANDS, Command
 from plica.runtime.error import Diagnostic, PlicaError
 
-__all__ = ["COMMANDS", "Command", "main"]
-
-COMMANDS: Final[tuple[Command, ...]] = (
-    bench.COMMAND, check.COMMAND, compile_.COMMAND, debug.COMMAND, demo.COMMAND, doctor.COMMAND,
-    explain.COMMAND, explore.COMMAND, fuzz.COMMAND, new.COMMAND, pool.COMMAND, quantise.COMMAND,
-    records.COMMAND, rules.COMMAND, run.COMMAND, targets.COMMAND, trace.COMMAND, tune.COMMAND,
-    verify.COMMAND,
-)  # fmt: skip
+__all__ = ["Command", "commands", "main"]
 
 GONE: Final = 141
 """The exit code where the reader of the output has gone, as of who dies of that signal."""
@@ -79,6 +52,8 @@ examples:
   plica targets              what code can be made for
   plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
   plica records export tune.db -o mine.records  what was found, to hand on
+  plica generate M.gguf "Once upon a time"      a language model goes on with a text
+  plica serve M.gguf         the same for many, by the OpenAI protocol
   plica fuzz graph           random programs, held against the interpreter
   plica trace show T.json    a schedule trace, as Python
   plica COMMAND --help       all options of a command
@@ -105,8 +80,16 @@ class _WholeWords(argparse.ArgumentParser):
 _CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole grammar of the command line, made from the table of commands."""
+def commands() -> tuple[Command, ...]:
+    """Every command that can be loaded, in the order of their names."""
+    from plica.cli.offered import COMMANDS  # who runs an artefact has nothing of the compiler
+
+    own = [COMMANDS.load(name) for name in COMMANDS.own]
+    return tuple(sorted((*own, *COMMANDS.all()), key=lambda each: each.name))
+
+
+def parser(of: Sequence[Command] = ()) -> argparse.ArgumentParser:
+    """The grammar of the command line, of these commands or of all."""
     top = _WholeWords(
         prog="plica",
         description=DESCRIPTION,
@@ -114,9 +97,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"plica {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        sub = commands.add_parser(
+    subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in of or commands():
+        sub = subparsers.add_parser(
             command.name,
             help=command.summary,
             description=f"{command.summary}.",
@@ -129,13 +112,16 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = parser().parse_args(argv)
-    command: Command = arguments.command
-    as_json: bool = getattr(arguments, "json", False)
+    """Run one command and return its exit code; of Plica's own, no other one is loaded."""
+    words = sys.argv[1:] if argv is None else argv
+    as_json = False
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show_warning
+            own = [resolve_name(OWN_COMMANDS[name]) for name in words[:1] if name in OWN_COMMANDS]
+            arguments = parser(own).parse_args(words)
+            as_json = getattr(arguments, "json", False)
+            command: Command = arguments.command
             code = command.run(arguments)
         sys.stdout.flush()
         return code

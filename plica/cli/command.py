@@ -61,3 +61,15 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     configure: Callable[[argparse.ArgumentParser], None] = no_options
     examples: tuple[str, ...] = ()
+
+
+_MODULES: Final = (
+    "bench", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz", "new",
+    "pool", "quantise", "records", "rules", "run", "targets", "trace", "tune", "verify",
+)  # fmt: skip
+
+OWN_COMMANDS: Final[Mapping[str, str]] = {
+    **{name.rstrip("_"): f"plica.cli.{name}:COMMAND" for name in _MODULES},
+    **{name: f"plica_lm.command:{name.upper()}" for name in ("chat", "generate", "serve")},
+}
+"""Where the commands are that come with Plica."""

@@ -59,6 +59,7 @@ WHERE: Final[Mapping[str, str]] = {
     "plica.targets": "plica.codegen.backend:TARGETS",
     "plica.accelerators": "plica.codegen.accel.target:ACCELERATORS",
     "plica.frontends": "plica.frontend.offered:FRONT_ENDS",
+    "plica.commands": "plica.cli.offered:COMMANDS",
 }
 """Where each group is declared: all there are."""
 

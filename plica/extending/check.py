@@ -187,6 +187,12 @@ def _front_end(name: str, of: Any, examples: int, seed: int) -> Iterator[Extensi
     yield ExtensionVerdict("plica.frontends", name, "tested", why)
 
 
+def _command(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    late("plica.cli:parser")((of,))
+    why = "it loads, and its options stand beside one another; its own tests say what it does"
+    yield ExtensionVerdict("plica.commands", name, "tested", why)
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "plica.packs": _pack,
     "plica.operators": _operator,
@@ -198,5 +204,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "plica.targets": _target,
     "plica.accelerators": check_accelerator,
     "plica.frontends": _front_end,
+    "plica.commands": _command,
 }
 """How the records of each group are checked."""

@@ -185,7 +185,7 @@ def test_a_full_engine_refuses() -> None:
     with pytest.raises(PlicaError, match="2 wait") as refused:
         engine.submit(request)
     assert refused.value.diagnostics[0].code == "busy"
-    with pytest.raises(InputError, match="no rows for so many"):
-        engine.submit(Request((1, 2, 3), limit=100))
-    with pytest.raises(InputError, match="no rows for so many"):
+    with pytest.raises(InputError, match="no room in the context"):
+        engine.submit(Request((1,) * 64))
+    with pytest.raises(InputError, match="for a token at least"):
         engine.submit(Request((1, 2, 3), limit=0))
