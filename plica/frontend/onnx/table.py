@@ -8,7 +8,7 @@ a model loads those of its own operators and few more.
 >>> "Conv" in TABLE, "Hovercraft" in TABLE
 (True, False)
 >>> REASONS["StringSplit"]
-'there are no strings'
+'strings are not supported'
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ class MissingOperators(RefusedForGood):
 
 
 _WHY: Final[dict[str, tuple[str, ...]]] = {
-    "a module draws no random numbers": (
+    "random numbers are not supported": (
         "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
         "RandomUniformLike",
     ),
-    "there are no strings": (
+    "strings are not supported": (
         "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit",
     ),
-    "it reads files of images": ("ImageDecoder",),
-    "it has no definition yet": (
+    "image files are not supported": ("ImageDecoder",),
+    "it is not implemented yet": (
         "MaxRoiPool",
     ),
 }  # fmt: skip
@@ -87,12 +87,12 @@ REASONS: Final = {name: why for why, names in _WHY.items() for name in names}
 """Why an operator is refused; a test holds the names to the standard's."""
 
 LEARNED_REASONS: Final = {
-    "CastMap": "there are no maps",
-    "CategoryMapper": "there are no strings",
-    "DictVectorizer": "there are no maps",
-    "SVMClassifier": "it has no definition yet",
-    "SVMRegressor": "it has no definition yet",
-    "ZipMap": "it gives maps, where a tensor is before it; exporters leave it out (`zipmap=False`)",
+    "CastMap": "maps are not supported",
+    "CategoryMapper": "strings are not supported",
+    "DictVectorizer": "maps are not supported",
+    "SVMClassifier": "it is not implemented yet",
+    "SVMRegressor": "it is not implemented yet",
+    "ZipMap": "maps are not supported; export with `zipmap=False`",
 }
 """Why an operator of ai.onnx.ml is refused."""
 
