@@ -31,8 +31,8 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
-from plica.bench import PEERS, Contest, PeerOptions, compete
-from plica.bench.contest import OURS
+from plica.bench import PEERS, PeerOptions, SystemComparison, compare_systems
+from plica.bench.comparison import OURS
 from plica.frontend import zoo
 from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
 from plica.frontend.zoo.layer import sizes
@@ -79,7 +79,7 @@ def mean(values: Sequence[float]) -> float:
     return statistics.geometric_mean(values) if values else float("nan")
 
 
-def show(console: Console, found: dict[str, Contest], given: argparse.Namespace) -> None:
+def show(console: Console, found: dict[str, SystemComparison], given: argparse.Namespace) -> None:
     """The table, and the means below it."""
     peers: list[str] = given.peers
     contract = given.contract or DEFAULT_CONTRACT
@@ -92,20 +92,20 @@ def show(console: Console, found: dict[str, Contest], given: argparse.Namespace)
         table.add_column(f"x {name}", justify="right")
     table.add_column("x best", justify="right")
     ratios: dict[str, list[float]] = {name: [] for name in (*peers, "best")}
-    for network, contest in found.items():
-        ours = contest.find(OURS)
+    for network, comparison in found.items():
+        ours = comparison.find(OURS)
         if ours is None:
             table.add_row(network, *["failed"])
             continue
-        entries = {name: contest.find(name) for name in (OURS, *peers)}
+        entries = {name: comparison.find(name) for name in (OURS, *peers)}
         cells = [
             "-" if each is None else f"{each.least * 1e3:.2f} ({each.median * 1e3:.2f})"
             for each in entries.values()
         ]
-        best = contest.best
-        measured = {name: contest.ratio(name) for name in peers if entries[name] is not None}
+        best = comparison.best
+        measured = {name: comparison.ratio(name) for name in peers if entries[name] is not None}
         if best is not None:
-            measured["best"] = contest.ratio(best.name)
+            measured["best"] = comparison.ratio(best.name)
         for name, ratio in measured.items():
             ratios[name].append(ratio)
         table.add_row(
@@ -119,9 +119,9 @@ def show(console: Console, found: dict[str, Contest], given: argparse.Namespace)
     table.add_section()
     table.add_row("geometric mean", *[""] * (len(peers) + 3), *means)
     console.print(table)
-    for network, contest in found.items():
-        for absent in contest.missing:
-            console.print(f"{network}: {absent.name} did not take part. {absent.reason}")
+    for network, comparison in found.items():
+        for absent in comparison.absent:
+            console.print(f"{network}: {absent.name} was not timed. {absent.reason}")
 
 
 def main() -> int:
@@ -142,13 +142,13 @@ def main() -> int:
     if unknown := [name for name in given.names if name not in known]:
         parser.error(f"networks are {', '.join(known)}; found {', '.join(unknown)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    found: dict[str, Contest] = {}
+    found: dict[str, SystemComparison] = {}
     with TemporaryDirectory() as folder:
         for name in given.names or known:
             path = Path(folder) / f"{name}.onnx"
             values = write(name, given.batch, path)
             with console.status(name) as status:
-                found[name] = compete(
+                found[name] = compare_systems(
                     path,
                     values,
                     given.peers,

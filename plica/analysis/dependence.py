@@ -1,4 +1,4 @@
-"""Dependence: which blocks of a scope feed which, and which loops have independent iterations.
+"""Dependences: producers and consumers among the blocks of a scope, and loop-carried conflicts.
 
 A scope is the body of a block, or that of the kernel.  Its children are the outermost blocks inside
 it, in the order of the text.
@@ -35,7 +35,7 @@ from plica.ir.type import dim_var, i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
-    from plica.analysis.meeting import IndexedAccess, never_meet
+    from plica.analysis.disjoint_access import IndexedAccess, are_disjoint
 
 
 @frozen(eq=False)
@@ -69,7 +69,7 @@ def _child(block: Block) -> Child:
 
 
 @lru_cache(maxsize=1024)
-def stranger(scope: Stmt) -> Stmt | None:
+def unblocked_statement(scope: Stmt) -> Stmt | None:
     """A statement of a scope, outside its blocks, that is no loop, block or allocation."""
     stack: list[Stmt] = [scope]
     while stack:
@@ -90,21 +90,21 @@ def scope_of(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
 
 
 def producers(scope: Stmt, label: Name) -> tuple[Block, ...]:
-    """The blocks of a scope that come before one of them and write what it reads."""
-    before, of, _ = _around(scope, label)
-    return tuple([each.block for each in before if not set(each.writes).isdisjoint(of.reads)])
+    """The blocks of a scope that come before one of them and write a buffer that it reads."""
+    before, consumer, _ = _split_at(scope, label)
+    return tuple([each.block for each in before if not set(each.writes).isdisjoint(consumer.reads)])
 
 
 def consumers(scope: Stmt, label: Name) -> tuple[Block, ...]:
-    """The blocks of a scope that come after one of them and read what it writes."""
-    _, of, after = _around(scope, label)
-    return tuple([each.block for each in after if not set(of.writes).isdisjoint(each.reads)])
+    """The blocks of a scope that come after one of them and read a buffer that it writes."""
+    _, producer, after = _split_at(scope, label)
+    return tuple([each.block for each in after if not set(producer.writes).isdisjoint(each.reads)])
 
 
-def _around(scope: Stmt, label: Name) -> tuple[tuple[Child, ...], Child, tuple[Child, ...]]:
-    every = children(scope)
-    at = next(at for at, each in enumerate(every) if each.block.label == label)
-    return every[:at], every[at], every[at + 1 :]
+def _split_at(scope: Stmt, label: Name) -> tuple[tuple[Child, ...], Child, tuple[Child, ...]]:
+    blocks = children(scope)
+    at = next(at for at, child in enumerate(blocks) if child.block.label == label)
+    return blocks[:at], blocks[at], blocks[at + 1 :]
 
 
 def outputs(kernel: Kernel) -> tuple[Block, ...]:
@@ -117,56 +117,55 @@ def outputs(kernel: Kernel) -> tuple[Block, ...]:
 
 @lru_cache(maxsize=1024)
 def conflicts(loop: For) -> tuple[Buffer, ...]:
-    """The buffers through which one iteration of a loop may meet another.
+    """The buffers that may carry a dependence between iterations of a loop.
 
-    A buffer is none where the iteration follows from the element in one and the same way for every
-    access, so that two iterations never touch the same element; or where each pair of accesses is
-    shown to lie apart, as those of disjoint parts do.
+    A buffer carries none if one function from element to iteration inverts every access to it, or
+    if each pair of accesses is shown to be disjoint in different iterations.
     """
     if known(loop.extent) in (0, 1):
         return ()
     touched = accesses(loop.body)
     written = {each.buffer for each in touched if each.written}
     found: dict[Buffer, None] = {}
-    ways: dict[Buffer, Scalar] = {}
+    inverses: dict[Buffer, Scalar] = {}
     for access in touched:
         buffer = access.buffer
         if buffer not in written or buffer in found:
             continue
-        way = iteration_of(access, loop)
-        if way is None or ways.setdefault(buffer, way) is not way:
+        inverse = iteration_of(access, loop)
+        if inverse is None or inverses.setdefault(buffer, inverse) is not inverse:
             found[buffer] = None
-    return tuple([each for each in found if not _lie_apart(loop, each, touched)])
+    return tuple([buffer for buffer in found if not _is_disjoint(loop, buffer, touched)])
 
 
-MAX_ACCESSES: Final = 6  # of so many accesses of one buffer all pairs are looked into
+MAX_ACCESSES: Final = 6  # of one buffer, whose pairs are compared
 
 
-def _lie_apart(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:
-    """Whether no two iterations touch one element, shown for each pair of accesses of which one
-    writes, with what is known of the places of both."""
-    mine = dict.fromkeys([each for each in touched if each.buffer is buffer])
-    if not 1 < len(mine) <= MAX_ACCESSES:
-        return False  # of one access, what it says of the iteration was asked
-    places = [indexed(each, (loop,)) for each in mine]
-    if any(each.indices is None or not _mentions(each, loop.var) for each in places):
+def _is_disjoint(loop: For, buffer: Buffer, touched: tuple[Access, ...]) -> bool:
+    """Whether different iterations touch different elements, shown for each pair of accesses of
+    which one writes."""
+    distinct = dict.fromkeys([each for each in touched if each.buffer is buffer])
+    if not 1 < len(distinct) <= MAX_ACCESSES:
+        return False  # a single access has no inverse, as the caller has seen
+    indexed_accesses = [indexed(each, (loop,)) for each in distinct]
+    if any(each.indices is None or not _mentions(each, loop.var) for each in indexed_accesses):
         return False
     return all(
-        never_meet(one, two, loop.var, ())
-        for at, one in enumerate(places)
-        for two in places[at:]
-        if one.written or two.written
+        are_disjoint(first, second, loop.var, ())
+        for at, first in enumerate(indexed_accesses)
+        for second in indexed_accesses[at:]
+        if first.written or second.written
     )
 
 
 def _mentions(access: IndexedAccess, var: ScalarVar) -> bool:
-    """Whether it depends on a variable where an access is; if not, iterations meet there."""
+    """Whether the place of an access depends on a variable."""
     terms = (*(access.indices or ()), *access.context.facts)
     return any(var in free_vars(each) for each in terms)
 
 
 def indexed(access: Access, around: tuple[For, ...]) -> IndexedAccess:
-    """An access in an iteration of loops: its places, and what the predicates around it say."""
+    """An access with its index expressions, in the context of loops and predicates around it."""
     context = EMPTY
     for var, extent in (*[(each.var, each.extent) for each in around], *access.inner):
         context = context.loop(var, extent)
@@ -185,19 +184,20 @@ def indexed(access: Access, around: tuple[For, ...]) -> IndexedAccess:
     return IndexedAccess(access.buffer, indices, context, access.written)
 
 
-def meets_nowhere(site: Site[For], buffer: Buffer) -> bool:
-    """Whether an element of a buffer tells the iterations of a loop and of all loops around it."""
+def determines_iteration(site: Site[For], buffer: Buffer) -> bool:
+    """Whether the element of a buffer determines the iteration of a loop, in one way for all
+    accesses, and of the loops around it."""
     loop, around = site.node, site.loops
-    ways = {
+    inverses = {
         iteration_of(each, loop, around) for each in accesses(loop.body) if each.buffer is buffer
     }
-    return len(ways) == 1 and None not in ways
+    return len(inverses) == 1 and None not in inverses
 
 
 def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Scalar | None:
-    """The loop's variable in terms of the place of the element accessed, if it follows.
+    """The loop variable as a function of the element's indices, None if they do not determine it.
 
-    Loops around may be told by the element, too.
+    Variables of loops `around` may be determined by them as well.
     """
     outer = [(each.var, each.extent) for each in around]
     inner = {var for var, _ in (*outer, *access.inner)}
@@ -222,20 +222,20 @@ def iteration_of(access: Access, loop: For, around: tuple[For, ...] = ()) -> Sca
         if free_vars(fact).isdisjoint(free):
             continue
         predicate = fact if predicate is TRUE else And(predicate, fact)
-    way = _recovered(loop.var, loops, bindings, values, predicate)
-    if way is None:  # digits of digits may be digits
+    inverse = _inverted(loop.var, loops, bindings, values, predicate)
+    if inverse is None:  # simplified, nested quotients and remainders may be invertible
         context = EMPTY
         for var, extent in loops:
             context = context.loop(var, extent)
         plain = [simple(each, context) for each in bindings]
         if plain != bindings:
-            way = _recovered(loop.var, loops, plain, values, predicate)
-    if way is None or not free_vars(way).isdisjoint(inner | {loop.var}):
+            inverse = _inverted(loop.var, loops, plain, values, predicate)
+    if inverse is None or not free_vars(inverse).isdisjoint(inner | {loop.var}):
         return None
-    return way
+    return inverse
 
 
-def _recovered(
+def _inverted(
     var: ScalarVar,
     loops: list[tuple[ScalarVar, Scalar]],
     bindings: list[Scalar],
@@ -246,7 +246,7 @@ def _recovered(
 
 
 def is_private(loop: For, buffer: Buffer) -> bool:
-    """Whether a buffer is made inside a loop, so that every iteration has its own."""
+    """Whether a buffer is allocated inside a loop."""
     stack: list[Stmt] = [loop.body]
     while stack:
         stmt = stack.pop()

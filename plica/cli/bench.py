@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from plica.bench import Contest, Roof
+    from plica.bench import Roof, SystemComparison
     from plica.report.study import LaunchRow
 
 PEERS: Final = ("onnxruntime", "openvino", "torch")
@@ -27,7 +27,7 @@ SHOWN: Final = 20
 
 def run(arguments: argparse.Namespace) -> int:
     """Time the model, beside the peers and kernel by kernel; 3 where the numbers differ."""
-    from plica.bench import PeerOptions, compete
+    from plica.bench import PeerOptions, compare_systems
     from plica.bench.sample import sample
     from plica.report.study import measured
     from plica.runtime.timing import busy, load
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         how = PeerOptions(arguments.threads, arguments.contract, arguments.dim, tuple(model.fixed),
                           tuple(arguments.packs))  # fmt: skip
         drawn = {port.name: each for port, each in zip(made.executable.inputs, arrays, strict=True)}
-        contest = compete(
+        comparison = compare_systems(
             arguments.model,
             [model.fixed.get(name, drawn.get(name)) for name in model.inputs],
             asked,
@@ -56,14 +56,14 @@ def run(arguments: argparse.Namespace) -> int:
             progress=say,
         )
     contract = str(made.contract)
-    ours = contest.find("plica")
+    ours = comparison.find("plica")
     agrees = ours is not None and ours.difference <= arguments.tolerance
     if arguments.json:
-        data = to_data(contest, rows, roof, contract, arguments.threads)
+        data = to_data(comparison, rows, roof, contract, arguments.threads)
         print(json_text({"agrees": agrees, **data}))
     else:
-        show(contest, rows, contract, arguments, busy(before))
-    lost = [each for each in contest.missing if each.name in asked or each.name == "plica"]
+        show(comparison, rows, contract, arguments, busy(before))
+    lost = [each for each in comparison.absent if each.name in asked or each.name == "plica"]
     if lost and len(lost) >= len(asked):
         return 1
     return 0 if agrees else DIFFERS
@@ -83,29 +83,29 @@ def peers_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def to_data(
-    contest: Contest, rows: Sequence[LaunchRow], roof: Roof, contract: str, threads: int
+    comparison: SystemComparison, rows: Sequence[LaunchRow], roof: Roof, contract: str, threads: int
 ) -> dict[str, Any]:
     """All that was measured, as JSON holds it; times in seconds."""
     entries = []
-    for each in contest.entries:
+    for each in comparison.timings:
         found = asdict(each)
         found.pop("times")
         found |= {"calls": len(each.times), "min": each.least, "median": each.median}
-        if each.name != "plica" and contest.find("plica") is not None:
-            found["ratio"] = contest.ratio(each.name)
+        if each.name != "plica" and comparison.find("plica") is not None:
+            found["ratio"] = comparison.ratio(each.name)
         entries.append(found)
     return {
         "contract": contract,
         "threads": threads,
         "entries": entries,
-        "missing": [asdict(each) for each in contest.missing],
+        "missing": [asdict(each) for each in comparison.absent],
         "roof": asdict(roof),
         "kernels": [row.to_data() for row in rows],
     }
 
 
 def show(
-    contest: Contest,
+    comparison: SystemComparison,
     rows: Sequence[LaunchRow],
     contract: str,
     arguments: argparse.Namespace,
@@ -121,9 +121,9 @@ def show(
     for column in ("system", "version", "ready s", "min ms", "median ms", "spread", "Plica is",
                    "difference"):  # fmt: skip
         table.add_column(column, justify="left" if column in ("system", "version") else "right")
-    for each in contest.entries:
+    for each in comparison.timings:
         ours = each.name == "plica"
-        compared = ours or contest.find("plica") is None
+        compared = ours or comparison.find("plica") is None
         table.add_row(
             each.name,
             each.version,
@@ -131,12 +131,12 @@ def show(
             f"{each.least * 1e3:.3f}",
             f"{each.median * 1e3:.3f}",
             f"{each.spread:.0%}",
-            "" if compared else f"{contest.ratio(each.name):.2f} x",
-            f"{each.difference:.1e}" if len(contest.entries) > 1 else "",
+            "" if compared else f"{comparison.ratio(each.name):.2f} x",
+            f"{each.difference:.1e}" if len(comparison.timings) > 1 else "",
         )
     console.print(table)
-    for absent in contest.missing:
-        console.print(f"{absent.name} did not take part. {absent.reason}")
+    for absent in comparison.absent:
+        console.print(f"{absent.name} was not timed. {absent.reason}")
     show_rows(console, rows, SHOWN, warning)
 
 

@@ -83,7 +83,7 @@ ADVICE: Final[dict[str, str]] = {
     "no-self-read": "A block that reads what it writes stays where it is.",
     "no-thread": "Bind loops after this step.",
     "not-annotated": "Unannotate it first.",
-    "number": "Give a number that the step can use.",
+    "loop-number": "Give a number below the count of loops around the consumer.",
     "once": "Name each thing once.",
     "one-block": "Leave one block in the loop: loop_partition or compute_at moves others away.",
     "one-kind": "Do not mix spatial and reduce variables in one result of the map.",

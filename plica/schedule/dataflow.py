@@ -28,7 +28,7 @@ from functools import lru_cache
 from attrs import frozen
 
 from plica.analysis.access import inside
-from plica.analysis.dependence import scope_of, stranger
+from plica.analysis.dependence import scope_of, unblocked_statement
 from plica.analysis.index.context import conjuncts
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.site import Above, Site, map_of
@@ -126,7 +126,7 @@ def unsettled(scope: Stmt, label: Name) -> Problem | None:
 def _unsettled(scope: Stmt, last: Name) -> Mapping[Name, Problem | None]:
     """The answers for all stages up to one: those after it do not matter to it."""
     answers: dict[Name, Problem | None] = {}
-    odd = stranger(scope)
+    odd = unblocked_statement(scope)
     every = stages(scope)
     writers: dict[Buffer, list[FlowStage]] = {}
     for stage in every.values():

@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Final
 
 from plica.analysis.access import Access, accesses
-from plica.analysis.dependence import Child, children, conflicts, indexed, meets_nowhere
+from plica.analysis.dependence import Child, children, conflicts, determines_iteration, indexed
 from plica.analysis.site import Site
 from plica.core import Name, free_vars, substitute
 from plica.ir.loop.memory_scope import scope
@@ -43,7 +43,7 @@ from plica.schedule.order import begins_at_zero, is_only_inside, is_own, reduce_
 from plica.schedule.problem import Problem
 
 with lazy_imports(__name__):
-    from plica.analysis.meeting import IndexedAccess, never_meet
+    from plica.analysis.disjoint_access import IndexedAccess, are_disjoint
 
 
 def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:
@@ -60,7 +60,7 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
             return problem
     else:
         for buffer in conflicts(loop):
-            if only not in (None, buffer) or meets_nowhere(site, buffer):
+            if only not in (None, buffer) or determines_iteration(site, buffer):
                 continue
             if not _apart(scene, site, buffer):
                 expected = "iterations that do not meet, or buffers that each thread has to itself"
@@ -256,7 +256,7 @@ def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:
         context = substitute(place.context, told)
         places.append(IndexedAccess(buffer, indices, context, each.written))
     return all(
-        never_meet(one, two, thread, ())
+        are_disjoint(one, two, thread, ())
         for at, one in enumerate(places)
         for two in places[at:]
         if one.written or two.written

@@ -27,7 +27,7 @@ from typing import Final
 
 from plica.analysis.access import Access, accesses
 from plica.analysis.block_coverage import is_covered
-from plica.analysis.dependence import children, stranger
+from plica.analysis.dependence import children, unblocked_statement
 from plica.analysis.enclosing import simple
 from plica.analysis.index.iteration import iteration_map
 from plica.analysis.reduction import reducer
@@ -138,7 +138,7 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     by the first block that touches the buffer there.
     """
     loop = site.node
-    if stranger(loop.body) is not None or not is_only_inside(site, buffer):
+    if unblocked_statement(loop.body) is not None or not is_only_inside(site, buffer):
         return False
     users = [each for each in children(loop.body) if buffer in (*each.reads, *each.writes)]
     first = scene.map.blocks[users[0].block.label]

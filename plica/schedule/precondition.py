@@ -45,7 +45,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plica.analysis.block_coverage import is_covered
-from plica.analysis.dependence import children, conflicts, scope_of, stranger
+from plica.analysis.dependence import children, conflicts, scope_of, unblocked_statement
 from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.site import Site
 from plica.core import free_vars
@@ -125,7 +125,7 @@ def affine(scene: Scene, site: Site[Block]) -> Problem | None:
 
 def only_loops(scene: Scene, site: Site[Block]) -> Problem | None:
     """A scope in which only loops, blocks and allocations stand."""
-    if (found := stranger(scope_of(scene.kernel, site))) is None:
+    if (found := unblocked_statement(scope_of(scene.kernel, site))) is None:
         return None
     expected = "only loops and blocks in the scope"
     there = f"a {type(found).__name__} outside any block"

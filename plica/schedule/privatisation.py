@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plica.analysis.block_coverage import is_covered
-from plica.analysis.dependence import Child, children, conflicts, stranger
+from plica.analysis.dependence import Child, children, conflicts, unblocked_statement
 from plica.analysis.site import Site, map_of, rebuilt, with_body
 from plica.core import free_vars
 from plica.ir.loop.scalar import Buffer
@@ -55,7 +55,7 @@ def _makes(stmt: object, buffers: list[Buffer]) -> bool:
 
 def _is_private(kernel: Kernel, site: Site[For], buffer: Buffer) -> bool:
     made = [at for at, (stmt, _) in enumerate(site.above) if _makes(stmt, [buffer])]
-    if not made or stranger(site.node.body) is not None:
+    if not made or unblocked_statement(site.node.body) is not None:
         return False
     for stmt, position in site.above[made[0] + 1 :]:
         inside = substatements(stmt)

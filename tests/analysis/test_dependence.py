@@ -14,7 +14,7 @@ from plica.analysis.dependence import (
     is_private,
     outputs,
     producers as before,
-    stranger,
+    unblocked_statement,
 )
 from plica.analysis.index.point import value
 from plica.core.binding import substitute
@@ -165,8 +165,8 @@ def test_producers_consumers_children_and_outputs() -> None:
     assert names(after(body, Name("Y"))) == []
     assert names(outputs(conv2d())) == ["Y"]
     assert names(tuple(each.block for each in children(body))) == ["P", "C", "Y"]
-    assert stranger(body) is None
-    assert isinstance(stranger(looped(Store(y, (i,), x[i]))), Store)
+    assert unblocked_statement(body) is None
+    assert isinstance(unblocked_statement(looped(Store(y, (i,), x[i]))), Store)
 
 
 def test_the_blocks_around_are_found_in_a_trace() -> None:

@@ -73,5 +73,5 @@ def test_refusals() -> None:
 
     assert refusal(matmul(), nobody_reads) == "has-consumers"
     assert refusal(matmul(), nobody_reads_either) == "has-consumers"
-    assert refusal(product_and_relu(), no_such_loop) == "number"
+    assert refusal(product_and_relu(), no_such_loop) == "loop-number"
     assert refusal(stencil(), there_already) == "places"

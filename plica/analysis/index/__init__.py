@@ -7,17 +7,41 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "EMPTY", "INDEX_RULES", "ByInstance", "Context", "Fails", "ForAll", "Holds", "InWindow",
-    "Interval", "OpenQuestion", "Range", "Residue", "RuleGuard", "RuleVerdict", "Undecided",
-    "Within", "WrongRule", "bounds", "can_prove", "certify", "decide", "decide_equal", "given",
-    "holds", "modular", "prove_rule", "simplified", "simplify",
+    "EMPTY",
+    "INDEX_RULES",
+    "ByInstance",
+    "Context",
+    "ContextualRewrite",
+    "Fails",
+    "ForAll",
+    "Holds",
+    "InWindow",
+    "Interval",
+    "OpenQuestion",
+    "Range",
+    "Residue",
+    "RuleGuard",
+    "RuleVerdict",
+    "Undecided",
+    "WrongRule",
+    "bounds",
+    "can_prove",
+    "certify",
+    "decide",
+    "decide_equal",
+    "given",
+    "holds",
+    "modular",
+    "prove_rule",
+    "simplified",
+    "simplify",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.analysis.index.bounds import bounds, modular
     from plica.analysis.index.certificate import holds
     from plica.analysis.index.context import EMPTY, Context, Range
-    from plica.analysis.index.guard import RuleGuard, Within, given
+    from plica.analysis.index.guard import ContextualRewrite, RuleGuard, given
     from plica.analysis.index.interval import Interval
     from plica.analysis.index.knowledge import Residue
     from plica.analysis.index.prove import Fails, Holds, Undecided, can_prove, decide, decide_equal

@@ -22,6 +22,7 @@ from math import gcd
 from typing import Final
 
 from plica.analysis.index.bounds import of_polynomial
+from plica.analysis.index.implication import is_non_negative, is_nonzero
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
 from plica.analysis.index.polynomial import (
@@ -35,7 +36,6 @@ from plica.analysis.index.polynomial import (
     number,
     to_term,
 )
-from plica.analysis.index.surely import not_negative, not_zero
 from plica.core import Name, Term, digest, fold_into, free_vars
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Scalar
 
@@ -192,7 +192,7 @@ def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial 
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
         return whole
-    if not_negative(rest, known) and not_negative(by.plus(rest, -1).shifted(-1), known):
+    if is_non_negative(rest, known) and is_non_negative(by.plus(rest, -1).shifted(-1), known):
         return whole
     value, divisor = term_of(rest, known), term_of(by, known)
     if not whole.terms and whole.constant == 0:
@@ -209,7 +209,7 @@ def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial
     whole, rest = parts
     if not rest.terms and rest.constant == 0:
         return NOTHING
-    if not_negative(rest, known) and not_negative(by.plus(rest, -1).shifted(-1), known):
+    if is_non_negative(rest, known) and is_non_negative(by.plus(rest, -1).shifted(-1), known):
         return rest
     value, divisor = term_of(rest, known), term_of(by, known)
     if not whole.terms and whole.constant == 0:
@@ -359,7 +359,7 @@ def _apart(
     of: Polynomial, by: Polynomial, known: Knowledge
 ) -> tuple[Polynomial, Polynomial] | None:
     """`of = whole * by + rest`, for a divisor that is not zero."""
-    if not not_zero(by, known):
+    if not is_nonzero(by, known):
         return None
     if len(by.terms) == 1 and by.constant == 0:
         ((key, factor),) = by.terms.items()

@@ -11,8 +11,8 @@
 True
 
 Since a guard is a term, it is decided in a context when a rule is used, and taken as given when the
-rule is proved.  `Within` is the like for a right side that computes: a function of the match and of
-what the context knows.
+rule is proved.  `ContextualRewrite` is a right side that computes its term from the match and what
+is known in the context.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import attrs
 
 from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import EMPTY, TRUE
+from plica.analysis.index.implication import is_implied, is_non_negative, is_nonzero
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.point import value
 from plica.analysis.index.polynomial import Polynomial, number, polynomial
-from plica.analysis.index.surely import not_negative, not_zero, surely
 from plica.core import Term, post_order
 from plica.ir.loop.scalar import And, Le, Like, Lit, Lt, Ne, Scalar, dtype_of, index
 from plica.ir.type import i64
@@ -49,12 +49,12 @@ class RuleGuard:
         return self.holds(match.filling, knowledge(EMPTY))
 
     def holds(self, filling: Filling, known: Knowledge) -> bool:
-        """Whether the condition surely holds for what fills the holes."""
+        """Whether the condition is shown to hold for what fills the holes."""
         return all(test(filling, known) for test in self.tests)
 
 
 @attrs.frozen(eq=False)
-class Within:
+class ContextualRewrite:
     """A right side computed from the match and what is known; alone, in the empty context."""
 
     run: Callable[[PatternMatch, Knowledge], Scalar | None]
@@ -96,7 +96,7 @@ def _test(condition: Scalar) -> Test:
             isinstance(key, Term) for key in difference.terms
         ):
             parts = tuple((key.name, c) for key, c in difference.terms.items())  # type: ignore[union-attr]  # the class was just seen
-            decide = not_zero if isinstance(condition, Ne) else not_negative
+            decide = is_nonzero if isinstance(condition, Ne) else is_non_negative
             return _linear(parts, difference.constant, decide)
     return _general(condition)
 
@@ -126,6 +126,6 @@ def _general(condition: Scalar) -> Test:
         if all(isinstance(filling[name], Lit) for name in names):
             point = {hole: int(filling[name].value) for name, hole in names.items()}
             return bool(value(condition, point))  # type: ignore[arg-type]  # holes are scalars
-        return surely(build(filling), known)
+        return is_implied(build(filling), known)
 
     return test

@@ -46,11 +46,11 @@ from plica.analysis.index.certificate import (
     stated_ranges,
 )
 from plica.analysis.index.context import EMPTY, Context, negated
+from plica.analysis.index.implication import is_implied
 from plica.analysis.index.interval import EVERYTHING
 from plica.analysis.index.period import box, periods, slopes_of
 from plica.analysis.index.point import all_values, atoms
 from plica.analysis.index.search import counterexample, fails, smallest
-from plica.analysis.index.surely import surely
 from plica.ir.loop.scalar import And, Eq, Or, Scalar, dtype_of
 from plica.ir.type import bool_
 from plica.runtime.late import lazy_imports
@@ -94,7 +94,7 @@ def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = Fals
 
     `quick` looks only at what is seen at once: bounds, residues, known inequalities.
     """
-    if surely(condition, knowledge(context)):
+    if is_implied(condition, knowledge(context)):
         return True
     return not quick and isinstance(decide(condition, context), Holds)
 

@@ -32,11 +32,11 @@ from plica.analysis.index.canonical import (
     term_of,
 )
 from plica.analysis.index.context import FALSE, TRUE
-from plica.analysis.index.guard import Within, between, given, nonzero, positive
+from plica.analysis.index.guard import ContextualRewrite, between, given, nonzero, positive
+from plica.analysis.index.implication import is_non_negative, is_nonzero
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
 from plica.analysis.index.polynomial import Polynomial
-from plica.analysis.index.surely import not_negative, not_zero
 from plica.ir.loop import Le, Lit, Lt, Scalar, Select, index
 from plica.ir.loop.scalar import Add, And, Eq, Max, Min, Mul, Ne, Not, Or, Sub
 from plica.ir.type import bool_
@@ -57,8 +57,8 @@ def _canonical(of: Polynomial | None, known: Knowledge) -> Scalar | None:
     return None if whole is None else term_of(whole, known)
 
 
-def _sum(make: Callable[[Scalar, Scalar], Scalar]) -> Within:
-    return Within(lambda m, known: _canonical(known.polynomial(make(m.x, m.y)), known))
+def _sum(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
+    return ContextualRewrite(lambda m, known: _canonical(known.polynomial(make(m.x, m.y)), known))
 
 
 def _divided(m: PatternMatch, known: Knowledge) -> Scalar | None:
@@ -75,7 +75,7 @@ def _reduced(m: PatternMatch, known: Knowledge) -> Scalar | None:
     return _canonical(remainder(value, divisor.constant, known), known)
 
 
-def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> Within:
+def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
     """What both sides have in common comes out: `min(4*x + 4, 4*y + 4)` is `4*min(x, y) + 4`."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
@@ -98,10 +98,10 @@ def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> Within:
         inner = make(left, right) if not isinstance(left, Lit) else make(right, left)
         return _canonical(out.plus(Polynomial(0, {inner: 1}), max(size, 1)), known)
 
-    return Within(run)
+    return ContextualRewrite(run)
 
 
-def _compared(strict: bool) -> Within:
+def _compared(strict: bool) -> ContextualRewrite:
     """`a < b` with positive terms on both sides, divided by what they have in common."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
@@ -109,9 +109,9 @@ def _compared(strict: bool) -> Within:
         of = known.polynomial(m.y).plus(known.polynomial(m.x), -1).shifted(-1 if strict else 0)
         if not of.terms:
             return TRUE if of.constant >= 0 else FALSE
-        if not_negative(of, known):
+        if is_non_negative(of, known):
             return TRUE
-        if not_negative(of.scaled(-1).shifted(-1), known):
+        if is_non_negative(of.scaled(-1).shifted(-1), known):
             return FALSE
         size = of.content()
         # g*t + k >= 0  is  t >= -floor(k / g)  is  -1 - floor(k / g) < t
@@ -121,10 +121,12 @@ def _compared(strict: bool) -> Within:
         left, right = term_of(low, known), term_of(high, known)
         return None if left is None or right is None else Lt(left, right)
 
-    return Within(run)
+    return ContextualRewrite(run)
 
 
-def _equal(same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]) -> Within:
+def _equal(
+    same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]
+) -> ContextualRewrite:
     """`a == b` with positive terms on both sides, divided by what they have in common."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
@@ -132,10 +134,10 @@ def _equal(same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]
         if not of.terms:
             return same if of.constant == 0 else other
         size = of.content()
-        if of.constant % size or not_zero(of, known):
+        if of.constant % size or is_nonzero(of, known):
             return other
         if of_polynomial(of, known) == (0, 0) or (
-            not_negative(of, known) and not_negative(of.scaled(-1), known)
+            is_non_negative(of, known) and is_non_negative(of.scaled(-1), known)
         ):
             return same
         of = of.exactly_divided(size)
@@ -149,7 +151,7 @@ def _equal(same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]
         left, right = term_of(high, known), term_of(low, known)
         return None if left is None or right is None else make(left, right)
 
-    return Within(run)
+    return ContextualRewrite(run)
 
 
 # fmt: off
@@ -160,8 +162,8 @@ SUMS: Final = (
 )
 
 DIVISIONS: Final = (
-    rule("canonical-divide",     x // y,               Within(_divided)),
-    rule("canonical-mod",        x % y,                Within(_reduced)),
+    rule("canonical-divide",     x // y,               ContextualRewrite(_divided)),
+    rule("canonical-mod",        x % y,                ContextualRewrite(_reduced)),
     rule("div-zero",             x // zero,            zero),
     rule("zero-div",             zero // x,            zero),
     rule("div-one",              x // one,             x),

@@ -25,7 +25,7 @@ from typing import Final, TypeAlias
 
 from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
-from plica.analysis.index.guard import Within
+from plica.analysis.index.guard import ContextualRewrite
 from plica.analysis.index.point import replaced
 from plica.analysis.index.sweep import RULES, swept
 from plica.core import Term
@@ -72,7 +72,7 @@ def simplified(
 
 
 _p, _x, _y = IndexHole("p", ANYTHING, bool_), IndexHole("x"), IndexHole("y")
-INSIDE: Final = rule("under-guards", Select(_p, _x, _y), Within(lambda m, known: None))
+INSIDE: Final = rule("under-guards", Select(_p, _x, _y), ContextualRewrite(lambda m, known: None))
 """Stands in derivations for what was simplified with what is known inside branches."""
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from plica.analysis.index.bounds import wraps
 from plica.analysis.index.canonical import gathered, term_of
-from plica.analysis.index.guard import RuleGuard, Within
+from plica.analysis.index.guard import ContextualRewrite, RuleGuard
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.polynomial import Polynomial, Product, number
 from plica.analysis.index.rules import INDEX_RULES, SUMS
@@ -203,7 +203,7 @@ def step_in(term: sc.Scalar, known: Knowledge, rules: Index) -> tuple[Rule, sc.S
         right = used.right
         if used.build is not None:
             after = used.build(filling)
-        elif isinstance(right, Within):
+        elif isinstance(right, ContextualRewrite):
             after = right.run(PatternMatch(filling), known)
         else:
             raise CompilerBug(f"The index rule {used.name} does not say what it needs to know.")

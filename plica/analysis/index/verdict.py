@@ -36,7 +36,7 @@ import attrs
 from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.certificate import Certificate, holds
 from plica.analysis.index.context import EMPTY, Context
-from plica.analysis.index.guard import RuleGuard, Within
+from plica.analysis.index.guard import ContextualRewrite, RuleGuard
 from plica.analysis.index.point import atoms, value
 from plica.analysis.index.polynomial import literal
 from plica.analysis.index.prove import Fails, Holds, Undecided, decide, same
@@ -260,7 +260,7 @@ def _right_side(rule: Rule, filling: dict[str, Any], context: Context) -> Scalar
             return None
     elif rule.when is not None and not rule.when(PatternMatch(filling)):
         return None
-    if isinstance(rule.right, Within):
+    if isinstance(rule.right, ContextualRewrite):
         return rule.right.run(PatternMatch(filling), known)
     after = rule.right(PatternMatch(filling)) if rule.build is None else rule.build(filling)  # type: ignore[operator]  # no plan: a function
     return after if isinstance(after, Scalar) else None

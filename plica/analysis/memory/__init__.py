@@ -1,4 +1,4 @@
-"""plan: where the values of a program lie in memory, as a value of its own with a checker."""
+"""Memory planning: live ranges, arena allocation, and a checker of the resulting plan."""
 
 from __future__ import annotations
 

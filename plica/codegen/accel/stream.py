@@ -1,6 +1,6 @@
 """Streams from flows: room for tiles and tensors, micro-operations, instructions, tokens.
 
-    Flow --lower--> Flow --unroll--> leaves --fold_nest--> instructions --insert--> Stream
+    Flow --lower--> Flow --unroll--> leaves --instructions_of--> instructions --insert--> Stream
 
 Equal sweeps share their micro-operations.  If all fit they are loaded once, at the start; otherwise
 the scope is a ring, and those that were put out are loaded again.  What does not fit is refused.
@@ -33,7 +33,7 @@ from plica.codegen.accel.encode import encode_micro
 from plica.codegen.accel.fitting import fit
 from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
 from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, Tensor, find, made
-from plica.codegen.accel.micro import OperationNest, Path, fold_nest
+from plica.codegen.accel.micro import AffineAccess, OperationNest, instructions_of
 from plica.codegen.accel.unroll import unroll
 from plica.core import CompilerBug, Term
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -185,20 +185,20 @@ def _sweep(
     # Any: `unroll` gives transfers and work, and this one is work
     count = len(leaf.extents)
     extents, rest = numbers[:count], numbers[count:]
-    paths: list[Path] = []
+    accesses: list[AffineAccess] = []
     for at, touch in enumerate(leaf.touches):
         base, *strides = rest[at * (count + 1) : (at + 1) * (count + 1)]
-        paths.append(Path(bases[touch.tile] + base, tuple(strides)))
-    nest = OperationNest(leaf.operation, extents, tuple(paths), leaf.given)
-    does = find(machine, leaf.operation).does
-    assert isinstance(does, Sweep)
-    found: list[_Step] = []
-    for each in fold_nest(machine, nest):
+        accesses.append(AffineAccess(bases[touch.tile] + base, tuple(strides)))
+    nest = OperationNest(leaf.operation, extents, tuple(accesses), leaf.given)
+    sweep = find(machine, leaf.operation).does
+    assert isinstance(sweep, Sweep)
+    steps: list[_Step] = []
+    for instruction in instructions_of(machine, nest):
         words: Words | None = None
-        if does.micro:
-            words = tuple(encode_micro(machine, **place) for place in each.places)
-        found.append(_Step(leaf.operation, tuple(each.values.items()), words))
-    return found
+        if sweep.micro:
+            words = tuple([encode_micro(machine, **place) for place in instruction.places])
+        steps.append(_Step(leaf.operation, tuple(instruction.values.items()), words))
+    return steps
 
 
 def _with_micro(

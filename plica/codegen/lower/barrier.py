@@ -22,9 +22,9 @@ from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 
+from plica.analysis.disjoint_access import IndexedAccess, accesses, are_disjoint
 from plica.analysis.index import Context, can_prove
 from plica.analysis.index.context import conjuncts
-from plica.analysis.meeting import IndexedAccess, accesses, never_meet
 from plica.analysis.site import distinct
 from plica.analysis.statement import (
     contexts,
@@ -238,7 +238,7 @@ class _Inserting:
             # Loops over threads may stand inside of a choice, too: then they are not around here.
             own = {each.var for access in (old, new) for each in access.context.ranges}
             lanes = [each for each in self.lanes if each in here.threads or each in own]
-            self.met[key] = not all(never_meet(old, new, lane, here.same) for lane in lanes)
+            self.met[key] = not all(are_disjoint(old, new, lane, here.same) for lane in lanes)
         return self.met[key]
 
 

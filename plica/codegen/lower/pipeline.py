@@ -34,7 +34,7 @@ from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
-    from plica.analysis.meeting import accesses
+    from plica.analysis.disjoint_access import accesses
 
 STAGE, ORDER = "software_pipeline_stage", "software_pipeline_order"
 SPARE = "software_pipeline_spare"

@@ -32,7 +32,7 @@ from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
-    from plica.analysis.meeting import IndexedAccess, accesses, never_meet
+    from plica.analysis.disjoint_access import IndexedAccess, accesses, are_disjoint
 
 
 def virtual_threads(kernel: st.Kernel) -> st.Kernel:
@@ -132,4 +132,4 @@ def _check(loop: st.For, own: tuple[Buffer, ...], context: Context) -> None:
 
 
 def _apart(one: IndexedAccess, two: IndexedAccess, loop: st.For, context: Context) -> bool:
-    return never_meet(one, two, loop.var, [each.var for each in context.ranges])
+    return are_disjoint(one, two, loop.var, [each.var for each in context.ranges])

@@ -1,11 +1,11 @@
-"""reader_loop: a loop around the first block that reads what a block writes, by number.
+"""reader_loop: the `number`th loop, from outside, around the first consumer of a block.
 
     n = yield sample_compute_location(b)
     i = yield reader_loop(b, n)
     yield compute_at(b, i)
 
-Preconditions: `has-consumers` (some block of the scope reads it), `number` (there are so many loops
-around that block).
+Preconditions: `has-consumers` (a block of the scope reads it), `loop-number` (the consumer has a
+loop of that number).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReaderLoop(Instruction):
         if not 0 <= number < len(around):
             where = f"the block {scene.block(self.block).node.label}"
             expected = f"a loop number {number} around its reader"
-            return Problem("number", where, expected, f"{len(around)} loops")
+            return Problem("loop-number", where, expected, f"{len(around)} loops")
         return None
 
     def edit(self, scene: Scene) -> Edited:

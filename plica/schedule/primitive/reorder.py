@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from plica.analysis.dependence import children, stranger
+from plica.analysis.dependence import children, unblocked_statement
 from plica.analysis.site import Site, replace
 from plica.core.binding import free_vars
 from plica.ir.contract import Contract, exact, reassociates
@@ -127,7 +127,7 @@ def in_any_order(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     stored by instances of one block that are the same."""
     inside = site.node.body
     users = [each for each in children(inside) if buffer in (*each.reads, *each.writes)]
-    if len(users) != 1 or stranger(inside) is not None:
+    if len(users) != 1 or unblocked_statement(inside) is not None:
         return False
     block = scene.map.blocks[users[0].block.label]
     return updates_in_any_order(block, buffer) or _stores_the_same(block, inside)

@@ -17,7 +17,14 @@ from plica.analysis.index import (
     certify,
     prove_rule,
 )  # fmt: skip
-from plica.analysis.index.guard import RuleGuard, Within, between, given, nonzero, positive
+from plica.analysis.index.guard import (
+    ContextualRewrite,
+    RuleGuard,
+    between,
+    given,
+    nonzero,
+    positive,
+)
 from plica.analysis.index.verdict import recheck
 from plica.core.fold import map_bottom_up, post_order
 from plica.ir.loop.scalar import Eq, Le, Lit, Lt, Max, Min, Ne, Scalar, Select, index
@@ -30,7 +37,7 @@ from tests.analysis.index.box import X
 x, y, z = index_holes("x y z")
 c, d = index_constants("c d")
 TERMS = [each for each in INDEX_RULES if isinstance(each.right, Scalar)]
-COMPUTED = [each for each in INDEX_RULES if isinstance(each.right, Within)]
+COMPUTED = [each for each in INDEX_RULES if isinstance(each.right, ContextualRewrite)]
 
 
 def test_names() -> None:
@@ -155,5 +162,5 @@ def test_certify() -> None:
 
 
 def test_a_computed_rule_that_is_wrong() -> None:
-    off = rule("off", x // c, Within(lambda m, known: m.x // m.c + 1))
+    off = rule("off", x // c, ContextualRewrite(lambda m, known: m.x // m.c + 1))
     assert isinstance(prove_rule(off), WrongRule)

@@ -1,11 +1,11 @@
-"""Cases: a program of one number that goes through differentiable operators, and a point of it.
+"""Gradient cases: a scalar program of differentiable operators, and a point to differentiate it at.
 
-    arguments -- sometimes through a sine --> an operator --> a few others --> a weighted sum
+    arguments -- sometimes through a sine --> an operator --> followers --> a weighted sum
 
-There are two such sums in a program, added; where they are linked the first moves the arguments of
-the second.  Each case is made from the seed and its own number.  Operators come in turn, two a
-program, in an order that is drawn anew for each round: after n programs of k operators each was in
-2 * n // k of them, or more.
+A program adds two such sums; if they are linked, the first scales the arguments of the second.  A
+case is determined by the seed and its number.  Operators are used round robin, two a program, in an
+order that is drawn for each round: after n programs of k operators each was in 2 * n // k of them,
+or more.
 """
 
 from __future__ import annotations
@@ -30,40 +30,39 @@ from plica.rewrite.fuzz.gradient.table import drawn
 
 FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softplus", "half sum",
                     "transpose", "matmul", "concat")  # fmt: skip
-"""What may come after the operator."""
-
+"""What may be applied to the result of the operator under test."""
 
 MAX_RELATIVE_SHIFT: Final = 0.01
-"""By how much of themselves arguments are moved by what comes before, at most."""
+"""The largest relative change of an argument by the sum that it is linked to."""
 
 
 @attrs.frozen
 class GradientCase:
-    """What a program is made of: shrinking takes parts away."""
+    """The parts of a program, which shrinking removes."""
 
     ops: tuple[str, ...]
-    """The operators whose turn it is: one or two."""
+    """The operators under test: one or two."""
     seed: str
     followers: tuple[str, ...]
-    before: bool
-    """Whether floats go through a sine before the operators."""
+    through_sine: bool
+    """Whether float arguments are sines of the parameters."""
     linked: bool
-    """Whether what an operator is given is moved by what the one before gives."""
-    most: int = 3
-    """The largest size that is free."""
+    """Whether the arguments of the second operator depend on the result of the first."""
+    max_size: int = 3
+    """The largest free size."""
 
     def calls(self) -> list[DrawnCall] | None:
-        """The calls of the operators; None where one of them was not found."""
-        found = []
+        """A drawn call of each operator, None where one cannot be drawn."""
+        calls = []
         for op in self.ops:
-            call = drawn(_operator(op), Random(f"{self.seed} {op}"), self.most)
-            if call is None or _applied(call, _parameters(call)) is None:
+            call = drawn(_operator(op), Random(f"{self.seed} {op}"), self.max_size)
+            if call is None or _call_operator(call, _parameters(call)) is None:
                 return None
-            found.append(call)
-        return found
+            calls.append(call)
+        return calls
 
     def slope(self) -> Slope | None:
-        """The program, its point and a direction; None where there is none."""
+        """The program, a point and directions at it; None where nothing is differentiable."""
         if (calls := self.calls()) is None:
             return None
         random = np.random.default_rng(Random(f"{self.seed} ways").randrange(1 << 32))
@@ -71,40 +70,40 @@ class GradientCase:
         points: list[Array] = []
         total: Expr | None = None
         for call in calls:
-            own = _parameters(call, len(params))
-            params += own
-            term, at = self._sum(call, own, total, random)
-            points += at
+            call_params = _parameters(call, len(params))
+            params += call_params
+            term, call_points = self._sum(call, call_params, total, random)
+            points += call_points
             if term is None:
                 return None
             total = term if total is None else total + term
         assert total is not None
         main = Var(Name("main"), None)
         whole = infer(module({main: Function((), (), tuple(params), None, total)}, main))
-        chosen = tuple([at for at, each in enumerate(points) if each.dtype == np.float64])
-        ways = [np.asarray(random.uniform(-1, 1, each.shape)) for each in points]
-        return Slope(whole, points, ways, chosen) if chosen else None
+        floats = tuple([at for at, point in enumerate(points) if point.dtype == np.float64])
+        directions = [np.asarray(random.uniform(-1, 1, point.shape)) for point in points]
+        return Slope(whole, points, directions, floats) if floats else None
 
     def _sum(
-        self, call: DrawnCall, params: Sequence[Var], past: Expr | None, random: np.random.Generator
-    ) -> tuple[Expr | None, list[Array]]:
-        """The weighted sum of what an operator gives, and the point; None where it has no slope."""
-        given: list[Expr] = list(params)
+        self, call: DrawnCall, params: Sequence[Var], first: Expr | None,
+        random: np.random.Generator,
+    ) -> tuple[Expr | None, list[Array]]:  # fmt: skip
+        """The weighted sum of the results of a call, None if it has no slope, and the point; the
+        `first` sum scales the arguments of a linked case."""
+        args: list[Expr] = list(params)
         points = list(call.args)
-        for at, each in enumerate(call.args):
-            if each.dtype == np.float64:
-                if self.before:
-                    given[at], points[at] = _through_sine(params[at], each)
-                if self.linked and past is not None:
-                    moved = sin(past) * const(np.float64(MAX_RELATIVE_SHIFT)) + const(
-                        np.float64(1.0)
-                    )
-                    given[at] = given[at] * moved
-        applied = _applied(call, tuple(given))
+        for at, drawn_arg in enumerate(call.args):
+            if drawn_arg.dtype == np.float64:
+                if self.through_sine:
+                    args[at], points[at] = _as_sine(params[at], drawn_arg)
+                if self.linked and first is not None:
+                    shift = sin(first) * const(np.float64(MAX_RELATIVE_SHIFT))
+                    args[at] = args[at] * (shift + const(np.float64(1.0)))
+        result = _call_operator(call, tuple(args))
         total: Expr | None = None
-        for value in [] if applied is None else _floats(applied):
+        for value in [] if result is None else _differentiable(result):
             for follower in self.followers:
-                value = _followed(value, follower)
+                value = _follow(value, follower)
             of = type_of(value)
             assert isinstance(of, TensorType)
             term = sum_(value * const(random.uniform(0.5, 1.5, static_shape(of))))
@@ -112,29 +111,29 @@ class GradientCase:
         return total, points
 
     def smaller(self) -> list[GradientCase]:
-        """The case with a part taken away."""
+        """The cases with one part removed."""
         alone = [attrs.evolve(self, ops=(op,)) for op in self.ops] if len(self.ops) > 1 else []
         fewer = [attrs.evolve(self, followers=self.followers[:at] + self.followers[at + 1 :])
                  for at in range(len(self.followers))]  # fmt: skip
-        plainer = [attrs.evolve(self, before=False)] if self.before else []
+        plain = [attrs.evolve(self, through_sine=False)] if self.through_sine else []
         apart = [attrs.evolve(self, linked=False)] if self.linked else []
-        lesser = [attrs.evolve(self, most=self.most - 1)] if self.most > 1 else []
-        return [*alone, *fewer, *plainer, *apart, *lesser]
+        narrow = [attrs.evolve(self, max_size=self.max_size - 1)] if self.max_size > 1 else []
+        return [*alone, *fewer, *plain, *apart, *narrow]
 
 
 def gradient_case(seed: int, number: int, ops: tuple[str, ...]) -> GradientCase:
-    """The case of a number: operators come in turn, two of them in each."""
+    """The case of a number, with the next two operators of the round robin."""
     random = Random(f"{seed}/{number} gradient")
     followers = tuple(random.choices(FOLLOWERS, k=random.choice((0, 1, 1, 2))))
-    both = dict.fromkeys([_in_turn(seed, place, ops) for place in (2 * number, 2 * number + 1)])
-    before, linked = (random.random() < 0.4 for _ in range(2))
-    return GradientCase(tuple(both), f"{seed}/{number}", followers, before, linked)
+    pair = dict.fromkeys([_round_robin(seed, place, ops) for place in (2 * number, 2 * number + 1)])
+    through_sine, linked = (random.random() < 0.4 for _ in range(2))
+    return GradientCase(tuple(pair), f"{seed}/{number}", followers, through_sine, linked)
 
 
-def _in_turn(seed: int, place: int, ops: tuple[str, ...]) -> str:
-    """The operator at a place of rounds of all, each in an order of its own."""
-    turn, at = divmod(place, len(ops))
-    return Random(f"{seed}/{turn} turn").sample(ops, len(ops))[at]
+def _round_robin(seed: int, place: int, ops: tuple[str, ...]) -> str:
+    """The operator at a place of rounds over all, each in an order of its own."""
+    round_, at = divmod(place, len(ops))
+    return Random(f"{seed}/{round_} turn").sample(ops, len(ops))[at]
 
 
 def operators_of(of: Module) -> list[str]:
@@ -145,41 +144,42 @@ def operators_of(of: Module) -> list[str]:
 
 
 def _parameters(call: DrawnCall, first: int = 0) -> tuple[Var, ...]:
-    """Parameters of the types of what an operator is given, numbered from one on."""
-    types = [tensor(each.shape, dtype(each.dtype)) for each in call.args]
-    return tuple([Var(Name("x", first + at), each) for at, each in enumerate(types)])
+    """Parameters of the types of a call's arguments, numbered from `first` on."""
+    types = [tensor(arg.shape, dtype(arg.dtype)) for arg in call.args]
+    return tuple([Var(Name("x", first + at), of) for at, of in enumerate(types)])
 
 
-def _applied(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
+def _call_operator(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
+    """The call on other arguments, None where they do not fit."""
     record = _operator(call.op)
     made: Any = record(args, **call.attrs) if record.variadic else record(*args, **call.attrs)
     if not isinstance(made, Apply):
         return None
-    types = [type_of(each) for each in args]
+    types = [type_of(arg) for arg in args]
     return None if isinstance(record.relation(dict(made.attrs), *types), Mismatch) else made
 
 
-def _floats(of: Expr) -> list[Expr]:
+def _differentiable(of: Expr) -> list[Expr]:
     """The results that have a derivative."""
-    gives = type_of(of)
-    several = [(of, gives)]
-    if isinstance(gives, TupleType):
-        several = [(Project(of, at), each) for at, each in enumerate(gives.items)]
+    type = type_of(of)
+    results = [(of, type)]
+    if isinstance(type, TupleType):
+        results = [(Project(of, at), item) for at, item in enumerate(type.items)]
     return [
-        value for value, each in several
-        if isinstance(each, TensorType) and each.dtype is f64 and static_shape(each) is not None
+        value for value, of_value in results
+        if isinstance(of_value, TensorType) and of_value.dtype is f64
+        and static_shape(of_value) is not None
     ]  # fmt: skip
 
 
-def _through_sine(param: Var, value: Array) -> tuple[Expr, Array]:
-    """An argument as `2 * sin(p)` of a parameter (or 3, where numbers are larger), and the point
-    at which it is what was drawn."""
-    reach = float(np.abs(value).max(initial=1.0)) * 1.25
-    return sin(param) * const(np.float64(reach)), np.arcsin(value / reach)
+def _as_sine(param: Var, value: Array) -> tuple[Expr, Array]:
+    """An argument as `amplitude * sin(param)`, and the parameter at which it is `value`."""
+    amplitude = float(np.abs(value).max(initial=1.0)) * 1.25
+    return sin(param) * const(np.float64(amplitude)), np.arcsin(value / amplitude)
 
 
-def _followed(value: Expr, follower: str) -> Expr:
-    """What one more operator makes of a tensor."""
+def _follow(value: Expr, follower: str) -> Expr:
+    """The value of a follower applied to a tensor."""
     of = type_of(value)
     assert isinstance(of, TensorType)
     shape = static_shape(of)
@@ -206,6 +206,6 @@ def _followed(value: Expr, follower: str) -> Expr:
 
 
 def _operator(name: str) -> Operator:
-    found = find(name)
-    assert found is not None
-    return found
+    operator = find(name)
+    assert operator is not None
+    return operator

@@ -6,7 +6,7 @@
 >>> x, i, j = buffer("x", (64,), f32), axis("i"), axis("j")
 >>> row = For(i, sc.index(8), "serial", For(j, sc.index(8), "serial", Store(x, (i * 8 + j,), x[i])))
 >>> write, read = accesses(row, EMPTY)
->>> never_meet(write, write, i, ()), never_meet(write, read, i, ())
+>>> are_disjoint(write, write, i, ()), are_disjoint(write, read, i, ())
 (True, False)
 """
 
@@ -28,7 +28,7 @@ from plica.ir.loop.statement import For, Invoke, Region, Stmt, Store, substateme
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import from_polynomial, i64, known, polynomial
 
-__all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "never_meet"]
+__all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "are_disjoint"]
 
 
 MAX_VARIABLES_PROVED: Final = 4  # questions about so many variables are looked into
@@ -104,7 +104,7 @@ def _plain(indices: tuple[sc.Scalar, ...], bound: Collection[Term]) -> tuple[sc.
     return indices
 
 
-def never_meet(
+def are_disjoint(
     one: IndexedAccess, two: IndexedAccess, var: sc.ScalarVar, same: Collection[sc.ScalarVar]
 ) -> bool:
     """Whether two accesses at different values of a variable never touch one element.

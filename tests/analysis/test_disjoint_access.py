@@ -1,11 +1,11 @@
-"""Accesses of threads: such that a guard singles out, and such that one of several places tells."""
+"""Disjoint accesses: of threads that a guard selects, and shown by one of several indices."""
 
 from __future__ import annotations
 
 import pytest
 
+from plica.analysis.disjoint_access import accesses, are_disjoint
 from plica.analysis.index import EMPTY
-from plica.analysis.meeting import accesses, never_meet
 from plica.ir.loop.scalar import Eq, Scalar, index
 from plica.ir.loop.statement import NOTHING, Branch, For, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -23,7 +23,7 @@ def test_the_first_of_every_few_threads_have_places_of_their_own(
     nest = For(warp, index(2), "threadIdx.y", For(lane, index(32), "threadIdx.x", inner))
     (write, *_) = accesses(nest, EMPTY)
     for var in (warp, lane):
-        assert never_meet(write, write, var, ()) == apart
+        assert are_disjoint(write, write, var, ()) == apart
 
 
 @pytest.mark.parametrize(("across", "apart"), [(8, True), (4, False)])
@@ -34,4 +34,4 @@ def test_one_place_that_tells_the_thread_is_enough(across: int, apart: bool) -> 
     write_ = Store(x, ((turn + 2) % 3, place), x[0, 0])
     nest = For(turn, index(9), "serial", For(lane, index(16), "threadIdx.x", write_))
     (write, *_) = accesses(nest, EMPTY)
-    assert never_meet(write, write, lane, ()) == apart
+    assert are_disjoint(write, write, lane, ()) == apart

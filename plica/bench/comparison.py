@@ -1,13 +1,13 @@
-"""Contests: one model run by several systems in turns, on the same numbers.
+"""Comparisons: one model timed in Plica and in other systems, on the same inputs.
 
-Every system has a process of its own; bursts of calls take turns, so that what else the machine
-does meets all alike.  A system that is not installed, or cannot run the model, is named with the
-reason.
+Each system runs in its own process, and bursts of calls are interleaved, so that other load on the
+machine affects all of them equally.  A system that is not installed, or cannot run the model, is
+reported with the reason.
 
->>> entry = Entry("plica", "1", 0.5, (2e-3, 1e-3, 3e-3), 0.0)
->>> entry.least, entry.median
+>>> plica = SystemTiming("plica", "1", 0.5, (2e-3, 1e-3, 3e-3), 0.0)
+>>> plica.least, plica.median
 (0.001, 0.002)
->>> Contest((entry, Entry("other", "2", 0.1, (4e-3,), 1e-6)), ()).ratio("other")
+>>> SystemComparison((plica, SystemTiming("other", "2", 0.1, (4e-3,), 1e-6)), ()).ratio("other")
 4.0
 """
 
@@ -34,9 +34,9 @@ OURS: Final = "plica"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What one system did: seconds to make the model ready, seconds of each call, and how far its
-    numbers are from those of the reference, relative to the greatest of them."""
+class SystemTiming:
+    """One system: seconds of preparation, seconds of each call, and the largest difference of its
+    outputs from the reference, relative to the largest output."""
 
     name: str
     version: str
@@ -51,35 +51,37 @@ class Entry:
 
     @property
     def median(self) -> float:
-        """The time in the middle."""
+        """The median time."""
         return statistics.median(self.times)
 
     @property
     def spread(self) -> float:
-        """How far the middle half of the times lies apart, as a part of the median."""
+        """The interquartile range as a fraction of the median."""
         return spread_of(self.times)
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
-    """A system that did not take part, and why."""
+class AbsentSystem:
+    """A system that could not be timed, and why."""
 
     name: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """All entries in the order they were asked for; Plica's is the first."""
+class SystemComparison:
+    """The timed systems in the order they were asked for, Plica first, and the others."""
 
-    entries: tuple[Entry, ...]
-    missing: tuple[Missing, ...]
+    timings: tuple[SystemTiming, ...]
+    absent: tuple[AbsentSystem, ...]
 
-    def find(self, name: str) -> Entry | None:
-        """The entry of a system."""
-        return next((each for each in self.entries if each.name == name), None)
+    def find(self, name: str) -> SystemTiming | None:
+        """The times of a system."""
+        return next((system for system in self.timings if system.name == name), None)
 
-    def ratio(self, name: str, of: Callable[[Entry], float] = lambda each: each.least) -> float:
+    def ratio(
+        self, name: str, of: Callable[[SystemTiming], float] = lambda system: system.least
+    ) -> float:
         """How many times as fast Plica is as another system."""
         ours, theirs = self.find(OURS), self.find(name)
         assert ours is not None
@@ -87,16 +89,16 @@ class Contest:
         return of(theirs) / of(ours)
 
     @property
-    def best(self) -> Entry | None:
+    def best(self) -> SystemTiming | None:
         """The fastest of the others."""
-        others = [each for each in self.entries if each.name != OURS]
-        return min(others, key=lambda each: each.least) if others else None
+        others = [system for system in self.timings if system.name != OURS]
+        return min(others, key=lambda system: system.least, default=None)
 
 
 Progress = Callable[[str], None]
 
 
-def compete(
+def compare_systems(
     model: Path,
     inputs: Sequence[Array],
     peers: Sequence[str],
@@ -105,9 +107,9 @@ def compete(
     rounds: int = 5,
     seconds: float = 0.3,
     progress: Progress = lambda word: None,
-) -> Contest:
-    """Run a model in Plica and in `peers`; the first of those that runs is the reference."""
-    missing: list[Missing] = []
+) -> SystemComparison:
+    """Time a model in Plica and in `peers`; the first peer that runs gives the reference."""
+    failed: list[AbsentSystem] = []
     wanted = json.dumps(asdict(how or PeerOptions()))
     with TemporaryDirectory() as folder, ExitStack() as stack:
         given = Path(folder) / "inputs.npz"
@@ -116,7 +118,7 @@ def compete(
         for name in (OURS, *peers):
             progress(f"{name}: making the model ready")
             if (absent := why_missing(PEERS[name])) is not None:
-                missing.append(Missing(name, absent))
+                failed.append(AbsentSystem(name, absent))
                 continue
             words = (model, given, Path(folder) / f"{name}.npz", wanted)
             worker = stack.enter_context(_Worker(name, *words))
@@ -124,22 +126,22 @@ def compete(
             if "ready" in answer:
                 ready[name] = worker, answer
             else:
-                missing.append(Missing(name, answer.get("refused") or answer["died"]))
+                failed.append(AbsentSystem(name, answer.get("refused") or answer["died"]))
         times: dict[str, list[float]] = {name: [] for name in ready}
-        for turn in range(rounds):
+        for round_ in range(rounds):
             for name, (worker, _) in list(ready.items()):
-                progress(f"{name}: round {turn + 1} of {rounds}")
+                progress(f"{name}: round {round_ + 1} of {rounds}")
                 answer = worker.ask(seconds)
                 if "times" in answer:
                     times[name] += answer["times"]
                 else:
-                    missing.append(Missing(name, answer["died"]))
+                    failed.append(AbsentSystem(name, answer["died"]))
                     del ready[name]
         outputs = {name: _arrays(Path(folder) / f"{name}.npz") for name in ready}
     others = [name for name in ready if name != OURS]
     reference = outputs[others[0]] if others else None
-    entries = [
-        Entry(
+    timings = [
+        SystemTiming(
             name,
             answer["version"],
             answer["ready"],
@@ -148,7 +150,7 @@ def compete(
         )
         for name, (_, answer) in ready.items()
     ]
-    return Contest(tuple(entries), tuple(missing))
+    return SystemComparison(tuple(timings), tuple(failed))
 
 
 def _arrays(path: Path) -> list[Array]:
@@ -161,10 +163,10 @@ class _Worker:
 
     def __init__(self, name: str, *words: object) -> None:
         command, environment = python_here("-m", "plica.bench.worker", name, *map(str, words))
-        self._words = TemporaryFile("w+")  # noqa: SIM115  # closed with the process; a pipe would fill
+        self._stderr = TemporaryFile("w+")  # noqa: SIM115  # closed with the process; a pipe would fill
         self._process = subprocess.Popen(
             command, env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
         )  # fmt: skip
 
     def __enter__(self) -> _Worker:
@@ -173,25 +175,25 @@ class _Worker:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
-        self._words.close()
+        self._stderr.close()
 
     def ask(self, seconds: float) -> dict[str, Any]:
-        """A burst of calls."""
+        """The times of a burst of calls."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{seconds}\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has died, and its last words are the answer
+            pass  # it has died: the answer says why
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """One line of JSON; `died` with the last words of a process that ended instead."""
+        """One line of JSON; of a process that ended, `died` with the last line of its stderr."""
         assert self._process.stdout is not None
         if line := self._process.stdout.readline():
-            found: dict[str, Any] = json.loads(line)
-            return found
+            message: dict[str, Any] = json.loads(line)
+            return message
         code = self._process.wait()
-        self._words.seek(0)
-        words = self._words.read().strip().splitlines()
-        return {"died": words[-1] if words else f"It ended with exit code {code}."}
+        self._stderr.seek(0)
+        lines = self._stderr.read().strip().splitlines()
+        return {"died": lines[-1] if lines else f"It ended with exit code {code}."}

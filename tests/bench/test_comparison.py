@@ -1,4 +1,4 @@
-"""Contests: every system in its own process, and those that cannot take part are named."""
+"""Comparisons: each system in its own process; those that cannot be timed are named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from plica.bench import PeerOptions, compete
+from plica.bench import PeerOptions, compare_systems
 from plica.bench.peer import PEERS, Peer
 from plica.frontend.zoo.export import to_onnx
 from tests.frontend.zoo.small import SMALL, input_of
@@ -25,7 +25,7 @@ def test_two_systems_take_turns_and_one_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(PEERS, "torch", Peer("no_such_package", PEERS["torch"].prepare))
     said: list[str] = []
-    found = compete(
+    found = compare_systems(
         model,
         [input_of(SMALL["mlp"]())],
         ["torch", "onnxruntime"],
@@ -34,25 +34,25 @@ def test_two_systems_take_turns_and_one_that_is_not_installed_is_named(
         seconds=0.0,
         progress=said.append,
     )
-    assert [each.name for each in found.entries] == ["plica", "onnxruntime"]
-    (absent,) = found.missing
+    assert [each.name for each in found.timings] == ["plica", "onnxruntime"]
+    (absent,) = found.absent
     assert (absent.name, absent.reason) == (
         "torch",
         "The package no_such_package is not installed.",
     )
-    assert all(len(each.times) == 2 for each in found.entries)
+    assert all(len(each.times) == 2 for each in found.timings)
     ours = found.find("plica")
     assert ours is not None
     assert ours.difference < 1e-5
     assert found.best is found.find("onnxruntime")
     assert said[-1] == "onnxruntime: round 2 of 2"
-    assert replace(found, entries=(ours,)).best is None
+    assert replace(found, timings=(ours,)).best is None
 
 
 def test_a_system_that_fails_is_named_with_its_last_words(tmp_path: Path) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"this is no model")
-    found = compete(broken, [], ["onnxruntime"], rounds=1, seconds=0.0)
-    assert not found.entries
-    assert [each.name for each in found.missing] == ["plica", "onnxruntime"]
-    assert all(each.reason for each in found.missing)
+    found = compare_systems(broken, [], ["onnxruntime"], rounds=1, seconds=0.0)
+    assert not found.timings
+    assert [each.name for each in found.absent] == ["plica", "onnxruntime"]
+    assert all(each.reason for each in found.absent)

@@ -1,4 +1,4 @@
-"""Surely: quick proofs, cheap enough for the guard of every rule.
+"""Implication: incomplete but sound checks of a condition, cheap enough for every rule's guard.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import Lt
@@ -6,11 +6,11 @@
 >>> from plica.analysis.index.bounds import knowledge
 >>> i, j, n, m = map(dim_var, "ijnm")
 >>> nest = knowledge(EMPTY.loop(i, n).loop(j, m))
->>> surely(Lt(i * m + j, n * m), nest), surely(Lt(i, n - 1), nest)
+>>> is_implied(Lt(i * m + j, n * m), nest), is_implied(Lt(i, n - 1), nest)
 (True, False)
 
-By intervals, by residues, by one known inequality, and by putting the end of its range for a loop
-variable.  What it says is true; where it says nothing, `prove` may still know.
+They use intervals, residues, one known inequality, and the ends of loop ranges.  False means only
+that nothing was shown; `prove` is complete on a larger class and slower.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from plica.ir.loop.scalar import And, Eq, Le, Lit, Lt, Ne, Not, Or, Scalar, dtyp
 from plica.ir.type import i64
 
 
-def surely(condition: Scalar, known: Knowledge) -> bool:
-    """Whether the condition is seen to hold wherever the context does."""
+def is_implied(condition: Scalar, known: Knowledge) -> bool:
+    """Whether what is known is shown to imply the condition."""
     if known.impossible:
         return True
     if wraps(condition, known):
@@ -37,7 +37,7 @@ def surely(condition: Scalar, known: Knowledge) -> bool:
             case And(left, right):
                 stack += [left, right]
             case Or(left, right):
-                if not surely_one(left, right, known):
+                if not is_any_implied(left, right, known):
                     return False
             case Not(value) if (other := negated(value)) is not node:
                 stack.append(other)
@@ -47,8 +47,8 @@ def surely(condition: Scalar, known: Knowledge) -> bool:
     return True
 
 
-def surely_one(left: Scalar, right: Scalar, known: Knowledge) -> bool:
-    """Whether one of several alternatives is seen to hold."""
+def is_any_implied(left: Scalar, right: Scalar, known: Knowledge) -> bool:
+    """Whether one operand of a disjunction is shown to hold."""
     stack = [right, left]
     while stack:
         if isinstance(node := stack.pop(), Or):
@@ -58,26 +58,28 @@ def surely_one(left: Scalar, right: Scalar, known: Knowledge) -> bool:
     return False
 
 
-def not_negative(of: Polynomial, known: Knowledge) -> bool:
-    """Whether a polynomial is seen to be at least 0."""
+def is_non_negative(of: Polynomial, known: Knowledge) -> bool:
+    """Whether a polynomial is shown to be at least 0."""
     low = of_polynomial(of, known).low
     if low is not None and low >= 0:
         return True
     if not known.rows and not known.ranges:
         return False
-    if _by_a_row(of, known):
+    if _exceeds_known(of, known):
         return True
     for variable, start, last in known.ranges:
-        of = _at_the_end(of, variable, start, last, known)
+        of = _at_range_end(of, variable, start, last, known)
     low = of_polynomial(of, known).low
-    return (low is not None and low >= 0) or _by_a_row(of, known)
+    return (low is not None and low >= 0) or _exceeds_known(of, known)
 
 
-def not_zero(of: Polynomial, known: Knowledge) -> bool:
-    """Whether a polynomial is seen to differ from 0."""
+def is_nonzero(of: Polynomial, known: Knowledge) -> bool:
+    """Whether a polynomial is shown to differ from 0."""
     if 0 not in of_polynomial(of, known) or 0 not in residue_of_polynomial(of, known):
         return True
-    return not_negative(of.shifted(-1), known) or not_negative(of.scaled(-1).shifted(-1), known)
+    return is_non_negative(of.shifted(-1), known) or is_non_negative(
+        of.scaled(-1).shifted(-1), known
+    )
 
 
 def _holds(node: Scalar, known: Knowledge) -> bool:
@@ -85,16 +87,16 @@ def _holds(node: Scalar, known: Knowledge) -> bool:
         case Lit(value):
             return bool(value)
         case Lt(left, right) if dtype_of(left) is i64:
-            return not_negative(_difference(right, left, known).shifted(-1), known)
+            return is_non_negative(_difference(right, left, known).shifted(-1), known)
         case Le(left, right) if dtype_of(left) is i64:
-            return not_negative(_difference(right, left, known), known)
+            return is_non_negative(_difference(right, left, known), known)
         case Eq(left, right) if dtype_of(left) is i64:
             of = _difference(left, right, known)
             if not of.terms:
                 return of.constant == 0
-            return not_negative(of, known) and not_negative(of.scaled(-1), known)
+            return is_non_negative(of, known) and is_non_negative(of.scaled(-1), known)
         case Ne(left, right) if dtype_of(left) is i64:
-            return not_zero(_difference(left, right, known), known)
+            return is_nonzero(_difference(left, right, known), known)
         case _:
             return False
 
@@ -103,8 +105,8 @@ def _difference(a: Scalar, b: Scalar, known: Knowledge) -> Polynomial:
     return known.polynomial(a).plus(known.polynomial(b), -1)
 
 
-def _by_a_row(of: Polynomial, known: Knowledge) -> bool:
-    """`of = row + something` where the something is not negative."""
+def _exceeds_known(of: Polynomial, known: Knowledge) -> bool:
+    """Whether `of` is shown to be at least a known non-negative polynomial."""
     for row in known.rows:
         if row.terms.keys().isdisjoint(of.terms):
             continue
@@ -114,10 +116,10 @@ def _by_a_row(of: Polynomial, known: Knowledge) -> bool:
     return False
 
 
-def _at_the_end(
+def _at_range_end(
     of: Polynomial, variable: Scalar, start: Polynomial, last: Polynomial, known: Knowledge
 ) -> Polynomial:
-    """Something not greater: where `variable` stands as a factor, the end of its range."""
+    """A lower bound of `of` without `variable`, which is replaced by the end of its range."""
     factor: dict[Key, int] = {}
     constant = 0
     rest = dict(of.terms)
