@@ -17,7 +17,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 MAX_WORDS: Final = 35
-BLOCK_START: Final = re.compile(r"\s*(?:[-*+]|\d+[.)])\s+")
+BLOCK_START: Final = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+")
 """A list item, which is a paragraph of its own."""
 NOT_PROSE: Final = re.compile(r"\s*(?:\||#|!\[|<|---|\[[^\]]+\]:)")
 """Table rows, headings, pictures, HTML, rules and link definitions."""
