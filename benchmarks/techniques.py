@@ -26,7 +26,7 @@ from rich.table import Table
 import plica
 from plica.codegen.dot_product import dot_of
 from plica.codegen.llvm import toolchain
-from plica.codegen.lower.page import GROUP
+from plica.codegen.lower.shared_passes import GROUP
 from plica.core.name import Name
 from plica.frontend import zoo
 from plica.ir.graph.expression import Apply, Expr, Function, Var, const

@@ -107,13 +107,13 @@ def traced(case: Case) -> list[Traced] | str:
     from plica.codegen.backend import find_target
     from plica.codegen.program_kind import without_loops
     from plica.codegen.traced_kernel import traced_kernels
-    from plica.pipeline.lowered import job_for, page_of
+    from plica.pipeline.lowered import job_for, pipeline_of
     from plica.runtime.error import PlicaError
 
     target = find_target(case.target)
     try:
         module = without_loops(module_of(case))
-        found = traced_kernels(page_of(target), module, job_for(target))
+        found = traced_kernels(pipeline_of(target), module, job_for(target))
     except PlicaError as refused:  # as where sizes become known while it runs
         return str(refused).splitlines()[0]
     return [

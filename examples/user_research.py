@@ -15,7 +15,7 @@ from plica.ir.loop.statement import For
 from plica.ir.passes import Pass
 from plica.ir.type.infer import infer
 from plica.op import nn
-from plica.pipeline import page_of
+from plica.pipeline import pipeline_of
 from plica.rewrite import first_bad, holes, pack, rewrite, rule
 from plica.rewrite.fuzz import fuzz
 from plica.schedule import bisect, block, do, loops, minimise, split, trace_of
@@ -83,9 +83,9 @@ def clipped(v: Tensor[(4,), f32]) -> Tensor[(4,), f32]:
 
 def fuzz_a_pass() -> None:
     """It runs inside of `compile`, where it is right; the fuzzer finds where it is not."""
-    page = page_of("cpu").insert(JOIN, before="fuse")
+    pipeline = pipeline_of("cpu").insert(JOIN, before="fuse")
     v = np.array([-5, -1.5, 1, 5], "f4")
-    assert plica.compile(clipped, passes=page, cache=False)(v).tolist() == [-1, -1, 1, 2]
+    assert plica.compile(clipped, passes=pipeline, cache=False)(v).tolist() == [-1, -1, 1, 2]
     report = fuzz([JOIN], examples=300)
     print(f"found at module {report.examples}:\n{report.finding}")
     assert report.finding.stage == "user-join-clips"

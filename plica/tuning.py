@@ -113,19 +113,19 @@ def tune(  # noqa: PLR0917  # the public surface says so
         if pool is not None or not tuning_of(asked).in_place:
             return tuned_module(module, kept, chosen, where, into, how, measurer)
         compiled = partial(_compiled, module, asked, count, wanted, kept)
-        page, forms = backend_of(asked).page(), GraphTuned()
+        pipeline, forms = backend_of(asked).pipeline(), GraphTuned()
         if graph:
             start = time.monotonic()
             forms = tuned_graph(
-                module, kept, chosen, where, partial(_in_form, compiled, page), versions(where),
+                module, kept, chosen, where, partial(_in_form, compiled, pipeline), versions(where),
                 how.seconds,
             )  # fmt: skip
             for each in forms.records:
                 into.put(each)
-            page = forms.form.page(page) or page
+            pipeline = forms.form.pipeline(pipeline) or pipeline
             how = without(how, start)
         how, untuned, holds = _with_time_for(partial(compiled, database_of(forms.records)), how)
-        found = tuned_module(module, kept, chosen, where, into, how, measurer, page)
+        found = tuned_module(module, kept, chosen, where, into, how, measurer, pipeline)
         if holds:
             with suppress(DeadlinePassed), deadline(end):
                 found = held(
@@ -161,9 +161,11 @@ def _open_sizes(of: object) -> UnsupportedError:
     return UnsupportedError(Diagnostic("unsupported", message, None, "known sizes", repr(of), hint))
 
 
-def _in_form(compiled: Callable[..., Executable], page: Pipeline, form: GraphForm) -> Executable:
+def _in_form(
+    compiled: Callable[..., Executable], pipeline: Pipeline, form: GraphForm
+) -> Executable:
     """A model compiled in a form, with default schedules."""
-    return compiled(Database(), form.page(page))
+    return compiled(Database(), form.pipeline(pipeline))
 
 
 def _no_graph(target: AnyTarget) -> UnsupportedError:

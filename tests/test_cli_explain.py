@@ -1,4 +1,4 @@
-"""`plica explain --passes` and `--road`: the pages of targets, and the hops of a model."""
+"""`plica explain --passes` and `--time-passes`: pipelines of targets, and the passes that ran."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_pages_of_all_targets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pipelines_of_all_targets(capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "--passes")
     for word in ("cpu\n", "cuda\n", "accel\n", "programs with data", "emit-cuda", "winograd"):
         assert word in text
 
 
-def test_the_page_of_one_target_and_effort(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pipeline_of_one_target_and_effort(capsys: pytest.CaptureFixture[str]) -> None:
     of, words = {}, ("--passes", "--target", "cpu", "--json", "--effort")
     for effort in ("fast", "default"):
         of[effort] = json.loads(said(capsys, *words, effort))["cpu"]
@@ -62,20 +62,20 @@ def test_the_page_of_one_target_and_effort(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_road_of_a_model(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    road = json.loads(said(capsys, model, "--road", "--json"))
-    hops = road["hops"]
-    assert hops[0]["kind"] == "graph"
-    assert hops[-1]["pass"] == "emit-llvm"
-    assert len({each["kind"] for each in hops}) <= 9
-    for one, other in pairwise(hops):
+    report = json.loads(said(capsys, model, "--time-passes", "--json"))
+    runs = report["passes"]
+    assert runs[0]["kind"] == "graph"
+    assert runs[-1]["pass"] == "emit-llvm"
+    assert len({each["kind"] for each in runs}) <= 9
+    for one, other in pairwise(runs):
         assert one["output"] == other["input"]
-    assert road["built"] >= road["emitted"] == 2
-    text = said(capsys, model, "--road")
+    assert report["built"] >= report["emitted"] == 2
+    text = said(capsys, model, "--time-passes")
     assert "kinds" in text.splitlines()[-1]
 
 
 def test_the_road_to_another_machine(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, model, "--road", "--target", "cpu triple=aarch64-unknown-linux-gnu")
+    text = said(capsys, model, "--time-passes", "--target", "cpu triple=aarch64-unknown-linux-gnu")
     assert "emit-llvm" in text
 
 
@@ -84,7 +84,7 @@ def test_the_road_of_a_program_with_recursion(
 ) -> None:
     path = tmp_path / "recursive.txt"
     path.write_text(RECURSIVE)
-    assert "emit-routines" in said(capsys, str(path), "--road")
+    assert "emit-routines" in said(capsys, str(path), "--time-passes")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_road_of_a_program_with_recursion(
         ([], "no model to explain"),
         (["--passes", "--target", "cdua"], "Did you mean 'cuda'?"),
         (["--passes", "--effort", "most"], "There is no effort 'most'"),
-        (["MODEL", "--target", "cuda"], "--road"),
+        (["MODEL", "--target", "cuda"], "--time-passes"),
         (["BYTES"], "expected: an .onnx file, or a program of the graph language as text"),
     ],
 )

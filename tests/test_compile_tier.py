@@ -13,7 +13,7 @@ import pytest
 
 import plica
 from plica.ir.graph.module import Module
-from plica.pipeline import page_of
+from plica.pipeline import pipeline_of
 from plica.pipeline.background import in_background
 from plica.rewrite.derivation import Derivation, at
 from plica.runtime.selecting_executable import SelectingExecutable
@@ -70,7 +70,7 @@ def test_the_tier_is_the_effort(tmp_path: Path) -> None:
     for effort in ("fast", "default", "max"):
         exe = plica.compile(model(), effort=effort)
         assert exe.tier == effort
-    assert plica.compile(model(), passes=page_of("cpu")).tier == "own"
+    assert plica.compile(model(), passes=pipeline_of("cpu")).tier == "own"
     exe.save(tmp_path / "m.plica")
     assert plica.load(tmp_path / "m.plica").tier == "saved"
     assert plica.compile(model('"n"'), effort="fast").tier == "fast"
@@ -182,7 +182,7 @@ def test_what_fails_in_the_background_is_said(monkeypatch: pytest.MonkeyPatch) -
     assert np.array_equal(np.asarray(exe(*inputs())), expected())
 
 
-@pytest.mark.parametrize("options", [{"effort": "fast"}, {"passes": page_of("cpu")}])
+@pytest.mark.parametrize("options", [{"effort": "fast"}, {"passes": pipeline_of("cpu")}])
 def test_there_must_be_something_better(options: dict[str, Any]) -> None:
     with pytest.raises(plica.UnsupportedError, match="better effort than fast"):
         plica.compile(model(), background=True, **options)

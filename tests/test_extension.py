@@ -45,10 +45,10 @@ def here(job):
 def parse(text):
     return Plain()
 
-PAGE = CPU.page().without("winograd", "fold-winograd").insert(LOOK, after="fuse")
+PIPELINE = CPU.pipeline().without("winograd", "fold-winograd").insert(LOOK, after="fuse")
 PLAIN = Backend(
-    "plain", "This processor, without Winograd.", parse, {"default": PAGE},
-    build=lambda page, lowered, job: CPU.build(page, lowered, here(job)),
+    "plain", "This processor, without Winograd.", parse, {"default": PIPELINE},
+    build=lambda pipeline, lowered, job: CPU.build(pipeline, lowered, here(job)),
     texts=lambda lowered, job, artefact: CPU.texts(lowered, here(job), artefact),
     machine=lambda target: CPU.machine(find_target("cpu")), threaded=False,
 )
@@ -109,12 +109,12 @@ def python(site: Path, *words: str) -> str:
 def test_a_pass_of_a_package_is_inserted_by_its_name(site: Path) -> None:
     code = """
 import numpy as np, plica
-from plica.pipeline import page_of
+from plica.pipeline import pipeline_of
 module = plica.from_text(open("model_script.py").read())
-page = page_of("cpu").insert("look", after="fuse")
+pipeline = pipeline_of("cpu").insert("look", after="fuse")
 x, w = np.ones((4, 8), np.float32), np.ones((8, 4), np.float32)
 for again in range(2):
-    assert (plica.compile(module, passes=page, cache=bool(again))(x, w) == 8).all()
+    assert (plica.compile(module, passes=pipeline, cache=bool(again))(x, w) == 8).all()
 import vendor_plain
 print(len(vendor_plain.LOOKED))
 """
@@ -199,7 +199,7 @@ def test_it_is_explained_and_examined_as_plicas_own(site: Path) -> None:
 from plica.cli import main
 assert main(["explain", "--passes", "--target", "plain"]) == 0
 print("=" * 9)
-assert main(["explain", "model_script.py", "--road", "--target", "cpu"]) == 0
+assert main(["explain", "model_script.py", "--time-passes", "--target", "cpu"]) == 0
 """
     said, _, road = python(site, "-c", code).partition("=" * 9)
     assert "look" in said
@@ -210,8 +210,8 @@ assert main(["explain", "model_script.py", "--road", "--target", "cpu"]) == 0
 def test_what_is_no_pass_and_no_target_is_refused(site: Path) -> None:
     code = """
 import plica
-from plica.pipeline import page_of
-for ask in (lambda: page_of("cpu").insert("broken-pass"), lambda: page_of("broken-target")):
+from plica.pipeline import pipeline_of
+for ask in (lambda: pipeline_of("cpu").insert("broken-pass"), lambda: pipeline_of("broken-target")):
     try:
         ask()
     except plica.PlicaError as error:

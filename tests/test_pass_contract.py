@@ -10,7 +10,7 @@ import plica
 from plica import op
 from plica.cli.fuzz.graph import shaped
 from plica.codegen.backend import TARGETS, backend_named
-from plica.codegen.road_check import StateChecks
+from plica.codegen.compilation_check import StateChecks
 from plica.core.fold import map_bottom_up
 from plica.core.term import Term
 from plica.extending.check import CHECKS
@@ -21,7 +21,7 @@ from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, PassError, Pipeline, exact_pass
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
-from plica.pipeline import lower, page_of, target_of
+from plica.pipeline import lower, pipeline_of, target_of
 from plica.rewrite import holes
 from plica.rewrite.fuzz.case import Case, cases
 from plica.rewrite.fuzz.difference import Meaning, unlike
@@ -49,7 +49,7 @@ from plica.script import Tensor, f32
 def main(x: Tensor[(4, 8, 6, 6), f32], w: Tensor[(16, 8, 3, 3), f32]) -> Tensor[(4, 16, 4, 4), f32]:
     return op.nn.relu(op.nn.conv(x, w))
 """
-CPU = page_of("cpu")
+CPU = pipeline_of("cpu")
 x, y, z = holes("x y z")
 
 
@@ -85,11 +85,11 @@ def with_pass(each: Pass) -> Pipeline:
     ids=str,
 )
 def test_a_looser_pass_is_refused_before_any_work(declared: Contract, asked: Contract) -> None:
-    page, module = with_pass(regrouping(declared)), from_text(SOURCE)
+    pipeline, module = with_pass(regrouping(declared)), from_text(SOURCE)
     for refused in (
-        lambda: plica.compile(module, passes=page, contract=asked),
-        lambda: lower(module, page=page, contract=asked),
-        lambda: through(page.of("graph", "rules"), begun(infer(module)), Setting(asked)),
+        lambda: plica.compile(module, passes=pipeline, contract=asked),
+        lambda: lower(module, pipeline=pipeline, contract=asked),
+        lambda: through(pipeline.of("graph", "rules"), begun(infer(module)), Setting(asked)),
     ):
         with pytest.raises(PassError, match="The pass regroup does not keep") as error:
             refused()
@@ -107,10 +107,12 @@ def test_every_loose_pass_is_named_at_once() -> None:
 
 
 def test_a_pass_runs_under_the_contract_it_declares_and_the_derivation_says_so() -> None:
-    page, module = with_pass(regrouping(reassociates)), from_text(SOURCE)
-    assert lower(module, page=page, contract=reassociates).derivation.contract is reassociates
+    pipeline, module = with_pass(regrouping(reassociates)), from_text(SOURCE)
+    assert (
+        lower(module, pipeline=pipeline, contract=reassociates).derivation.contract is reassociates
+    )
     given_ = [np.linspace(-1, 1, 64, dtype=np.float32)] * 2
-    found = plica.compile(module, passes=page, contract="reassociates")(*given_)
+    found = plica.compile(module, passes=pipeline, contract="reassociates")(*given_)
     np.testing.assert_allclose(found, plica.interpret(module, *given_), rtol=1e-5)
 
 
@@ -120,17 +122,19 @@ def test_a_pass_that_is_given_the_contract_may_not_leave_it() -> None:
 
     guilty = Pass("loose-rules", "Sums are regrouped.", loose, kind="rules")
     module = from_text(SOURCE)
-    lower(module, page=with_pass(guilty), contract=reassociates)
+    lower(module, pipeline=with_pass(guilty), contract=reassociates)
     with pytest.raises(PassError, match="The pass loose-rules does not keep the contract exact"):
-        lower(module, page=with_pass(guilty), contract=exact)
+        lower(module, pipeline=with_pass(guilty), contract=exact)
 
 
 def test_a_pass_that_breaks_the_contract_it_declares_is_named() -> None:
-    page = with_pass(regrouping(exact))
+    pipeline = with_pass(regrouping(exact))
     with pytest.raises(PassBroke, match="After regroup: the contract exact is broken"):
-        lower(from_text(SOURCE), page=page, contract=exact, checks=StateChecks(meaning=True))
+        lower(
+            from_text(SOURCE), pipeline=pipeline, contract=exact, checks=StateChecks(meaning=True)
+        )
     lower(
-        from_text(SOURCE), page=with_pass(regrouping(reassociates)), contract=reassociates,
+        from_text(SOURCE), pipeline=with_pass(regrouping(reassociates)), contract=reassociates,
         checks=StateChecks(meaning=True),
     )  # fmt: skip
 
@@ -146,13 +150,13 @@ def test_a_package_is_checked_by_the_contract_that_its_pass_declares(
 def own_pages() -> list[Pipeline]:
     backends = [backend_named(name) for name in TARGETS.own]
     every = [*backends, *[each for one in backends if (each := one.with_objects()) is not None]]
-    return [page for backend in every for page in backend.pages.values()]
+    return [pipeline for backend in every for pipeline in backend.pipelines.values()]
 
 
 def test_own_pages_can_be_run_under_every_contract() -> None:
-    pages = own_pages()
-    assert len(pages) > 10
-    assert join(page.contract for page in pages) is exact
+    pipelines = own_pages()
+    assert len(pipelines) > 10
+    assert join(pipeline.contract for pipeline in pipelines) is exact
 
 
 def test_passes_that_move_floats_say_so() -> None:
@@ -178,7 +182,7 @@ def test_own_passes_keep_exact_and_so_does_the_code(case: Case) -> None:
     for name in ("cpu", "cuda:sm_90"):
         try:
             lower(module, exact, target=target_of(name), checks=StateChecks(meaning=True))
-        except UnsupportedError:  # data and recursion have other pages
+        except UnsupportedError:  # data and recursion have other pipelines
             continue
     try:
         found = plica.compile(module, contract=exact, threads=1, cache=False)(*inputs)

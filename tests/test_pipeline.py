@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from plica.codegen.lower.page import GROUP
+from plica.codegen.lower.shared_passes import GROUP
 from plica.codegen.target import Target
 from plica.core.diagnostic import RuleRefused
 from plica.core.name import Name

@@ -1,7 +1,7 @@
 """`plica explain MODEL -o report.html`: what compiling did to a model, as one page.
 
-`plica explain --passes` prints the pages of passes that lead from a model to code, and `plica
-explain MODEL --road` what each pass of one took, gave and cost for a model.
+`plica explain --passes` prints the pipelines of the targets, and `plica explain MODEL
+--time-passes` each pass that ran for a model, with digests of its input and output, and its time.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
         message = "There is no model to explain."
         hint = "Give one, or --passes for the passes that every model goes through."
         raise InputError(Diagnostic("input-missing", message, suggestion=hint))
-    if arguments.road:
-        return print_road(arguments)
+    if arguments.time_passes:
+        return print_pass_times(arguments)
     if arguments.target is not None or arguments.effort != "default":
-        from plica.pipeline import page_of, target_of
+        from plica.pipeline import pipeline_of, target_of
 
         target, effort = arguments.target or "cpu", arguments.effort
-        page_of(target_of(target), effort)  # which may be unknown
+        pipeline_of(target_of(target), effort)  # which may be unknown
         message = "Models are explained by running them on this processor."
-        hint = "--target and --effort go with --passes and --road."
+        hint = "--target and --effort go with --passes and --time-passes."
         found = f"--target {target} --effort {effort}"
         raise InputError(Diagnostic("unsupported", message, None, "neither", found, hint))
     from plica.report import examine, model_view, page
@@ -70,49 +70,49 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def pages(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
-    """The pages of a target, or of all that are installed, and what they are called."""
+def pipelines(target: str | None, effort: str) -> Iterator[tuple[str, Pipeline]]:
+    """The pipelines of a target, or of all that are installed, with their names."""
     from plica.codegen.backend import TARGETS, backend_named, backend_of, find_target
 
     every = [*map(backend_named, sorted(TARGETS.own)), *TARGETS.all()]
     named = [backend_of(find_target(target))] if target else every
     for backend in named:
-        yield backend.name, backend.page(effort)
+        yield backend.name, backend.pipeline(effort)
         if (dynamic := backend.with_objects()) is not None:
-            yield f"{backend.name}, programs with data and recursion", dynamic.page(effort)
+            yield f"{backend.name}, programs with data and recursion", dynamic.pipeline(effort)
 
 
 def print_passes(arguments: argparse.Namespace) -> int:
-    """Print the pages of targets."""
-    found = list(pages(arguments.target, arguments.effort))
+    """Print the pipelines of targets."""
+    found = list(pipelines(arguments.target, arguments.effort))
     if arguments.json:
         print(json_text({
             name: [{
                 "pass": each.name, "kind": each.kind, "why": each.why,
                 "contract": None if each.takes_contract else str(each.contract),
-            } for each in page]
-            for name, page in found
+            } for each in pipeline]
+            for name, pipeline in found
         }))  # fmt: skip
         return 0
-    print("\n\n".join(f"{name}\n{page.table()}" for name, page in found))
+    print("\n\n".join(f"{name}\n{pipeline.table()}" for name, pipeline in found))
     return 0
 
 
-def print_road(arguments: argparse.Namespace) -> int:
-    """Drive a model down the page of a target, and print every hop."""
+def print_pass_times(arguments: argparse.Namespace) -> int:
+    """Run the pipeline of a target on a model, and print each pass."""
     from time import perf_counter
 
     from plica.cli.model import check_sizes, packs_of, read
     from plica.codegen.backend import backend_of
-    from plica.codegen.hop import Hops, KernelCount
+    from plica.codegen.compilation import emitted, lowered
+    from plica.codegen.pass_run import KernelCount, PassLog
     from plica.codegen.program_kind import static_form, without_loops
-    from plica.codegen.road import emitted, lowered
     from plica.pipeline import (
         compile,
         contract_of,
         job_for,
         packs_of as allowed,
-        page_of,
+        pipeline_of,
         target_of,
     )
 
@@ -122,23 +122,22 @@ def print_road(arguments: argparse.Namespace) -> int:
     backend = backend_of(target)
     module = without_loops(module)
     static = static_form(module) if backend.objects else module
-    page = page_of(target, arguments.effort, objects=static is None)
+    pipeline = pipeline_of(target, arguments.effort, objects=static is None)
     contract = contract_of(arguments.contract)
     seen = backend.with_threads(target, arguments.threads)
     native = compile if backend.native else None
     packs = allowed(packs_of(arguments), contract)
     job = job_for(seen, contract, packs, threads=arguments.threads, native=native)
-    hops, kernels = Hops(perf_counter), KernelCount()
-    made = lowered(page, module if static is None else static, job, (hops, kernels))
-    emitted(page, made, job, (hops, kernels))
+    log, kernels = PassLog(perf_counter), KernelCount()
+    made = lowered(pipeline, module if static is None else static, job, (log, kernels))
+    emitted(pipeline, made, job, (log, kernels))
     if arguments.json:
-        rows = [each.to_data() for each in hops.hops]
-        print(json_text({"hops": rows, "built": kernels.built, "emitted": kernels.emitted}))
+        rows = [run.to_data() for run in log.runs]
+        print(json_text({"passes": rows, "built": kernels.built, "emitted": kernels.emitted}))
         return 0
-    print(hops)
-    total = sum(each.seconds for each in hops.hops)
-    hop = f"{counted(len(hops.hops), 'hop')} of {counted(len(hops.kinds), 'kind')}"
-    print(f"{hop}, {1e3 * total:.0f} ms; {kernels}")
+    print(log)
+    total = sum(run.seconds for run in log.runs)
+    print(f"{len(log.runs)} passes of {len(log.kinds)} kinds, {1e3 * total:.0f} ms; {kernels}")
     return 0
 
 
@@ -198,10 +197,14 @@ def show(of: Study, warning: str) -> None:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser, optional=True)
-    parser.add_argument("--passes", action="store_true", help="print the pages of passes instead")
-    parser.add_argument("--road", action="store_true",
-                        help="print each pass that ran: what it took, gave, and cost")  # fmt: skip
-    parser.add_argument("--target", help="of which target, for --passes (all) and --road (cpu)")
+    parser.add_argument(
+        "--passes", action="store_true", help="print the pipelines of passes instead"
+    )
+    parser.add_argument("--time-passes", action="store_true",
+                        help="print each pass that ran: input, output and time")  # fmt: skip
+    parser.add_argument(
+        "--target", help="of which target, for --passes (all) and --time-passes (cpu)"
+    )
     parser.add_argument("--effort", default="default", help="fast, default or max")
     parser.add_argument("-o", "--output", type=ending(".html"), metavar="FILE.html",
                         help="the page to write")  # fmt: skip
@@ -217,7 +220,7 @@ COMMAND: Final = Command(
         "plica explain M.onnx -o report.html",
         "plica explain M.onnx --threads 2 --packs algebra",
         "plica explain M.onnx --json",
-        "plica explain M.onnx --road --target cuda:sm_90",
+        "plica explain M.onnx --time-passes --target cuda:sm_90",
         "plica explain --passes --target cpu",
     ),
 )

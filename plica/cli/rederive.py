@@ -19,15 +19,15 @@ from typing import Any, Final
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
+from plica.codegen.compilation import Arranged, emitted
 from plica.codegen.micro.core import CORES
-from plica.codegen.road import Arranged, emitted
 from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.ir.passes import Pipeline
 from plica.pipeline import contract_of, lower, packs_of, record, target_of
-from plica.pipeline.lowered import job_for, page_of
+from plica.pipeline.lowered import job_for, pipeline_of
 from plica.rewrite.derivation import Derivation, at
 from plica.runtime.artefact import DEVICES, WASM, Artefact, ArtefactMachine
 from plica.runtime.error import ArtefactError, Diagnostic
@@ -60,13 +60,13 @@ def rederive(
     code, constants, the memory plan, launches and interface.  An artefact may be of any effort.
     """
     target = None if artefact is None else made_for(artefact)
-    pages = {effort: page_of(target, effort) for effort in ("default", "fast")}
+    pipelines = {effort: pipeline_of(target, effort) for effort in ("default", "fast")}
     steps: list[ArtefactError] = []
     parts: list[ArtefactError] = []
     kernels: list[Rederived] = []
-    for page in dict.fromkeys(pages.values()):  # of the pages one is the right one
+    for pipeline in dict.fromkeys(pipelines.values()):  # of the pipelines one is the right one
         try:
-            lowered, found = _steps_again(model, recorded, target, page)
+            lowered, found = _steps_again(model, recorded, target, pipeline)
         except ArtefactError as error:
             steps.append(error)
             continue
@@ -77,7 +77,7 @@ def rederive(
             kernels.append(evolve(found, not_made=why))
             continue
         try:
-            return _whole_again(lowered, found, target, artefact, page)
+            return _whole_again(lowered, found, target, artefact, pipeline)
         except ArtefactError as error:
             parts.append(error)
     if kernels and not parts:
@@ -111,11 +111,11 @@ def _extended(of: ArtefactMachine) -> WasmTarget:
 
 
 def _steps_again(
-    model: Module, recorded: CompilationRecord, target: AnyTarget | None, page: Pipeline
-) -> tuple[Arranged[Any, Any], Rederived]:  # Any: as the page makes it
-    """The steps of a page, which are those that are recorded."""
+    model: Module, recorded: CompilationRecord, target: AnyTarget | None, pipeline: Pipeline
+) -> tuple[Arranged[Any, Any], Rederived]:  # Any: as the pipeline makes it
+    """The steps of a pipeline, which are those that are recorded."""
     contract = contract_of(recorded.asked)
-    lowered = lower(model, contract, packs_of(recorded.packs, contract), target, page=page)
+    lowered = lower(model, contract, packs_of(recorded.packs, contract), target, pipeline=pipeline)
     again = record(lowered)
     _compare("model", recorded.module, again.module)
     known = {each.name: each for each in recorded.rules}
@@ -133,17 +133,17 @@ def _steps_again(
 
 
 def _whole_again(
-    lowered: Arranged[Any, Any],  # Any: as the page makes it
+    lowered: Arranged[Any, Any],  # Any: as the pipeline makes it
     found: Rederived,
     target: AnyTarget,
     artefact: Artefact,
-    page: Pipeline,
+    pipeline: Pipeline,
 ) -> Rederived:
     """All of an artefact, made of the kernels that are recorded."""
     if artefact.interface.donated:
         return evolve(found, not_made="it writes over inputs that its caller gives away")
     threads = getattr(target, "cores", artefact.threads)  # a GPU has none that are counted
-    made = emitted(page, lowered, job_for(target, threads=threads))
+    made = emitted(pipeline, lowered, job_for(target, threads=threads))
     _compare_parts(artefact, made)
     if dict(artefact.versions) != dict(made.versions):  # files hold them in another order
         other = ", ".join(" ".join(each) for each in artefact.versions)

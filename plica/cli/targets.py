@@ -45,7 +45,7 @@ def row(of: Backend, package: str) -> dict[str, Any]:  # Any: words and lists of
         "about": of.about,
         "package": package,
         "spellings": list(of.spellings or (of.name,)),
-        "efforts": list(of.pages),
+        "efforts": list(of.pipelines),
         "missing": of.missing(),
         "options": [word for word, holds in said.items() if holds],
     }

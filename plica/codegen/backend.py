@@ -1,12 +1,12 @@
 """Backends: all that the compiler knows of a kind of target, as one record, found by name.
 
 A *target* is a value that says what code is made for: a processor, an architecture of GPUs, an
-accelerator.  Its *backend* says how: how texts are read as targets, the pages of passes, what
+accelerator.  Its *backend* says how: how texts are read as targets, the pipelines of passes, what
 schedules ask of the machine, its form pack and trace templates, its kernel passes, its dialect or
 encoder, how artefacts become something one can call, and where the search for schedules has its
 side of it.  Nobody else asks which kind a target is.
 
->>> backend_named("cuda").name, backend_named("accel").pages["default"].kinds
+>>> backend_named("cuda").name, backend_named("accel").pipelines["default"].kinds
 ('cuda', ('schedule', 'emit'))
 >>> backend_of(find_target("cpu")).name
 'cpu'
@@ -34,10 +34,10 @@ from typing import (
 
 from attrs import field, frozen
 
+from plica.codegen.compilation import Arranged, Job
 from plica.codegen.lower.passes import LOWERING, lowered
 from plica.codegen.lower.processor import processor
 from plica.codegen.lower.scheduled import Scheduler, TunedBy
-from plica.codegen.road import Arranged, Job
 from plica.codegen.target import unknown_target
 from plica.core import ExtensionGroup, did_you_mean
 from plica.ir.contract import Contract
@@ -114,16 +114,18 @@ class CodeAhead:
 class Backend:
     """How code is made for one kind of target; the target of each function is its own kind.
 
-    `parse` reads a text that begins with the name.  `pages` leads from a module to an artefact,
-    one page for each effort.  `build` makes what can be called of what was lowered, by the last
-    passes of a page.
+    `parse` reads a text that begins with the name.  `pipelines` leads from a module to an artefact,
+    one pipeline for each effort.  `build` makes what can be called of what was lowered, by the last
+    passes of a pipeline.
     """
 
     name: str
     about: str
     parse: Callable[[str], AnyTarget]
-    pages: Mapping[str, Pipeline]
-    build: Callable[[Pipeline, Arranged[Any, Any], Job], Executable]  # Any: as the page makes it
+    pipelines: Mapping[str, Pipeline]
+    build: Callable[
+        [Pipeline, Arranged[Any, Any], Job], Executable
+    ]  # Any: as the pipeline makes it
     texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
     machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
     """What default schedules and the cost of forms ask of a target."""
@@ -230,15 +232,15 @@ class Backend:
             raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
         return self.encode(lowered(kernel, self.lowering.passes), target)
 
-    def page(self, effort: str = "default") -> Pipeline:
-        """The page of an effort."""
-        if effort not in self.pages:
-            message, expected = f"There is no effort {effort!r}.", ", ".join(self.pages)
-            hint = did_you_mean(str(effort), tuple(self.pages))
+    def pipeline(self, effort: str = "default") -> Pipeline:
+        """The pipeline of an effort."""
+        if effort not in self.pipelines:
+            message, expected = f"There is no effort {effort!r}.", ", ".join(self.pipelines)
+            hint = did_you_mean(str(effort), tuple(self.pipelines))
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, expected, repr(effort), hint)
             )
-        return self.pages[effort]
+        return self.pipelines[effort]
 
 
 @lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """Backends of devices whose driver compiles a text: what those of OpenCL and WebGPU share.
 
 A device is a `DeviceLanguage`: how kernels become text, what a text asks of a device, and what runs
-it.  The page, artefacts, texts and the entry for fuzzing follow.
+it.  The pipeline, artefacts, texts and the entry for fuzzing follow.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, Final, Protocol
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, Backend, Texts
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.device_program import DeviceKernel, DeviceUnit, device_artefact, sized, unit
 from plica.codegen.emit.dialect import Dialect
-from plica.codegen.lower.page import APART, PLAN, SCATTER, WHOLE, WIDE, WINOGRAD, grouping
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
+from plica.codegen.lower.shared_passes import APART, PLAN, SCATTER, WHOLE, WIDE, WINOGRAD, grouping
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
 from plica.codegen.program import Program
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
@@ -90,9 +90,9 @@ class DeviceLanguage:
         machine = ArtefactMachine(self.triple, self.version(job.target), self.needs(made.text))
         return device_artefact(lowered, job, made, machine, self.code(made.text))
 
-    def build(self, page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+    def build(self, pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
         """Code of a lowered module, loaded onto a device."""
-        return executable(emitted(page, lowered, job), texts=self.texts(lambda: lowered, job))
+        return executable(emitted(pipeline, lowered, job), texts=self.texts(lambda: lowered, job))
 
     def texts(self, lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
         """The code at each stage, made when somebody asks for it."""
@@ -124,12 +124,16 @@ def device_backend(  # noqa: PLR0917  # a language, and the record of its target
 ) -> Backend:
     """The backend of devices that a language is for."""
     why = f"Kernels become {of.title}."
-    page = Pipeline((*BEFORE_TEXT, Pass(f"emit-{of.name}", why, of.emit, kind="emit")))
+    pipeline = Pipeline((*BEFORE_TEXT, Pass(f"emit-{of.name}", why, of.emit, kind="emit")))
     return Backend(
         of.name,
         about,
         parse,
-        {"default": page, "fast": page.without("winograd", "fold-winograd"), "max": page},
+        {
+            "default": pipeline,
+            "fast": pipeline.without("winograd", "fold-winograd"),
+            "max": pipeline,
+        },
         of.build,
         of.texts,
         machine=lambda target: machine_of(of.described(target)),

@@ -10,11 +10,11 @@ from functools import partial
 
 from attrs import frozen
 
+from plica.codegen.compilation import Job, Lowered, record
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Choose, Copy, Launch, Program, kernel_name
-from plica.codegen.road import Job, Lowered, record
 from plica.ir.loop.statement import Kernel
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.cuda.step import DeviceCopy, DeviceLaunch, DeviceProgram, DeviceStep, arranged

@@ -130,7 +130,7 @@ class KernelWay:
     @property
     def emitter(self) -> str:
         """The pass that makes code of kernels."""
-        return backend_named(self.target.partition(":")[0]).page().names[-1]
+        return backend_named(self.target.partition(":")[0]).pipeline().names[-1]
 
     def blame(self, least: FuzzSubject, found: Finding) -> Finding:
         """The finding of a smallest subject with a test, and the pass that is guilty."""

@@ -1,6 +1,6 @@
 """Traced kernels: which kernels of a module are replayed traces, and what made the others.
 
-    traced_kernels(page, module, job) -> (TracedKernel, …)      in the order of their launches
+    traced_kernels(pipeline, module, job) -> (TracedKernel, …)      in the order of their launches
     replayed_digest(kernel.start, kernel.trace, target)         the same code, in any process
 
 The loops of a kernel come from a trace over the blocks of its stages, or somebody wrote them: a
@@ -19,10 +19,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from attrs import frozen
 
 from plica.codegen.backend import backend_of, find_target
+from plica.codegen.compilation import Job, grouped
 from plica.codegen.lower.group import Group, groups_of
 from plica.codegen.lower.passes import digest_of, lowered
 from plica.codegen.lower.scheduled import Scheduled
-from plica.codegen.road import Job, grouped
 from plica.core import Malformed, from_json, to_json
 from plica.ir.graph.module import Module
 from plica.ir.loop import ExternStage, Kernel, Scan, Stages, reductions
@@ -65,10 +65,10 @@ class TracedKernel:
         return self.loops == "trace"
 
 
-def traced_kernels(page: Pipeline, module: Module, job: Job) -> tuple[TracedKernel, ...]:
+def traced_kernels(pipeline: Pipeline, module: Module, job: Job) -> tuple[TracedKernel, ...]:
     """How each kernel of a module got its loops, each group of operators once."""
-    history = grouped(page, begun(infer(module)), job)
-    scheduler, passes = job.scheduler, page.of("lower").passes
+    history = grouped(pipeline, begun(infer(module)), job)
+    scheduler, passes = job.scheduler, pipeline.of("lower").passes
     found = []
     for group in groups_of(history.module, scheduler):
         made = scheduler.schedule(*group, scheduler.chosen(*group))

@@ -93,7 +93,8 @@ class LaunchedKernel:
 
 @frozen(eq=False)
 class Bench:
-    """What validation runs with: the contract, the passes of the page, and what makes code here."""
+    """What validation runs with: the contract, the passes of the pipeline, and what makes code
+    here."""
 
     contract: Contract
     fused: bool

@@ -46,7 +46,7 @@ KINDS: Final[Mapping[str, Template]] = {
     "operator":    Template("plica.operators", "$module", "operators", "",
                             "op.$module.square_relu(x), in Python, scripts and texts"),
     "pass":        Template("plica.passes", "$name", "passes", "PASS",
-                            'page_of("cpu").insert("$name", before="fuse")'),
+                            'pipeline_of("cpu").insert("$name", before="fuse")'),
     "primitive":   Template("plica.instructions", "$module", "primitives", "",
                             "yield Unrolled(loop), in a do-block and in traces"),
     "form":        Template("plica.forms", "$name", "forms", "FORM",

@@ -1,4 +1,4 @@
-"""The driver: a page of passes is run, watched, and checked between passes where that is asked.
+"""The driver: a pipeline of passes is run, watched, and checked between passes where that is asked.
 
 There is one, for every level: `drive` folds any state through a pipeline, given how a pass changes
 it.  `run` is the same for modules alone.  Instruments are told before and after each pass; with

@@ -1,8 +1,8 @@
-"""Passes: one record for what is done at any level of the compiler, and pages of them as data.
+"""Passes: one record for what is done at any level of the compiler, and pipelines of them as data.
 
 A pass says why it exists, at which level it works (its kind), and which normal forms it takes and
-gives.  A pipeline is a list of passes that prints, compares, composes and is edited; the page of a
-target is a pipeline that leads from a module to code.  Running one is `plica.ir.driver`.
+gives.  A pipeline is a list of passes that prints, compares, composes and is edited; the pipeline
+of a target is a pipeline that leads from a module to code.  Running one is `plica.ir.driver`.
 
 >>> from attrs import evolve
 >>> nothing = Pass("nothing", "An example.", lambda module: module)
@@ -14,7 +14,7 @@ again    An example.
 ('again',)
 
 A library ships a pass under the entry-point group `plica.passes`; a name in `insert` or `replace`
-is looked for there, and among Plica's own passes that no page holds by default.
+is looked for there, and among Plica's own passes that no pipeline holds by default.
 
 Laws: `(a + b) + c == a + (b + c)`; `p.insert(x, after=n).without(x.name) == p`; editing leaves the
 order of all other passes.
@@ -41,7 +41,7 @@ Form: TypeAlias = Callable[[Module], bool]
 Kind: TypeAlias = Literal[
     "graph", "rules", "stages", "forms", "template", "schedule", "lower", "plan", "emit"
 ]
-"""The levels of a page, in order; graph passes and rules may alternate."""
+"""The levels of a pipeline, in order; graph passes and rules may alternate."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
@@ -51,7 +51,8 @@ OWN: Final[dict[str, str]] = {
     "inline-composites": "plica.rewrite.partition:INLINE_COMPOSITES",
     "verify-kernels": "plica.codegen.lower.verify:VERIFY_KERNELS",
 }
-"""Where Plica's own passes are that no page holds by default, as pyproject.toml registers them."""
+"""Where Plica's own passes are that no pipeline holds by default, as pyproject.toml registers
+them."""
 
 
 RENAMED: Final[dict[str, str]] = {
@@ -170,7 +171,7 @@ def function_pass(
     return Pass(name, why, over, requires, before, after, contract=contract)
 
 
-@frozen(cache_hash=True)  # pages are part of the keys of what is kept
+@frozen(cache_hash=True)  # pipelines are part of the keys of what is kept
 class Pipeline:
     """Passes in order, each name once."""
 

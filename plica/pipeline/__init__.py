@@ -8,13 +8,21 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Lowered", "arranged", "assemble", "build", "compile", "contract_of", "job_for", "lower",
-    "packs_of", "page_of", "read_records", "record", "sequenced", "target_of",
+    "packs_of", "pipeline_of", "read_records", "record", "sequenced", "target_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.codegen.road import Lowered, record
+    from plica.codegen.compilation import Lowered, record
     from plica.pipeline.front import compile
-    from plica.pipeline.lowered import arranged, assemble, build, job_for, lower, page_of, sequenced
+    from plica.pipeline.lowered import (
+        arranged,
+        assemble,
+        build,
+        job_for,
+        lower,
+        pipeline_of,
+        sequenced,
+    )
     from plica.pipeline.option import contract_of, packs_of, read_records, target_of
 else:
     lazily(__name__)

@@ -1,4 +1,4 @@
-"""Compiled: a module is driven down its page, once, kept in the store, and loaded.
+"""Compiled: a module is driven down its pipeline, once, kept in the store, and loaded.
 
 What is still in use somewhere in this process is shared; what was made before is taken from the
 store of the user, by the digest of all that decides what the code will be.
@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 
 from attrs import evolve
 
+from plica.codegen.compilation import Arranged, Job, lowered, record
 from plica.codegen.interface import names_of
 from plica.codegen.llvm.unit import FINGERPRINT, fingerprint
 from plica.codegen.program import Program
-from plica.codegen.road import Arranged, Job, lowered, record
 from plica.core import digest
 from plica.core.collector import age, paused
 from plica.core.deferred import unobserved
@@ -25,7 +25,7 @@ from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
 from plica.pipeline.extern_source import externs_called, externs_of
 from plica.pipeline.lowered import job_for
-from plica.pipeline.option import formed_page, known_tilings, read_records, shipped_records
+from plica.pipeline.option import known_tilings, pipeline_in_form, read_records, shipped_records
 from plica.pipeline.request import Request
 from plica.pipeline.worker_pool import operators_of, workers
 from plica.rewrite.packs import OWN
@@ -62,11 +62,11 @@ _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 def compiled(
     module: Module, request: Request, native: Callable[[Module], Executable] | None = None
 ) -> Executable:
-    """Code for a module, by the page of the request; `native` compiles what stays here."""
+    """Code for a module, by the pipeline of the request; `native` compiles what stays here."""
     backend, target = request.backend, backend_target(request)
     records = _records(request, target)
-    if records is not None and request.page is backend.page():
-        request = evolve(request, page=formed_page(records, module, request))
+    if records is not None and request.pipeline is backend.pipeline():
+        request = evolve(request, pipeline=pipeline_in_form(records, module, request))
     found = "" if records is None else records.digest
     # What the database of a backend with its own records holds may change.
     keeps = not (backend.native and request.database is not None)
@@ -74,7 +74,7 @@ def compiled(
     steady = all(isinstance(each, Trace) for _, each in request.schedules)
     shared = request.cache and keeps and steady and not request.validate
     key = (backend, module, target, request.contract, request.packs, request.threads, found,
-           request.page, request.tier, request.schedules, request.externs,
+           request.pipeline, request.tier, request.schedules, request.externs,
            selecting_names(module))  # fmt: skip
     same = _IN_USE.get(key) if shared else None
     if same is not None:
@@ -117,7 +117,7 @@ def _records(request: Request, target: Any) -> Records | ShippedRecords | None: 
         return None
     if request.database is not None:
         return read_records(request.database, target)
-    if request.tier != "fast" or backend.page("fast") is backend.page():
+    if request.tier != "fast" or backend.pipeline("fast") is backend.pipeline():
         return shipped_records(target)
     return None  # who wants code soon did not ask what the default is that a record was held to
 
@@ -135,13 +135,13 @@ def backend_target(request: Request) -> Any:  # Any: a target is its backend's o
 def _made(
     module: Module, request: Request, job: Job, store: ArtefactStore | None, entry: str
 ) -> Executable:
-    """What can be called, by the store or by the page."""
+    """What can be called, by the store or by the pipeline."""
     backend = request.backend
-    later = lru_cache(maxsize=1)(partial(_named, request.page, module, job))
+    later = lru_cache(maxsize=1)(partial(_named, request.pipeline, module, job))
 
     def made_again() -> list[archive.Piece]:
         apart = evolve(job, store=None)
-        whole = backend.build(request.page, _named(request.page, module, apart), apart)
+        whole = backend.build(request.pipeline, _named(request.pipeline, module, apart), apart)
         return kept_pieces(whole.artefact)
 
     stored = None
@@ -149,7 +149,7 @@ def _made(
         stored = store.found_apart(entry, made_again, "the model")
     artefact = None if stored is None else _reread(stored, lambda: record(later()))
     if request.validate:
-        hold_to_stages(later(), request.contract, request.page, job)
+        hold_to_stages(later(), request.contract, request.pipeline, job)
     if artefact is not None:
         if job.workers is not None:
             job.workers.unneeded()
@@ -159,7 +159,7 @@ def _made(
         return known.with_tier(request.tier, 0, lambda: later().derivation)
     if job.workers is not None:
         job.workers.expect(operators_of(module))
-    made = backend.build(request.page, later(), job)
+    made = backend.build(request.pipeline, later(), job)
     made.with_tier(request.tier, 1, lambda: later().derivation)
     made.kept = entry
     if store is not None and entry:
@@ -170,10 +170,12 @@ def _made(
     return made
 
 
-def _named(page: Pipeline, module: Module, job: Job) -> Arranged[Any, Any]:  # Any: as the page
-    """A module driven down its page, where launches that select by indices have their nodes'
+def _named(
+    pipeline: Pipeline, module: Module, job: Job
+) -> Arranged[Any, Any]:  # Any: as the pipeline
+    """A module driven down its pipeline, where launches that select by indices have their nodes'
     names."""
-    found = lowered(page, module, job)
+    found = lowered(pipeline, module, job)
     if not isinstance(found.program, Program) or not selecting_names(module):
         return found
     return with_node_names(found)
@@ -201,12 +203,12 @@ def tell_fingerprint(store: ArtefactStore) -> None:
 def _entry(module: Module, request: Request, found: str) -> str:
     """The key under which the artefact of a module is kept; none where it cannot be told from
     others: what rules, passes, forms and operators of other packages are made of has no digest."""
-    page = request.spelled
+    pipeline = request.spelled
     traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
     if len(traces) < len(request.schedules):
         return ""
     named = all(isinstance(each, str) and each in OWN for each in request.wanted)
-    if module.main is None or page is None or not named or not request.backend.keeps():
+    if module.main is None or pipeline is None or not named or not request.backend.keeps():
         return ""
     if installed() or uses_foreign(module.values):
         return ""
@@ -214,7 +216,7 @@ def _entry(module: Module, request: Request, found: str) -> str:
     where = (
         f"{names} {selecting_names(module)} {request.wanted} {request.contract} "
         f"{request.threads} {request.target!r} {found} "
-        f"{request.backend.facts()} {page} {[(name, digest(trace)) for name, trace in traces]}"
+        f"{request.backend.facts()} {pipeline} {[(name, digest(trace)) for name, trace in traces]}"
     )
     with unobserved():
         told = digest(module)

@@ -69,10 +69,10 @@ def compile(  # noqa: PLR0917  # the public surface says so
     are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
     takes the best schedule that was found for this machine; `exe.tuning` says which and why.
 
-    The `effort` chooses the page of passes that leads to the code (`plica explain --passes`):
-    `fast` is compiled sooner and runs slower, `max` is the default's page today.  `passes` is a
-    page of one's own, an edited `plica.pipeline.page_of(target)`, and passes that are `disabled`,
-    by name, are left out of either.
+    The `effort` chooses the pipeline of passes that leads to the code (`plica explain --passes`):
+    `fast` is compiled sooner and runs slower, `max` is the default's pipeline today.  `passes` is a
+    pipeline of one's own, an edited `plica.pipeline.pipeline_of(target)`, and passes that are
+    `disabled`, by name, are left out of either.
 
     With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
     sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from plica.analysis.statement import reads_memory
+from plica.codegen.compilation import Lowered
 from plica.codegen.program import Launch, launches
-from plica.codegen.road import Lowered
 from plica.core import free_vars, post_order
 from plica.ir.graph.expression import Apply, Var
 from plica.ir.graph.node_name import names_within

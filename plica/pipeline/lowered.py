@@ -7,9 +7,7 @@ from functools import partial
 from typing import Any
 
 from plica.codegen.backend import AnyTarget, Backend, backend_of, find_target
-from plica.codegen.lower.processor import processor
-from plica.codegen.program_kind import without_loops
-from plica.codegen.road import (
+from plica.codegen.compilation import (
     Arranged,
     Chooser,
     Job,
@@ -20,6 +18,8 @@ from plica.codegen.road import (
     record,
     scheduled_from,
 )
+from plica.codegen.lower.processor import processor
+from plica.codegen.program_kind import without_loops
 from plica.ir.contract import Contract, exact
 from plica.ir.driver import Checks, Instrument
 from plica.ir.graph.module import Module
@@ -42,24 +42,24 @@ with lazy_imports(__name__):  # who asks for no tuned schedules need not wait fo
     from plica.search.choice import Records, rows_by, schedule_by
 
 __all__ = [
-    "Lowered", "arranged", "assemble", "build", "job_for", "lower", "page_of", "record",
+    "Lowered", "arranged", "assemble", "build", "job_for", "lower", "pipeline_of", "record",
     "sequenced",
 ]  # fmt: skip
 
 USUAL = "cpu"
 
 
-def page_of(
+def pipeline_of(
     target: AnyTarget | str | None = None, effort: str = "default", *, objects: bool = False
 ) -> Pipeline:
-    """The page of a target, or of the target of that name; processors' where none is given.
+    """The pipeline of a target, or of the target of that name; processors' where none is given.
 
-    Programs with data and recursion have a page of their own: with `objects` it is that.
+    Programs with data and recursion have a pipeline of their own: with `objects` it is that.
 
-    >>> page_of("cpu").names[-2:]
+    >>> pipeline_of("cpu").names[-2:]
     ('plan-memory', 'emit-llvm')
     """
-    return _backend(target, objects).page(effort)
+    return _backend(target, objects).pipeline(effort)
 
 
 def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
@@ -79,7 +79,7 @@ def job_for(
     records: Records | ShippedRecords | None = None,
     **more: Any,  # Any: the other fields of a job
 ) -> Job:
-    """What a page is run for; with records of tuning, they come before default schedules."""
+    """What a pipeline is run for; with records of tuning, they come before default schedules."""
     machine = None if target is None else backend_of(target).machine(target)
     schedules = processor if target is None else backend_of(target).scheduler
     chooser = None
@@ -114,17 +114,17 @@ def lower(
     target: AnyTarget | None = None,
     records: Records | None = None,
     *,
-    page: Pipeline | None = None,
+    pipeline: Pipeline | None = None,
     objects: bool = False,
     instruments: Sequence[Instrument] = (),
     checks: Checks | None = None,
-) -> Arranged[Any, Any]:  # Any: as the page makes it; a `Lowered` but for programs with objects
+) -> Arranged[Any, Any]:  # Any: as the pipeline makes it; a `Lowered` but for programs with objects
     """The program of a module and its memory plan; with a target, scheduled for it.
 
     Where there are records of tuning, they come before default schedules.
     """
     job = job_for(target, contract, packs, records)
-    used = page or page_of(target, objects=objects)
+    used = pipeline or pipeline_of(target, objects=objects)
     return lowered(used, module if objects else without_loops(module), job, instruments, checks)
 
 
@@ -132,10 +132,10 @@ def sequenced(
     history: History, target: AnyTarget | None = None, contract: Contract = exact
 ) -> Lowered:
     """The program of an inferred module, as it is but for the passes that every program needs."""
-    page = page_of(target)
-    needed = page.only("infer", "resolve", "decompose", "fuse")
+    pipeline = pipeline_of(target)
+    needed = pipeline.only("infer", "resolve", "decompose", "fuse")
     job = job_for(target, contract)
-    return scheduled_from(page, grouped_by(needed, history, job), job)
+    return scheduled_from(pipeline, grouped_by(needed, history, job), job)
 
 
 def arranged(
@@ -143,7 +143,7 @@ def arranged(
 ) -> Lowered:
     """The program of a module whose operators are grouped already, and its memory plan."""
     job = job_for(target, contract, (), records)
-    return scheduled_from(page_of(target), history, job)
+    return scheduled_from(pipeline_of(target), history, job)
 
 
 def build(
@@ -156,17 +156,17 @@ def build(
 ) -> Executable:
     """Code for a lowered module, loaded into this process."""
     backend = _backend(target, objects)
-    return backend.build(backend.page(), of, job_for(target, threads=threads, store=store))
+    return backend.build(backend.pipeline(), of, job_for(target, threads=threads, store=store))
 
 
 def assemble(
-    of: Arranged[Any, Any],  # Any: as the page of the target makes it
+    of: Arranged[Any, Any],  # Any: as the pipeline of the target makes it
     target: AnyTarget,
     threads: int = 1,
     store: ArtefactStore | None = None,
     *,
     objects: bool = False,
-) -> Any:  # an artefact, as the page makes it
+) -> Any:  # an artefact, as the pipeline makes it
     """All that will be loaded, here or elsewhere: the target need not be this machine."""
     job = job_for(target, threads=threads, store=store)
-    return emitted(page_of(target, objects=objects), of, job)
+    return emitted(pipeline_of(target, objects=objects), of, job)

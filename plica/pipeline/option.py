@@ -117,15 +117,17 @@ def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget
         return records_of(found, name)
 
 
-def formed_page(records: Records | ShippedRecords, module: Module, request: Request) -> Pipeline:
-    """The page of a request in the form that records say is the fastest for a model."""
-    page = request.page
+def pipeline_in_form(
+    records: Records | ShippedRecords, module: Module, request: Request
+) -> Pipeline:
+    """The pipeline of a request in the form that records say is the fastest for a model."""
+    pipeline = request.pipeline
     if isinstance(records, ShippedRecords) and not records.may_have_forms:
-        return page
+        return pipeline
     from plica.search.graph_form import chosen_form
 
-    form = chosen_form(records.whole().best, module, request.contract, request.packs, page)
-    return page if form is None else form.page(page) or page
+    form = chosen_form(records.whole().best, module, request.contract, request.packs, pipeline)
+    return pipeline if form is None else form.pipeline(pipeline) or pipeline
 
 
 PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named
-from plica.codegen.road import check_page
+from plica.codegen.compilation import check_pipeline
 from plica.ir.contract import Contract
 from plica.ir.passes import PassError, Pipeline
 from plica.rewrite.pack import Pack
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, kw_only=True)
 class CompileOptions:
-    """The options of `plica.compile`, as they are given; its page says what each means."""
+    """The options of `plica.compile`, as they are given."""
 
     target: str | AnyTarget = "cpu"
     threads: int | None = None
@@ -44,9 +44,9 @@ class CompileOptions:
     machine: str | MachineDescription | None = None
     donate: str | Sequence[str] = ()
 
-    def page(self, backend: Backend) -> Pipeline:
-        """The page of passes that they choose."""
-        return chosen_page(backend, self.passes, self.disabled, self.effort)
+    def pipeline(self, backend: Backend) -> Pipeline:
+        """The pipeline of passes that they choose."""
+        return chosen_pipeline(backend, self.passes, self.disabled, self.effort)
 
 
 @frozen(eq=False)
@@ -62,7 +62,7 @@ class Request:
     """The packs as they were asked for."""
     database: RecordSource | str | PathLike[str] | None
     cache: bool
-    page: Pipeline
+    pipeline: Pipeline
     validate: bool = False
     """Whether each kernel is held to its stages, and everything out of the store made again."""
     schedules: tuple[tuple[str, GivenSchedule], ...] = ()
@@ -70,42 +70,42 @@ class Request:
     externs: tuple[tuple[str, GivenExtern], ...] = ()
     """Who serves the externs of a program, by symbol."""
     tier: str = "default"
-    """The effort that the page is of."""
+    """The effort that the pipeline is of."""
 
     @property
     def spelled(self) -> str | None:
-        """The page as a text, the same in every process; None if somebody else's pass is in it,
+        """The pipeline as a text, the same in every process; None if somebody else's pass is in it,
         or the backend is another library's: what these are made of has no digest."""
         if self.backend.name not in OWN or backend_named(self.backend.name) is not self.backend:
             return None
         own = {}
-        for effort, page in reversed([*self.backend.pages.items()]):
-            own.update({each: f"{effort}/{each.name}" for each in page})
-        words = [own.get(each) for each in self.page]
+        for effort, pipeline in reversed([*self.backend.pipelines.items()]):
+            own.update({each: f"{effort}/{each.name}" for each in pipeline})
+        words = [own.get(each) for each in self.pipeline]
         return None if None in words else " ".join(word for word in words if word is not None)
 
 
-def chosen_page(
+def chosen_pipeline(
     backend: Backend, passes: Pipeline | None, disabled: str | Sequence[str], effort: str
 ) -> Pipeline:
-    """The page that is asked for: one's own or that of an effort, less what is disabled."""
+    """The pipeline that is asked for: one's own or that of an effort, less what is disabled."""
     given: object = passes
     if given is not None and not isinstance(given, Pipeline):
-        message = "This is no page of passes."
-        expected, hint = "a Pipeline", "Edit plica.pipeline.page_of('cpu')."
+        message = "This is no pipeline of passes."
+        expected, hint = "a Pipeline", "Edit plica.pipeline.pipeline_of('cpu')."
         raise PassError(Diagnostic("unknown-pass", message, None, expected, repr(given), hint))
     if passes is not None and effort != "default":
-        message = "A page of one's own has no effort: the effort chooses a page."
+        message = "A pipeline of one's own has no effort: the effort chooses a pipeline."
         raise UnsupportedError(
             Diagnostic("unsupported", message, None, "passes or effort", f"both, {effort!r}")
         )
-    page = backend.page(effort) if passes is None else passes
+    pipeline = backend.pipeline(effort) if passes is None else passes
     named: object = (disabled,) if isinstance(disabled, str) else disabled
     if not isinstance(named, Sequence) or not all(isinstance(each, str) for each in named):
         raise wrong_argument("Passes are disabled by name.", "names of passes", disabled)
     names = tuple(named)
     if passes is None and not names:
-        return page
-    page = page.without(*names) if names else page
-    check_page(page)
-    return page
+        return pipeline
+    pipeline = pipeline.without(*names) if names else pipeline
+    check_pipeline(pipeline)
+    return pipeline

@@ -1,15 +1,15 @@
-"""Validation of what a page made: every kernel of a program beside its stages."""
+"""Validation of what a pipeline made: every kernel of a program beside its stages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.compilation import Arranged, Job
 from plica.codegen.program import Program
-from plica.codegen.road import Arranged, Job
 from plica.ir.contract import Contract
 from plica.ir.passes import Pipeline
-from plica.pipeline.lowered import job_for, page_of
+from plica.pipeline.lowered import job_for, pipeline_of
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import lazy_imports
 
@@ -19,9 +19,9 @@ with lazy_imports(__name__):  # few ask for it
 
 
 def hold_to_stages(
-    of: Arranged[Any, Any],  # Any: as the page makes it
+    of: Arranged[Any, Any],  # Any: as the pipeline makes it
     contract: Contract,
-    page: Pipeline,
+    pipeline: Pipeline,
     job: Job,
 ) -> tuple[ValidatedKernel, ...]:
     """What is shown of each kernel; raises `ValidationFailed` where one is wrong."""
@@ -32,7 +32,7 @@ def hold_to_stages(
         raise UnsupportedError(Diagnostic("unsupported", message, None, "kernels", found, hint))
     backend = backend_of(job.target)
     entry = backend.entry(job.target) if backend.entry and backend.here(job.target) else None
-    bench = Bench(contract, of.fused, page.of("lower").passes, entry)
+    bench = Bench(contract, of.fused, pipeline.of("lower").passes, entry)
     return validated(of.program, job.scheduler, bench)
 
 
@@ -42,5 +42,5 @@ def validate_for(
     target: AnyTarget,
     records: Records | None = None,
 ) -> tuple[ValidatedKernel, ...]:
-    """The same for what was lowered by the page of a target, which need not be this machine."""
-    return hold_to_stages(of, contract, page_of(target), job_for(target, contract, (), records))
+    """The same for what was lowered by the pipeline of a target, which need not be this machine."""
+    return hold_to_stages(of, contract, pipeline_of(target), job_for(target, contract, (), records))

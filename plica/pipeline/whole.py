@@ -1,6 +1,6 @@
 """The pipeline: from a module to something one can call.
 
-The page of the target says what happens on the way (`plica.codegen.llvm.page`): the graph is
+The pipeline of the target says what happens on the way (`plica.codegen.llvm.passes`): the graph is
 optimised, with the rules a user asks for, its operators are grouped into kernels, each kernel takes
 its schedule from a tuning database or by default; then come lowering, the memory plan, emission.
 
@@ -128,8 +128,8 @@ def _requested(options: CompileOptions) -> Request:
     backend.check_before(target, runs=True)
     wanted = packs_listed(options.packs)
     contract = contract_of(options.contract)
-    page = options.page(backend)
-    check_contracts(page, contract)
+    pipeline = options.pipeline(backend)
+    check_contracts(pipeline, contract)
     return Request(
         backend,
         target,
@@ -139,7 +139,7 @@ def _requested(options: CompileOptions) -> Request:
         wanted,
         options.database,
         options.cache,
-        page,
+        pipeline,
         options.validate,
         schedules_of(options.schedules),
         checked_externs(options.externs),
@@ -187,7 +187,7 @@ def _of_known_sizes(
         raise UnsupportedError(Diagnostic("unsupported", message, None, "None", found))
     dynamic = backend.with_objects()
     assert dynamic is not None
-    return compiled(module, evolve(request, backend=dynamic, page=options.page(dynamic)))
+    return compiled(module, evolve(request, backend=dynamic, pipeline=options.pipeline(dynamic)))
 
 
 def is_torch_module(of: object) -> TypeGuard[TorchModule]:
@@ -207,7 +207,7 @@ def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as 
     if options.passes is not None or options.effort == "fast":
         message = "In the background the code of a better effort than fast is made."
         found = "passes" if options.passes is not None else "effort='fast'"
-        expected = "an effort, and no page of one's own"
+        expected = "an effort, and no pipeline of one's own"
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, found))
     source = read_once(mod)  # a file may change meanwhile
     better = evolve(options, background=False)

@@ -1,7 +1,8 @@
 """Futures: a derivation forked at a step and gone on without it, compiled and run beside the first.
 
-A step of a rule is left out by going on, from the state before it, with pages whose packs lack that
-rule; a step of a pass by a page that lacks the pass.  What was done before the step stays done.
+A step of a rule is left out by going on, from the state before it, with pipelines whose packs lack
+that rule; a step of a pass by a pipeline that lacks the pass.  What was done before the step stays
+done.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from plica.codegen.backend import backend_of
 from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline
-from plica.pipeline import page_of
+from plica.pipeline import pipeline_of
 from plica.report.graph_film import film
 from plica.report.model_view import facts, launch_rows
 from plica.report.study import StudiedModel, compiled, examine
@@ -44,9 +45,9 @@ def future(
     begun = History(before, fork(derivation, step - 1))
     seen = backend_of(of.target).with_threads(of.target, of.threads)
     try:
-        page = rest_of(page_of(seen), of, step)
+        pipeline = rest_of(pipeline_of(seen), of, step)
         made = compiled(of.name, OnnxReading(before, of.nodes), of.target, threads=of.threads,
-                        contract=of.contract, page=page, history=begun)  # fmt: skip
+                        contract=of.contract, pipeline=pipeline, history=begun)  # fmt: skip
         study = examine(made, inputs)
     except PlicaError as error:
         return {"step": step, "title": title, "refused": error.diagnostics[0].message}
@@ -71,11 +72,11 @@ def check_step(step: int, steps: int) -> None:
         raise InputError(Diagnostic("input-unknown", message, None, expected, str(step)))
 
 
-def rest_of(page: Pipeline, of: StudiedModel, step: int) -> Pipeline:
-    """The page from the pass that took a step on, without the step's rule or pass."""
+def rest_of(pipeline: Pipeline, of: StudiedModel, step: int) -> Pipeline:
+    """The pipeline from the pass that took a step on, without the step's rule or pass."""
     rule = of.lowered.derivation.steps[step - 1].rule
     ended = {each.name for each in of.passes if each.steps < step}
-    kept = [each for each in page if each.name not in ended]
+    kept = [each for each in pipeline if each.name not in ended]
     if rule.is_pass:
         return Pipeline(tuple([each for each in kept if each.name != rule.name]))
     return Pipeline(tuple([without(each, rule.name) for each in kept]))

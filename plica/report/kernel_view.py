@@ -15,7 +15,7 @@ from plica.ir.graph.expression import Call, Function
 from plica.ir.loop import Kernel, kernel_of
 from plica.ir.text.show.kernel import show_kernel
 from plica.ir.text.show.stages import shown_stages
-from plica.pipeline import Lowered, job_for, page_of
+from plica.pipeline import Lowered, job_for, pipeline_of
 from plica.report.line_table import LineTable
 from plica.report.nest_film import (
     NAME,
@@ -115,7 +115,7 @@ def frames_of(
     last = scheduled[-1].kernel
     assert last is not None
     frames += scheduled
-    frames += of_lowering(last, page_of(seen).of("lower"))
+    frames += of_lowering(last, pipeline_of(seen).of("lower"))
     return with_costs(frames, machine) if costs and isinstance(machine, Machine) else frames
 
 

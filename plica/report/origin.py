@@ -23,8 +23,8 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
+from plica.codegen.compilation import Lowered
 from plica.codegen.program import launches
-from plica.codegen.road import Lowered
 from plica.core import Term, post_order, rebuild
 from plica.ir.graph.expression import Apply, Call, Expr, Function, Project
 from plica.rewrite.derivation import at, provenance

@@ -22,16 +22,16 @@ from plica.analysis.memory import MemoryPlan
 from plica.bench.roof import Roof, roof_of
 from plica.bench.sample import sample
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.compilation import scheduled_from
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches
-from plica.codegen.road import scheduled_from
 from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.passes import Pass, Pipeline
 from plica.ir.type import infer
-from plica.pipeline import Lowered, build, job_for, page_of
+from plica.pipeline import Lowered, build, job_for, pipeline_of
 from plica.report.origin import Names, origins
 from plica.report.stage import ModuleStage, stages
 from plica.rewrite.fuse import EdgeDecision, explain
@@ -166,17 +166,17 @@ def compiled(
     contract: Contract = DEFAULT_CONTRACT,
     packs: Sequence[Pack] = (),
     records: Records | None = None,
-    page: Pipeline | None = None,
+    pipeline: Pipeline | None = None,
     history: History | None = None,
 ) -> StudiedModel:
     """A model made ready, and how long each part of that took.
 
-    A `page` of one's own takes the place of the target's, and a `history` that of the model as it
-    was read: from there on the page is gone through.
+    A `pipeline` of one's own takes the place of the target's, and a `history` that of the model as
+    it was read: from there on the pipeline is gone through.
     """
     start = perf_counter()
     seen = backend_of(target).with_threads(target, threads)
-    used = page or page_of(seen)
+    used = pipeline or pipeline_of(seen)
     job = job_for(seen, contract, packs, records)
     begun_with = begun(infer(read.module)) if history is None else history
     ends = PassEnds()

@@ -234,4 +234,4 @@ def _conflict(value: Expr, one: str, other: str) -> Diagnostic:
 PLACE_DEVICES: Final = exact_pass(
     "place-devices", "Values are copied where they are used on another device than made.", place
 )
-"""On a page: marks of devices become copies; on one device they cost nothing that is kept."""
+"""On a pipeline: marks of devices become copies; on one device they cost nothing that is kept."""

@@ -1,4 +1,4 @@
-"""Optimising graphs: the part of every page that knows no machine, as data.
+"""Optimising graphs: the part of every pipeline that knows no machine, as data.
 
 >>> print(*OPTIMISE.names[:4])
 to-dataflow packs inference simplify

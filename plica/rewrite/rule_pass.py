@@ -1,4 +1,4 @@
-"""Passes of rules: packs on a page, driven by strategies, and the driver of the graph part.
+"""Passes of rules: packs on a pipeline, driven by strategies, and the driver of the graph part.
 
     rules("simplify", "Arithmetic that is not needed goes.", "simplify")       to a normal form
     rules("expand", "Once, from the top.", MY_PACK, swept_down)                by another strategy
@@ -31,7 +31,7 @@ from plica.rewrite.strategy import Driving, innermost
 
 @frozen(eq=False)
 class Setting:
-    """What a page is run with: the contract that rules keep, and the packs a user asks for."""
+    """What a pipeline is run with: the contract that rules keep, and the packs a user asks for."""
 
     contract: Contract = DEFAULT_CONTRACT
     packs: tuple[Pack, ...] = ()

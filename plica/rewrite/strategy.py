@@ -2,10 +2,10 @@
 
     Strategy = Term -> Rewritten | None        None: does not apply
 
-The vocabulary: `seq choice attempt repeat one all_ some top_down bottom_up at where`; a rule is
-made a strategy by `use`.  Steps carry the path to the place they changed, so a derivation comes
-for free.  On the pages of targets a pack is driven by a `Driving`, which makes a strategy of its
-rules: `innermost` to a normal form, `swept_up` and `swept_down` in one sweep.
+The vocabulary:  `seq choice attempt repeat one all_ some top_down bottom_up at where`; a rule is
+made a strategy by `use`.  Steps carry the path to the place they changed, so a derivation comes for
+free.  On the pipelines of targets a pack is driven by a `Driving`, which makes a strategy of its
+rules:  `innermost` to a normal form, `swept_up` and `swept_down` in one sweep.
 
 Laws: `attempt(s)` always applies; `seq(identity, s)` is `s`; `choice(fail, s)` is `s`;
 `repeat(s)` ends where `s` does not apply; `innermost(p)` does not apply to what it gives.

@@ -199,7 +199,7 @@ class Executable:
 
     @property
     def tier(self) -> str:
-        """The effort that the code was made with: fast, default or max; `own` for a page of
+        """The effort that the code was made with: fast, default or max; `own` for a pipeline of
         somebody's own, `saved` for code that was loaded."""
         return self._tier
 

@@ -1,9 +1,9 @@
 """Graph forms: which graph passes a model is compiled with, recorded as schedules are.
 
-    GraphForm ::= GraphForm(without, within)     passes left out of the page, and put into it
+    GraphForm ::= GraphForm(without, within)     passes left out of the pipeline, and put into it
 
 Any pass that keeps the meaning may be left out, and equality saturation may replace the normal form
-of the rules; the form of the page itself is empty.  A record of a form has the key of the model
+of the rules; the form of the pipeline itself is empty.  A record of a form has the key of the model
 (`graph_key`) and the form as its trace: `plica.compile` finds it before operators are grouped.
 
 >>> form = GraphForm(without=("winograd",))
@@ -21,8 +21,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.compilation import Job, grouped
 from plica.codegen.program_kind import without_loops
-from plica.codegen.road import Job, grouped
 from plica.core import digest
 from plica.ir.contract import Contract
 from plica.ir.graph.module import Module
@@ -35,12 +35,14 @@ from plica.search.record.record import Record
 
 PREFIX: Final = "graph:"  # what the keys of models begin with; those of kernels do not
 NAMED: Final = "graph"  # the form that such records name
-OFFERED: Final = {"saturate": "simplify-again"}  # passes no page holds, and after which they come
+OFFERED: Final = {
+    "saturate": "simplify-again"
+}  # passes no pipeline holds, and after which they come
 
 
 @frozen
 class GraphForm:
-    """The names of passes that are left out of a page, and of those that are put into it."""
+    """The names of passes that are left out of a pipeline, and of those that are put into it."""
 
     without: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
@@ -63,8 +65,8 @@ class GraphForm:
             return None
         return GraphForm(tuple(found["without"]), tuple(found["within"]))
 
-    def page(self, of: Pipeline) -> Pipeline | None:
-        """A page in this form, None where it has no such passes."""
+    def pipeline(self, of: Pipeline) -> Pipeline | None:
+        """A pipeline in this form, None where it has no such passes."""
         if not {*self.without} <= {*choosable(of)} or not {*self.within} <= {*offered(of)}:
             return None
         found = of.without(*self.without) if self.without else of
@@ -85,10 +87,11 @@ def _are_names(of: object) -> bool:
 MOST: Final = 64  # names of a form that is read
 
 
-def choosable(page: Pipeline) -> Iterator[str]:
-    """The graph passes of a page that may be left out: nothing later requires what they give."""
-    needed = {name for each in page for name in (*each.before, *each.requires)}
-    for each in page.of("graph", "rules"):
+def choosable(pipeline: Pipeline) -> Iterator[str]:
+    """The graph passes of a pipeline that may be left out: nothing later requires what they
+    give."""
+    needed = {name for each in pipeline for name in (*each.before, *each.requires)}
+    for each in pipeline.of("graph", "rules"):
         if not needed.intersection((each.name, *each.after)) and each.name not in KEPT:
             yield each.name
 
@@ -97,10 +100,10 @@ KEPT: Final = ("packs", "to-dataflow", "infer", "resolve", "decompose", "fuse")
 """What a user asked for, what all else stands on, and what groups operators at all."""
 
 
-def offered(page: Pipeline) -> Iterator[str]:
-    """The passes that may be put into a page."""
+def offered(pipeline: Pipeline) -> Iterator[str]:
+    """The passes that may be put into a pipeline."""
     for name, after in OFFERED.items():
-        if after in page.names and name not in page.names:
+        if after in pipeline.names and name not in pipeline.names:
             yield name
 
 
@@ -115,14 +118,14 @@ def chosen_form(
     module: Module,
     contract: Contract,
     packs: Sequence[Pack],
-    page: Pipeline,
+    pipeline: Pipeline,
 ) -> GraphForm | None:
-    """The form of a model that records say is the fastest, None where none is of this page."""
+    """The form of a model that records say is the fastest, None where none is of this pipeline."""
     if not any(each.startswith(PREFIX) for each in best):
         return None
     for each in best.get(graph_key(module, contract, packs), ()):
         form = GraphForm.from_text(each.trace_json)
-        if form is not None and form.page(page) is not None:
+        if form is not None and form.pipeline(pipeline) is not None:
             return form
     return None
 
@@ -130,24 +133,25 @@ def chosen_form(
 def alternatives(
     module: Module, contract: Contract, packs: Sequence[Pack], target: AnyTarget
 ) -> tuple[tuple[GraphForm, Module], ...]:
-    """Forms of a model that group operators differently, with the results; the page's is first."""
+    """Forms of a model that group operators differently, with the results; the pipeline's is
+    first."""
     backend = backend_of(target)
-    page, job = backend.page(), Job(contract, tuple(packs), target, backend.machine(target))
+    pipeline, job = backend.pipeline(), Job(contract, tuple(packs), target, backend.machine(target))
     source = infer(without_loops(module))
     history = begun(source)
     does_something: list[str] = []
-    for each in page.of("graph", "rules"):
+    for each in pipeline.of("graph", "rules"):
         after = advanced(each, history, job)
         if after.module is not history.module:
             does_something.append(each.name)
         history = after
-    may = set(choosable(page))
+    may = set(choosable(pipeline))
     forms = [GraphForm((each,)) for each in does_something if each in may]
-    forms += [GraphForm(within=(each,)) for each in offered(page)]
+    forms += [GraphForm(within=(each,)) for each in offered(pipeline)]
     found = {digest(history.module): (GraphForm(), history.module)}
     for form in forms:
-        edited = form.page(page)
-        assert edited is not None  # it is made of this page
+        edited = form.pipeline(pipeline)
+        assert edited is not None  # it is made of this pipeline
         made = grouped(edited, begun(source), job).module
         found.setdefault(digest(made), (form, made))
     return tuple(found.values())

@@ -1,9 +1,9 @@
 """Graph-level search: forms of a whole model, ranked by the cost model, then timed in turns.
 
-The kernels in which a form differs from the page are estimated with their default schedules.  The
-model orders kernels worse than schedules of one kernel, so it only selects what is worth a trial:
-forms of low estimates are compiled and timed in turns with the page, each in several copies
-(`plica.search.in_place`).  A form is chosen if it is clearly faster as a whole.
+The kernels in which a form differs from the pipeline are estimated with their default schedules.
+The model orders kernels worse than schedules of one kernel, so it only selects what is worth a
+trial: forms of low estimates are compiled and timed in turns with the pipeline, each in several
+copies (`plica.search.in_place`).  A form is chosen if it is clearly faster as a whole.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from plica.search.target import tuning_of
 from plica.search.task import Task, tasks_of
 
 TRIED: Final = 4  # forms that are compiled and timed, at most
-WORTH: Final = 1.25  # times the page's estimated cost at most, to be tried
+WORTH: Final = 1.25  # times the pipeline's estimated cost at most, to be tried
 SHARE: Final = 0.25  # the part of the time of a search that forms may take
 Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, with default schedules
 
 
 @frozen
 class FormTrial:
-    """What became of a form: estimated beside the page's, and timed, if it was tried."""
+    """What became of a form: estimated beside the pipeline's, and timed, if it was tried."""
 
     form: GraphForm
-    estimated: float  # what the kernels that differ take, of what those of the page take
+    estimated: float  # what the kernels that differ take, of what those of the pipeline take
     seconds: float | None = None
 
 
@@ -90,7 +90,7 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
     thought.sort(key=lambda each: each.estimated)
     try:
         with deadline(end):
-            page = copies(compiled(GraphForm()))
+            pipeline = copies(compiled(GraphForm()))
     except DeadlinePassed:
         return GraphTuned()
     found: list[FormTrial] = []
@@ -102,14 +102,14 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
             continue
         try:
             with deadline(end):
-                usually, now = calls(page, copies(compiled(each.form)), values)
+                usually, now = calls(pipeline, copies(compiled(each.form)), values)
         except (UnsupportedError, DeadlinePassed):
-            found.append(each)  # the page needs that pass for this model, or there is no time
+            found.append(each)  # the pipeline needs that pass for this model, or there is no time
             continue
         times.setdefault(GraphForm(), usually)
         times[each.form] = now
         found.append(FormTrial(each.form, each.estimated, mean(now)))
-        # Both were timed beside the page: what is less beside it is less.
+        # Both were timed beside the pipeline: what is less beside it is less.
         faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
         if faster and (best == GraphForm() or _part(times, each.form) < _part(times, best)):
             best = each.form

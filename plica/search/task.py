@@ -22,11 +22,11 @@ from typing import Final
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.compilation import Job, grouped
 from plica.codegen.lower.scheduled import untuned
 from plica.codegen.lower.step import launched
 from plica.codegen.lower.workload import Equality, workload
 from plica.codegen.program_kind import without_loops
-from plica.codegen.road import Job, grouped
 from plica.core import digest
 from plica.ir.contract import Contract
 from plica.ir.graph import Call, Const, Expr, Function, Module
@@ -96,12 +96,12 @@ def tasks(
     contract: Contract,
     packs: Sequence[Pack],
     target: AnyTarget,
-    page: Pipeline | None = None,
+    pipeline: Pipeline | None = None,
 ) -> tuple[Task, ...]:
-    """The tasks of a module as a page, by default the target's, would compile it."""
+    """The tasks of a module as a pipeline, by default the target's, would compile it."""
     backend = backend_of(target)
     job = Job(contract, tuple(packs), target, backend.machine(target))
-    history = grouped(page or backend.page(), begun(infer(without_loops(module))), job)
+    history = grouped(pipeline or backend.pipeline(), begun(infer(without_loops(module))), job)
     return tasks_of(history.module, target, contract)
 
 

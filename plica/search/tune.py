@@ -42,16 +42,16 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
     database: Database,
     how: TuneOptions,
     measurer: Measurer | None = None,
-    page: Pipeline | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Tuned:
-    """Search the schedules of all kernels of a module, as a page groups them."""
+    """Search the schedules of all kernels of a module, as a pipeline groups them."""
     start = time.monotonic()
     tuning = tuning_of(target)
     if (of := tuning.space) is None:
         raise not_by_kernels(target)
     subjects: list[TuningSubject] = []
     fixed: list[str] = []
-    for task in tasks(module, contract, packs, target, page):
+    for task in tasks(module, contract, packs, target, pipeline):
         grow = partial(of, task, target)
         first = None if tuning.first_space is None else tuning.first_space(task, target)
         space = first or grow()

@@ -73,7 +73,7 @@ def test_every_record_has_its_tables() -> None:
         found = backend_named(name)
         assert found.tables.forms, name
         assert found.tables.templates, name
-        assert set(found.lowering.names) <= set(found.page().names), name
+        assert set(found.lowering.names) <= set(found.pipeline().names), name
     assert backend_named("cuda").tables is not backend_named("cpu").tables
     assert all(backend_named(name).dialect is not None for name in ("cuda", "c"))
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import plica.codegen.lower.graph_flattening
 from plica.codegen.lower.graph_flattening import flatten_graph, is_resolved
-from plica.codegen.lower.page import GROUP
+from plica.codegen.lower.shared_passes import GROUP
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.driver import run

@@ -11,13 +11,13 @@ from attrs import evolve
 
 import plica
 from plica.analysis.site import map_of
+from plica.codegen.compilation import Lowered
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.scheduled import ChosenSchedule, Schedule, Scheduled, Scheduler
 from plica.codegen.native import llvm_entry
 from plica.codegen.plant import planted, with_a_longer_loop, with_a_shorter_loop, wrong_entry
 from plica.codegen.program import KernelOrigin
 from plica.codegen.retrace import retraced
-from plica.codegen.road import Lowered
 from plica.codegen.validation import Bench, ValidationFailed, difference, validated
 from plica.core.digest import digest
 from plica.core.fold import map_bottom_up
@@ -30,7 +30,7 @@ from plica.ir.loop.scalar import Mul, Sub
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
 from plica.ir.text.script import from_text
-from plica.pipeline import job_for, lower, page_of, target_of
+from plica.pipeline import job_for, lower, pipeline_of, target_of
 from plica.runtime.process import can_part
 from plica.schedule import block, do, loops, reorder, split, trace_of
 from plica.schedule.do import Body
@@ -102,11 +102,11 @@ def test_a_wrong_kernel_is_found() -> None:
 def test_a_wrong_pass_is_named() -> None:
     of = lowered()
     passes = planted("partition", with_a_shorter_loop)
-    page = page_of("cpu")
+    pipeline = pipeline_of("cpu")
     for each in passes:
-        page = page.replace(each.name, each)
+        pipeline = pipeline.replace(each.name, each)
     with pytest.raises(ValidationFailed, match="the lowering pass partition is to blame"):
-        plica.compile(model(), passes=page, validate=True, cache=False)
+        plica.compile(model(), passes=pipeline, validate=True, cache=False)
     assert of.program.kernels
 
 

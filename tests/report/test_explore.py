@@ -109,7 +109,7 @@ def test_a_future_without_fusion_has_more_kernels() -> None:
     made = compiled_small("dqn")
     found = future(made, len(made.lowered.derivation.steps))
     assert len(found["launches"]) > len(studied("dqn").rows)
-    assert "fuse" not in rest_of(plica.pipeline.page_of("cpu"), made, 1).without("fuse").names
+    assert "fuse" not in rest_of(plica.pipeline.pipeline_of("cpu"), made, 1).without("fuse").names
 
 
 @pytest.mark.parametrize(

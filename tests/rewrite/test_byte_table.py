@@ -9,7 +9,7 @@ import pytest
 
 import plica
 from plica import op
-from plica.codegen.lower.page import SLOW
+from plica.codegen.lower.shared_passes import SLOW
 from plica.core.fold import post_order
 from plica.core.name import Name
 from plica.ir.graph.expression import Apply, Expr, Function, Tuple, Var, const

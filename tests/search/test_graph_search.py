@@ -43,7 +43,7 @@ def main(x: Tensor[(1, 4, 6, 6), f32], w: Tensor[(8, 4, 3, 3), f32]) -> Tensor[(
 """
 BACKEND = backend_of(find_target("cpu"))
 ONE_THREAD = BACKEND.with_threads(find_target("cpu"), 1)
-PAGE = BACKEND.page()
+PIPELINE = BACKEND.pipeline()
 APART = GraphForm(("padding",))
 """The pad of `PADDED` is a kernel of its own."""
 
@@ -56,12 +56,12 @@ def padded() -> Module:
 
 
 def in_form(module: Module, form: GraphForm) -> Executable:
-    made = plica.compile(module, threads=1, cache=False, passes=form.page(PAGE))
+    made = plica.compile(module, threads=1, cache=False, passes=form.pipeline(PIPELINE))
     assert isinstance(made, Executable)
     return made
 
 
-WORDS = (*PAGE.names, "saturate", "", "nobody's", '\u00e9"')
+WORDS = (*PIPELINE.names, "saturate", "", "nobody's", '\u00e9"')
 NAMES = st.lists(st.sampled_from(WORDS), max_size=3, unique=True).map(tuple)
 
 
@@ -71,8 +71,8 @@ def test_forms_are_read_as_they_were_written(
 ) -> None:
     form = GraphForm(without, within)
     assert GraphForm.from_text(form.text) == form
-    known = {*without} <= {*choosable(PAGE)} and {*within} <= {*offered(PAGE)}
-    assert (form.page(PAGE) is not None) == known
+    known = {*without} <= {*choosable(PIPELINE)} and {*within} <= {*offered(PIPELINE)}
+    assert (form.pipeline(PIPELINE) is not None) == known
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,10 @@ def test_only_kernels_that_differ_are_reckoned(padded: Module) -> None:
 
 
 def searched(module: Module, monkeypatch: pytest.MonkeyPatch, part: float) -> GraphTuned:
-    """A search in which every form takes a part of the time of the page."""
+    """A search in which every form takes a part of the time of the pipeline."""
 
     def calls(
-        page: Sequence[Executable], other: Sequence[Executable], values: Any
+        pipeline: Sequence[Executable], other: Sequence[Executable], values: Any
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return (1.0, 1.01, 0.99), (part, 1.01 * part, 0.99 * part)
 
@@ -127,7 +127,7 @@ def test_the_fastest_form_is_recorded_and_compiled(
         for each in found.records:
             database.put(each)
         best = {each.key: [each] for each in found.records if each.cost == 0.5}
-        assert chosen_form(best, padded, DEFAULT_CONTRACT, (), PAGE) == found.form
+        assert chosen_form(best, padded, DEFAULT_CONTRACT, (), PIPELINE) == found.form
         made = plica.compile(padded, threads=1, cache=False, database=database)
     wanted = in_form(padded, found.form)
     assert [row.kernel for row in made.artefact.record().traces] == [

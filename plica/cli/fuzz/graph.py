@@ -125,8 +125,8 @@ def native(module: Module, inputs: tuple[Any, ...]) -> Any:
 
     Modules and kernels are checked after every pass on the way.
     """
+    from plica.codegen.compilation_check import StateChecks
     from plica.codegen.program_kind import static_form
-    from plica.codegen.road_check import StateChecks
     from plica.pipeline import compile, lower, target_of
     from plica.runtime.error import UnsupportedError
 

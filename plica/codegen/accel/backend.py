@@ -10,13 +10,13 @@ from attrs import evolve
 
 from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.offload import Offloaded, tunings
-from plica.codegen.accel.page import PAGES
+from plica.codegen.accel.passes import PIPELINES
 from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build as build_stream
 from plica.codegen.accel.target import OWN, AccelTarget, parse_accel, settled
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.compilation import Arranged, Job, emitted
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.road import Arranged, Job, emitted
 from plica.codegen.target import unknown_target
 from plica.core import CompilerBug
 from plica.ir.loop.statement import Kernel
@@ -33,12 +33,12 @@ def parse(text: str) -> AccelTarget:
     return found
 
 
-def build(page: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> AccelExecutable:
+def build(pipeline: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> AccelExecutable:
     """A model whose integer layers run on an accelerator, and the rest as native code."""
     if job.native is None:
         raise CompilerBug("Nobody compiles what stays on the processor.")
     native = lru_cache(maxsize=None)(job.native)  # each part is loaded and written once
-    whole = emitted(page, lowered, evolve(job, native=native))
+    whole = emitted(pipeline, lowered, evolve(job, native=native))
     parts = [native(each.module) for each in lowered.program.stages]
     made = iter(parts)
     texts: dict[str, Callable[[], str]] = {
@@ -72,7 +72,7 @@ ACCEL: Final = Backend(
     "accel",
     "Accelerators, in simulators: accel, accel:vta, accel:osdi; the rest is native code",
     parse,
-    PAGES,
+    PIPELINES,
     build,
     texts_of,
     tables=ScheduleTables((), {}),

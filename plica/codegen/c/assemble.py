@@ -1,4 +1,4 @@
-"""Assembling C: the last pass of its page, from a plan to an artefact of one object."""
+"""Assembling C: the last pass of its pipeline, from a plan to an artefact of one object."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from functools import partial
 
 from plica.codegen.c import toolchain
 from plica.codegen.c.program import NarrowParams, fold
+from plica.codegen.compilation import Job, Lowered, record
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import Launch, Program, kernel_name
-from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import link

@@ -17,13 +17,13 @@ from plica.codegen.c.assemble import emit_c, entry, text_of
 from plica.codegen.c.byte_dot import BYTE_DOT
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
-from plica.codegen.lower.page import BYTES, GROUP, PLAN, SCHEDULED
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
+from plica.codegen.lower.shared_passes import BYTES, GROUP, PLAN, SCHEDULED
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import Target, unknown_target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
@@ -35,7 +35,7 @@ from plica.schedule.default import Machine
 KERNEL_PASSES: Final = Pipeline((*LOWERING["cpu"], *LOWERING["gpu"].only("narrow-indices")))
 """Those of processors, and indices of 32 bits: a C compiler can't tell that they are enough."""
 
-PAGE: Final = Pipeline((
+PIPELINE: Final = Pipeline((
     *OPTIMISE.insert(BYTES, after="packs"),  # to-dataflow … remove-dead: good on any machine
     *GROUP,             # infer, resolve, decompose, fuse: operators become primitive functions
     *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
@@ -66,9 +66,9 @@ def parse(text: str) -> CTarget:
     return CTarget()
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Code of a lowered module, loaded into this process."""
-    return executable(emitted(page, lowered, job), texts=texts_of(lambda: lowered, job))
+    return executable(emitted(pipeline, lowered, job), texts=texts_of(lambda: lowered, job))
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
@@ -92,7 +92,7 @@ BACKEND: Final = Backend(
     "c",
     "Plain C99 for one thread, by the C compiler of the system.",
     parse,
-    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
     build,
     texts_of,
     machine=generic_machine,

@@ -1,10 +1,11 @@
-"""Assembling for GPUs: the last pass of their page, from a plan to an artefact of cubins."""
+"""Assembling for GPUs: the last pass of their pipeline, from a plan to an artefact of cubins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from plica.codegen.compilation import Job, Lowered, record
 from plica.codegen.cuda.branch import branches
 from plica.codegen.cuda.fold import KernelCode, joined
 from plica.codegen.cuda.open_unit import open_unit
@@ -12,7 +13,6 @@ from plica.codegen.cuda.toolchain import version as nvrtc_version
 from plica.codegen.cuda.unit import TextInParts, cubins, unit
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.memory_plan import WorkspacePlan
-from plica.codegen.road import Job, Lowered, record
 from plica.runtime.artefact import TRIPLE, Artefact, ArtefactMachine
 from plica.runtime.cuda.step import DeviceProgram, arranged
 

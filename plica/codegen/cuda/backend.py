@@ -7,16 +7,16 @@ from typing import Final
 
 from plica.codegen.backend import Backend, CodeAhead, Texts
 from plica.codegen.choices import table
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.cuda.dialect import CUDA as CUDA_DIALECT
 from plica.codegen.cuda.fold import fold
-from plica.codegen.cuda.page import PAGES
+from plica.codegen.cuda.passes import PIPELINES
 from plica.codegen.cuda.scheduled import threads
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.cuda.toolchain import check_installed, version as nvrtc_version
 from plica.codegen.cuda.unit import code_ahead, keep_ahead
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
 from plica.ir.passes import Pipeline
 from plica.runtime.artefact import Artefact
@@ -35,9 +35,9 @@ def parse(text: str) -> GpuTarget:
     return found
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Code for a GPU, loaded onto the one of this machine."""
-    artefact = emitted(page, lowered, job)
+    artefact = emitted(pipeline, lowered, job)
     return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
 
 
@@ -61,7 +61,7 @@ CUDA: Final = Backend(
     "cuda",
     "NVIDIA's GPUs, by NVRTC: cuda, or an architecture, cuda:sm_80",
     parse,
-    PAGES,
+    PIPELINES,
     build,
     texts_of,
     machine=_gpu,

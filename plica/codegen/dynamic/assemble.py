@@ -1,9 +1,10 @@
-"""Programs with objects: the last passes of their page, from functions to an artefact."""
+"""Programs with objects: the last passes of their pipeline, from functions to an artefact."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
+from plica.codegen.compilation import Arranged, Job
 from plica.codegen.dynamic.instruction_selection import select_instructions
 from plica.codegen.dynamic.interface import hidden_functions, interface_of
 from plica.codegen.dynamic.prepare import kernels_of
@@ -14,7 +15,6 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dynamic.fold import launches
 from plica.codegen.llvm.dynamic.unit import units
 from plica.codegen.lower.supported import unsupported
-from plica.codegen.road import Arranged, Job
 from plica.ir.graph.module import Module
 from plica.runtime.artefact import ArtefactMachine
 from plica.runtime.dynamic.artefact import DynamicArtefact, Ending

@@ -6,23 +6,23 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.compilation import Job, emitted
 from plica.codegen.dynamic.assemble import DynamicLowered
 from plica.codegen.dynamic.interface import interface_of, maker
-from plica.codegen.dynamic.page import PAGES
+from plica.codegen.dynamic.passes import PIPELINES
 from plica.codegen.dynamic.show import show
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.backend import with_threads
 from plica.codegen.llvm.dynamic.fold import whole_text
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.processor import machine_of
-from plica.codegen.road import Job, emitted
 from plica.ir.passes import Pipeline
 from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import can_link
 
 
-def build(page: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutable:
+def build(pipeline: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutable:
     """Native code of a program with objects, loaded into this process."""
     toolchain.check_host(job.target)
     if not can_link():
@@ -30,7 +30,7 @@ def build(page: Pipeline, lowered: DynamicLowered, job: Job) -> DynamicExecutabl
         raise UnsupportedError(Diagnostic("unsupported", message))
     make = maker(lowered.final, interface_of(lowered.final)[1])
     texts = texts_of(lambda: lowered, job)
-    return DynamicExecutable(emitted(page, lowered, job), texts=texts, make=make)
+    return DynamicExecutable(emitted(pipeline, lowered, job), texts=texts, make=make)
 
 
 def texts_of(lowered: Callable[[], DynamicLowered], job: Job, artefact: object = None) -> Texts:
@@ -52,7 +52,7 @@ OBJECTS: Final = Backend(
     "cpu",
     "Programs with data, recursion and functions as values, on processors.",
     find_target,
-    PAGES,
+    PIPELINES,
     build,
     texts_of,
     machine=machine_of,

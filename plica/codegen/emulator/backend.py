@@ -1,4 +1,4 @@
-"""The backend of emulated GPUs: the page of NVIDIA's, whose text a processor runs.
+"""The backend of emulated GPUs: the pipeline of NVIDIA's, whose text a processor runs.
 
 >>> parse("cuda-emulator").describe(), str(parse("cuda-emulator:sm_80"))
 ('cuda-emulator:sm_90', 'cuda-emulator:sm_80')
@@ -12,12 +12,12 @@ from typing import ClassVar, Final
 from attrs import evolve, frozen
 
 from plica.codegen.backend import Texts
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.cuda.assemble import assembled
 from plica.codegen.cuda.backend import CUDA
-from plica.codegen.cuda.page import GPU
+from plica.codegen.cuda.passes import GPU
 from plica.codegen.cuda.target import GpuTarget, parse_gpu
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
 from plica.ir.passes import Pass, Pipeline
 from plica.runtime.artefact import EMULATED, Artefact
@@ -67,14 +67,14 @@ def emit_text(lowered: Lowered, job: Job) -> Artefact:
     return assembled(lowered, job, EMULATED, lambda made: (made.text.encode(),))
 
 
-PAGE: Final = GPU.replace(
+PIPELINE: Final = GPU.replace(
     "emit-cuda", Pass("emit-cuda-text", "Kernels become CUDA C++.", emit_text, kind="emit")
 )
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """A model that the processor of this machine runs as a GPU would."""
-    artefact = emitted(page, lowered, job)
+    artefact = emitted(pipeline, lowered, job)
     return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
 
 
@@ -92,7 +92,7 @@ BACKEND: Final = evolve(
     name=NAME,
     about="NVIDIA's GPUs on a processor, to try out what is written for them: cuda-emulator",
     parse=parse,
-    pages={"default": PAGE, "fast": PAGE, "max": PAGE},
+    pipelines={"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
     build=build,
     texts=texts_of,
     machine=_gpu,

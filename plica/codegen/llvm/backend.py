@@ -9,16 +9,16 @@ from typing import Final
 from attrs import evolve
 
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.interface import aligned_bytes, interface
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
-from plica.codegen.llvm.page import PAGES
+from plica.codegen.llvm.passes import PIPELINES
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.program import launches
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import OTHERS, Target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pipeline
@@ -38,16 +38,16 @@ with lazy_imports(__name__):
     from plica.runtime.cross import check_cross, cross_lacking, cross_tools_missing
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Native code for a lowered module, loaded into this process; in QEMU where this processor
     cannot run it."""
     texts = texts_of(lambda: lowered, job)
     if not can_run(job.target.architecture, job.target.features):
         check_cross(job.target.triple)
-        return executable(emitted(page, lowered, job), texts=texts)
+        return executable(emitted(pipeline, lowered, job), texts=texts)
     toolchain.check_host(job.target)
     if can_link():
-        return executable(emitted(page, lowered, job), texts=texts, externs=job.externs)
+        return executable(emitted(pipeline, lowered, job), texts=texts, externs=job.externs)
     program, plan = lowered.program, lowered.plan
     native = toolchain.build(
         fold(program, plan, job.target, lowered.fused, lowered.signless), job.target
@@ -123,7 +123,7 @@ CPU: Final = Backend(
     "cpu",
     "Processors, by LLVM: cpu, cpu:NAME, or one described in full, cpu triple=… features=…",
     find_target,
-    PAGES,
+    PIPELINES,
     build,
     texts_of,
     machine=machine_of,

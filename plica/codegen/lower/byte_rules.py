@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plica.codegen.road import Job
+from plica.codegen.compilation import Job
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs.byte_middle import byte_middles_for
 from plica.rewrite.packs.byte_product import BYTE_PRODUCTS, few_bits_for

@@ -17,11 +17,11 @@ from attrs import frozen
 
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.backend import AnyTarget, backend_of
+from plica.codegen.compilation import Job
 from plica.codegen.lower.passes import LOWERED_DIGESTS, LoweredKernel, digest_of
 from plica.codegen.lower.scheduled import ChosenSchedule, Scheduled, Scheduler, untuned
 from plica.codegen.lower.step import launched
 from plica.codegen.program import KernelOrigin, function_name
-from plica.codegen.road import Job
 from plica.codegen.workers import Following, GroupTask, together
 from plica.core import Malformed, Term, from_json, to_json
 from plica.ir.contract import Contract, fused

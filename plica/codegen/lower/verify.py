@@ -1,10 +1,10 @@
-"""Verification on a page: a kernel that is not shown to be right ends the compilation.
+"""Verification on a pipeline: a kernel that is not shown to be right ends the compilation.
 
 Before kernels are lowered that is: well formed, every access inside its buffer, and inside what the
 blocks around it declare.  Index terms of 32 bits, which GPUs have at the end, are beyond the
-prover.  No page holds it by default: proofs take longer than lowering.
+prover.  No pipeline holds it by default: proofs take longer than lowering.
 
-    page.insert("verify-kernels", after="schedule")
+    pipeline.insert("verify-kernels", after="schedule")
 """
 
 from __future__ import annotations

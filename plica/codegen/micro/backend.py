@@ -18,18 +18,23 @@ from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c.assemble import artefact_of, text_of
-from plica.codegen.c.backend import KERNEL_PASSES, PAGE as C_PAGE, generic_machine, kernel_text
+from plica.codegen.c.backend import (
+    KERNEL_PASSES,
+    PIPELINE as C_PIPELINE,
+    generic_machine,
+    kernel_text,
+)
 from plica.codegen.c.dialect import C99
 from plica.codegen.c.program import fold
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.emulated_entry import program_artefact
-from plica.codegen.lower.page import grouping
+from plica.codegen.lower.shared_passes import grouping
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
 from plica.codegen.micro.narrow import narrow_params, static_constants
 from plica.codegen.program import Program
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.target import unknown_target
 from plica.core import did_you_mean
 from plica.ir.passes import Pass, Pipeline
@@ -90,15 +95,15 @@ BYTE_VIEWS: Final = rules("byte-views", "Bytes are widened where they are read."
 _FUSE: Final = grouping(FusionLimits(bytes_stay=True)).find("fuse")
 """Memory is scarcer than time: what is made of bytes is kept as bytes."""
 
-PAGE: Final = Pipeline((
-    *C_PAGE.without("emit-c").insert(BYTE_VIEWS, before="fuse").replace("fuse", _FUSE),
+PIPELINE: Final = Pipeline((
+    *C_PIPELINE.without("emit-c").insert(BYTE_VIEWS, before="fuse").replace("fuse", _FUSE),
     Pass("emit-micro", "Kernels become C, and an object for the core.", emit_micro, kind="emit"),
 ))  # fmt: skip
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> DeviceExecutable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> DeviceExecutable:
     """A model that QEMU runs, on a board with the core."""
-    artefact = emitted(page, lowered, job)
+    artefact = emitted(pipeline, lowered, job)
     program, size = on_board(artefact, job.target.core)
     texts = {**texts_of(lambda: lowered, job), "size": size}
     return emulated_executable(program, artefact, texts)
@@ -163,7 +168,7 @@ BACKEND: Final = Backend(
     "micro",
     "Microcontrollers without an operating system, run by QEMU: micro, micro:cortex-m3, …",
     parse,
-    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
     build,
     texts_of,
     machine=_machine,

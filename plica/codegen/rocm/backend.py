@@ -1,6 +1,6 @@
 """The backend of AMD's GPUs: HIP C++ over the schedules and the fold of threads.
 
->>> "barriers" in PAGE.names, PAGE.names[-1]
+>>> "barriers" in PIPELINE.names, PIPELINE.names[-1]
 (True, 'emit-hip')
 """
 
@@ -13,15 +13,15 @@ from typing import Any, Final
 from attrs import evolve
 
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.cuda.assemble import assembled
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.cuda.fold import fold
-from plica.codegen.cuda.page import CHANNELS_LAST
+from plica.codegen.cuda.passes import CHANNELS_LAST
 from plica.codegen.cuda.scheduled import threads
-from plica.codegen.lower.page import APART, PLAN, WHOLE, WIDE, grouping
 from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.shared_passes import APART, PLAN, WHOLE, WIDE, grouping
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.rocm.prelude import joined
 from plica.codegen.rocm.target import SPELLINGS, RocmTarget, parse
 from plica.codegen.rocm.toolchain import assembly
@@ -55,7 +55,7 @@ def emit_hip(lowered: Lowered, job: Job) -> Artefact:
     )  # fmt: skip
 
 
-PAGE: Final = Pipeline((
+PIPELINE: Final = Pipeline((
     *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
     CHANNELS_LAST,
     *WIDE,              # widen, fold-widened: f32 is what every GPU multiplies
@@ -67,9 +67,9 @@ PAGE: Final = Pipeline((
 ))  # fmt: skip
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """A model as HIP C++, which the processor of this machine runs as a GPU would."""
-    artefact = emitted(page, lowered, job)
+    artefact = emitted(pipeline, lowered, job)
     return executable(artefact, texts=texts_of(lambda: lowered, job, artefact))
 
 
@@ -94,7 +94,7 @@ BACKEND: Final = Backend(
     "rocm",
     "AMD's GPUs, as HIP C++ to be taken there: rocm, or an architecture, rocm:gfx942",
     parse,
-    {"default": PAGE, "fast": PAGE, "max": PAGE},
+    {"default": PIPELINE, "fast": PIPELINE, "max": PIPELINE},
     build,
     texts_of,
     machine=_gpu,

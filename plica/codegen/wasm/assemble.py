@@ -1,4 +1,5 @@
-"""Assembling WebAssembly: the last pass of its page, from a plan to an artefact of one module."""
+"""Assembling WebAssembly: the last pass of its pipeline, from a plan to an artefact of one
+module."""
 
 from __future__ import annotations
 
@@ -6,13 +7,13 @@ from functools import partial
 
 from attrs import frozen
 
+from plica.codegen.compilation import Job, Lowered, record
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.toolchain import llvm_version
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
-from plica.codegen.road import Job, Lowered, record
 from plica.codegen.wasm import toolchain
 from plica.codegen.wasm.target import WasmTarget
 from plica.runtime.artefact import Artefact, ArtefactMachine, Launched

@@ -1,4 +1,4 @@
-"""The backend of WebAssembly: LLVM with lanes of 128 bits; wasmtime, Node and pages run it."""
+"""The backend of WebAssembly: LLVM with lanes of 128 bits; wasmtime, Node and browsers run it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib.util import find_spec
 from typing import Final
 
 from plica.codegen.backend import Backend, Texts
+from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.llvm import toolchain as llvm
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
-from plica.codegen.llvm.page import CPU
+from plica.codegen.llvm.passes import CPU
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
 from plica.codegen.program import Program
 from plica.codegen.record import kernels
-from plica.codegen.road import Job, Lowered, emitted
 from plica.codegen.wasm import toolchain
 from plica.codegen.wasm.assemble import EmitWasm, text_of
 from plica.codegen.wasm.target import SPELLINGS, WasmTarget, parse
@@ -30,18 +30,18 @@ from plica.runtime.wasm.instance import INSTALL, WasmInstance
 from plica.schedule.default import Machine
 
 
-def _page(level: int) -> Pipeline:
+def _pipeline(level: int) -> Pipeline:
     why = "Emit kernels and launches as one WebAssembly module."
     return CPU.replace("emit-llvm", Pass("emit-wasm", why, EmitWasm(level), kind="emit"))
 
 
-PAGE: Final = _page(2)
-FAST: Final = _page(1).without("winograd", "fold-winograd")
+PIPELINE: Final = _pipeline(2)
+FAST: Final = _pipeline(1).without("winograd", "fold-winograd")
 
 
-def build(page: Pipeline, lowered: Lowered, job: Job) -> Executable:
+def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
     """Code of a lowered module, loaded into an engine of this process."""
-    return executable(emitted(page, lowered, job), texts=texts_of(lambda: lowered, job))
+    return executable(emitted(pipeline, lowered, job), texts=texts_of(lambda: lowered, job))
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
@@ -92,7 +92,7 @@ BACKEND: Final = Backend(
     "wasm",
     "WebAssembly by LLVM, for browsers, Node and wasmtime: wasm, wasm:relaxed, wasm:scalar.",
     parse,
-    {"default": PAGE, "fast": FAST, "max": PAGE},
+    {"default": PIPELINE, "fast": FAST, "max": PIPELINE},
     build,
     texts_of,
     machine=_machine,

@@ -1,10 +1,10 @@
-"""Saturation on a page: instead of a normal form, the cheapest form that the rules make equal.
+"""Saturation on a pipeline: instead of a normal form, the cheapest form that the rules make equal.
 
-`cheapest` drives a pack as `innermost` does; no page holds such a pass by default, since on whole
-models it takes longer than what it saves.
+`cheapest` drives a pack as `innermost` does; no pipeline holds such a pass by default, since on
+whole models it takes longer than what it saves.
 
-    page.insert("saturate", after="simplify-again")            Plica's own simplifications
-    page.insert(rules("mine", "…", MY_PACK, cheapest()), after="fold-again")
+    pipeline.insert("saturate", after="simplify-again")            Plica's own simplifications
+    pipeline.insert(rules("mine", "…", MY_PACK, cheapest()), after="fold-again")
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import plica
-from plica.codegen.cuda.page import GPU
+from plica.codegen.cuda.passes import GPU
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Apply, Call, Expr, Function, attr
 from plica.ir.graph.module import Module

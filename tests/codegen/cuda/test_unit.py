@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import plica
+from plica.codegen.compilation import emitted, lowered
 from plica.codegen.cuda.fold import WRITTEN, KernelCode, written
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
@@ -18,12 +19,11 @@ from plica.codegen.cuda.unit import ALONE, CODE_AHEAD, PART, cubins, parts_of, s
 from plica.codegen.lower.group import made
 from plica.codegen.memory_plan import OVERWRITABLE
 from plica.codegen.operation_count import OPERATIONS
-from plica.codegen.road import emitted, lowered
 from plica.codegen.workers import GroupTask
 from plica.ir.loop import invocation
 from plica.ir.loop.invocation import intrinsics_of
 from plica.ir.text.script import from_text
-from plica.pipeline import contract_of, job_for, lower, page_of
+from plica.pipeline import contract_of, job_for, lower, pipeline_of
 from plica.runtime.cuda.code import functions
 
 needs_nvrtc = pytest.mark.skipif(path_of() is None, reason="NVRTC is not installed: plica[cuda]")
@@ -185,7 +185,7 @@ class Following(Others):
 def test_code_that_is_made_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plica.codegen.cuda.unit.ALONE", 100)
     target, contract = parse_gpu("cuda:sm_80"), contract_of(None)
-    page, module = page_of("cuda"), from_text(MODEL)
+    pipeline, module = pipeline_of("cuda"), from_text(MODEL)
 
     def parts(workers: Others | None) -> tuple[object, ...]:
         for_threads.cache_clear()
@@ -193,9 +193,9 @@ def test_code_that_is_made_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) ->
         OPERATIONS.clear()
         OVERWRITABLE.clear()
         job = job_for(target, contract, workers=workers)
-        of = lowered(page, module, job)
+        of = lowered(pipeline, module, job)
         assert (len(CODE_AHEAD) > 0) == (workers is not None)
-        found = emitted(page, of, job)
+        found = emitted(pipeline, of, job)
         return found.objects, found.launches, found.plan, found.device, found.text
 
     others = Following()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.cuda.page import TILED
+from plica.codegen.cuda.passes import TILED
 from plica.ir.graph.expression import Call, Function, attr
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text

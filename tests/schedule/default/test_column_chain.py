@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 import plica
 from plica import op
-from plica.codegen.llvm.page import are_columns
+from plica.codegen.llvm.passes import are_columns
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.core.digest import digest

@@ -1,4 +1,4 @@
-"""Checks between the passes of a page, for tests, fuzzing and whoever looks for a mistake.
+"""Checks between the passes of a pipeline, for tests, fuzzing and whoever looks for a mistake.
 
 After a graph pass the module is well formed, well typed, and in the forms that the pass declares;
 after a pass over kernels each is well formed, no thread meddles with what is another's, and no two
@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.analysis.race import races
+from plica.codegen.compilation import CompilationState
 from plica.codegen.lower.verify import problems
-from plica.codegen.road import RoadState
 from plica.ir.contract import Contract, exact
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
@@ -48,12 +48,12 @@ class StateChecks:
         self._meaning = meaning
         self._before: History | None = None
 
-    def before(self, each: Pass, state: RoadState) -> str | None:
+    def before(self, each: Pass, state: CompilationState) -> str | None:
         """Why a pass cannot take the state."""
         self._before = state.history
         return HistoryChecks().before(each, state.history) if each.kind in MODULES else None
 
-    def after(self, each: Pass, state: RoadState) -> str | None:
+    def after(self, each: Pass, state: CompilationState) -> str | None:
         """What a pass has broken; kernels that were looked at before are not looked at again."""
         if each.kind in MODULES:
             wrong = HistoryChecks().after(each, state.history)

@@ -1,9 +1,10 @@
-"""The pages of processors: from a module to objects that LLVM made, which the last pass assembles.
+"""The pipelines of processors: from a module to objects that LLVM made, which the last pass
+assembles.
 
-    PAGES["default"]    all that is known to pay
-    PAGES["fast"]       code soon rather than fast code: Winograd for small weights alone, products,
+    PIPELINES["default"]    all that is known to pay PIPELINES["fast"]       code soon rather than
+    fast code: Winograd for small weights alone, products,
                         windows and rows have loops without a schedule, and LLVM improves less
-    PAGES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
+    PIPELINES["max"]        as the default; searching costs more than compiling may (`plica.tune`)
 
 >>> CPU.kinds
 ('graph', 'rules', 'stages', 'forms', 'template', 'schedule', 'lower', 'plan', 'emit')
@@ -16,10 +17,12 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from plica.codegen.compilation import Job, Lowered, record
 from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.unit import units
-from plica.codegen.lower.page import (
+from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.shared_passes import (
     BASELINE,
     BYTE_LAYOUT,
     BYTE_TABLES,
@@ -35,11 +38,9 @@ from plica.codegen.lower.page import (
     WINOGRAD,
     WINOGRAD_BASELINE,
 )
-from plica.codegen.lower.passes import LOWERING
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
-from plica.codegen.road import Job, Lowered, record
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -157,4 +158,4 @@ FAST: Final = (
     .replace("emit-llvm", _emit(level=1))
 )
 
-PAGES: Final = {"default": CPU, "fast": FAST, "max": CPU}
+PIPELINES: Final = {"default": CPU, "fast": FAST, "max": CPU}

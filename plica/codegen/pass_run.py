@@ -1,12 +1,11 @@
-"""Hops: instruments of the driver that say how a model became code, pass by pass.
+"""Pass runs: instruments that record how a model became code, pass by pass.
 
-    hops = Hops(perf_counter)
-    kernels = KernelCount()
-    emitted(page, lowered(page, module, job, (hops, kernels)), job, (hops, kernels))
-    print(hops)
+    log, kernels = PassLog(perf_counter), KernelCount()
+    emitted(pipeline, lowered(pipeline, module, job, (log, kernels)), job, (log, kernels))
+    print(log)
 
-Digests are those of the module, then of the program, then of the artefact: where a hop gives what
-it takes, nothing changed.  The time of making digests is nobody's.
+Digests are those of the module, then of the program, then of the artefact; equal digests of input
+and output mean that the pass changed nothing.  The time of computing digests is not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
-from plica.codegen.road import RoadState
+from plica.codegen.compilation import CompilationState
 from plica.core.digest import digest, digests
 from plica.ir.passes import Kind, Pass
 from plica.rewrite.fuse.to_stages import to_stages
@@ -27,66 +26,67 @@ SHORT = 12
 
 
 @frozen
-class Hop:
-    """A pass that ran: what it took, what it gave, and for how long it ran; how many kernels there
-    are then, and which schedules it passed over."""
+class PassRun:
+    """A pass that ran: digests of its input and output, its time, the number of kernels after it,
+    and the schedules that it passed over."""
 
     name: str
     kind: Kind
-    taken: str
-    given: str
+    input: str
+    output: str
     seconds: float
     kernels: int = 0
     passed_over: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """The hop as JSON holds it."""
+        """The run as JSON holds it."""
         return {
-            "pass": self.name, "kind": self.kind, "input": self.taken, "output": self.given,
+            "pass": self.name, "kind": self.kind, "input": self.input, "output": self.output,
             "seconds": self.seconds, "kernels": self.kernels, "passed_over": self.passed_over,
         }  # fmt: skip
 
 
-class Hops:
-    """Every hop, by a clock that is given."""
+class PassLog:
+    """Records every pass that runs, timed by a clock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.hops: list[Hop] = []
-        self._taken = ""
-        self._began = 0.0
-        self._told: set[str] = set()
+        self.runs: list[PassRun] = []
+        self._input = ""
+        self._start = 0.0
+        self._reported: set[str] = set()
 
-    def before(self, each: Pass, state: RoadState) -> None:
+    def before(self, each: Pass, state: CompilationState) -> None:
         """A pass is about to run."""
-        self._taken = digest_of(state)
-        self._began = self.clock()
+        self._input = digest_of(state)
+        self._start = self.clock()
 
-    def after(self, each: Pass, state: RoadState) -> None:
+    def after(self, each: Pass, state: CompilationState) -> None:
         """A pass has run."""
-        seconds = self.clock() - self._began
-        passed_over = tuple([why for why in passed_over_in(state) if why not in self._told])
-        self._told.update(passed_over)
-        given, kernels = digest_of(state), kernels_in(state)
-        hop = Hop(each.name, each.kind, self._taken, given, seconds, kernels, passed_over)
-        self.hops.append(hop)
+        seconds = self.clock() - self._start
+        passed_over = tuple([why for why in passed_over_in(state) if why not in self._reported])
+        self._reported.update(passed_over)
+        output, kernels = digest_of(state), kernels_in(state)
+        self.runs.append(
+            PassRun(each.name, each.kind, self._input, output, seconds, kernels, passed_over)
+        )
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of hops there were, in order."""
-        return tuple(dict.fromkeys(each.kind for each in self.hops))
+        """The kinds of passes that ran, in order."""
+        return tuple(dict.fromkeys(run.kind for run in self.runs))
 
     def __str__(self) -> str:
-        wide = max([4, *[len(each.name) for each in self.hops]])
-        title = f"{'pass':{wide}}  kind      {'input':{SHORT}}  {'output':{SHORT}}  {'ms':>9}"
+        width = max([4, *[len(run.name) for run in self.runs]])
+        title = f"{'pass':{width}}  kind      {'input':{SHORT}}  {'output':{SHORT}}  {'ms':>9}"
         lines = [f"{title}  kernels"]
-        for each in self.hops:
-            given = each.given[:SHORT] if each.given != each.taken else "same"
+        for run in self.runs:
+            output = run.output[:SHORT] if run.output != run.input else "same"
             lines.append(
-                f"{each.name:{wide}}  {each.kind:8}  {each.taken[:SHORT]}  {given:{SHORT}}"
-                f"  {1e3 * each.seconds:9.3f}  {each.kernels or '':>7}".rstrip()
+                f"{run.name:{width}}  {run.kind:8}  {run.input[:SHORT]}  {output:{SHORT}}"
+                f"  {1e3 * run.seconds:9.3f}  {run.kernels or '':>7}".rstrip()
             )
-            lines += [f"{'':{wide}}  passed over: {why}" for why in each.passed_over]
+            lines += [f"{'':{width}}  passed over: {why}" for why in run.passed_over]
         return "\n".join(lines)
 
 
@@ -106,10 +106,10 @@ class KernelCount:
         """How many different kernels were built."""
         return len(self._built)
 
-    def before(self, each: Pass, state: RoadState) -> None:
+    def before(self, each: Pass, state: CompilationState) -> None:
         """Nothing is counted before a pass."""
 
-    def after(self, each: Pass, state: RoadState) -> None:
+    def after(self, each: Pass, state: CompilationState) -> None:
         """A pass that emits code emits the kernels of the program."""
         if each.kind == "emit":
             self.emitted = len(getattr(state.program, "kernels", ()))
@@ -118,7 +118,7 @@ class KernelCount:
         return f"{self.built} kernels built, {self.emitted} emitted"
 
 
-def passed_over_in(state: RoadState) -> tuple[str, ...]:
+def passed_over_in(state: CompilationState) -> tuple[str, ...]:
     """The schedules that were passed over so far, and why."""
     if state.program is not None:
         return tuple(getattr(state.program, "passed_over", ()))
@@ -129,14 +129,14 @@ def passed_over_in(state: RoadState) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def kernels_in(state: RoadState) -> int:
+def kernels_in(state: CompilationState) -> int:
     """How many kernels there are, or groups that become one each."""
     if state.program is not None:
         return len(getattr(state.program, "kernels", ()))
     return len(state.groups or ())
 
 
-def digest_of(state: RoadState) -> str:
+def digest_of(state: CompilationState) -> str:
     """What tells a state from others."""
     if state.artefact is not None:
         artefact = state.artefact

@@ -1,6 +1,7 @@
-"""The page of accelerators: integer layers become programs of the machine, the rest is native code.
+"""The pipeline of accelerators: integer layers become programs of the machine, the rest is native
+code.
 
-What stays on the processor goes through the processor's own page, as any model does.
+What stays on the processor goes through the processor's own pipeline, as any model does.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.accel.offload import Offloaded, assembled, offload
+from plica.codegen.compilation import Arranged, Job
 from plica.codegen.interface import faced, slots_of
 from plica.codegen.llvm import toolchain
-from plica.codegen.road import Arranged, Job
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline
@@ -45,4 +46,4 @@ ACCEL: Final = Pipeline((
          kind="emit"),
 ))  # fmt: skip
 
-PAGES: Final = {"default": ACCEL, "fast": ACCEL, "max": ACCEL}
+PIPELINES: Final = {"default": ACCEL, "fast": ACCEL, "max": ACCEL}

@@ -1,16 +1,16 @@
-"""The road: a page of passes from a module to code, driven hop by hop.
+"""Compilation: a pipeline of passes from a module to code, run pass by pass.
 
     Module --graph, rules--> Module --schedule--> Program --lower--> Program --emit--> Artefact
 
-`Job` is what a page is run for; `lowered` drives it as far as the memory plan, `emitted` to the
+`Job` is what a pipeline is run for; `lowered` drives it as far as the memory plan, `emitted` to the
 end.  What is known on the way is a value: `Lowered`.
 
-    page = LLVM's page, edited or not
-    lowered(page, module, job)                 everything known before code is made
-    emitted(page, lowered(page, module, job), job)
+    pipeline = LLVM's pipeline, edited or not
+    lowered(pipeline, module, job)                 everything known before code is made
+    emitted(pipeline, lowered(pipeline, module, job), job)
 
-Laws: passes of a later kind never come before those of an earlier one (`check_page`); instruments
-and checks change nothing of what is made.
+Laws: passes of a later kind never come before those of an earlier one (`check_pipeline`);
+instruments and checks change nothing of what is made.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Chooser:
 
 @frozen(eq=False)
 class Job(Setting):
-    """What a page is run for: the contract and packs, the target and what schedules ask of it.
+    """What a pipeline is run for: the contract and packs, the target and what schedules ask of it.
 
     `chooser` gives the schedules that tuning found for kernels, `built` is told of
     each kernel that is made, by its digest, and `versions` say who makes the code.
@@ -157,62 +157,66 @@ Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
 
 
 @frozen(eq=False)
-class RoadState:
-    """Where a page has come to: a module and its history, then groups of operators, a program, a
-    plan, an artefact."""
+class CompilationState:
+    """Where a pipeline has come to: a module and its history, then groups of operators, a program,
+    a plan, an artefact."""
 
     history: History
     groups: Any = None  # Any: groups of operators, as far as passes have brought them
-    program: Any = None  # Any: of static programs or of dynamic ones, as the page makes it
+    program: Any = None  # Any: of static programs or of dynamic ones, as the pipeline makes it
     plan: Any = None  # as above
     artefact: Any = None  # as above
 
 
 def lowered(
-    page: Pipeline,
+    pipeline: Pipeline,
     module: Module,
     job: Job,
     instruments: Sequence[Instrument] = (),
     checks: Checks | None = None,
-) -> Arranged[Any, Any]:  # Any: as the page makes it
-    """What a page makes of a module before code is emitted."""
-    check_page(page)
-    check_contracts(page, job.contract)
+) -> Arranged[Any, Any]:  # Any: as the pipeline makes it
+    """What a pipeline makes of a module before code is emitted."""
+    check_pipeline(pipeline)
+    check_contracts(pipeline, job.contract)
     for each in instruments:
         if isinstance(each, KernelListener):
             job = evolve(job, built=each.tell)
     if instruments or checks is not None:  # who watches sees all that is made
         job = evolve(job, store=None, workers=None)
-    state = RoadState(begun(infer(module)))
-    return arranged(_driven(page.of(*BEFORE_CODE), state, job, instruments, checks), job, page)
+    state = CompilationState(begun(infer(module)))
+    return arranged(
+        _driven(pipeline.of(*BEFORE_CODE), state, job, instruments, checks), job, pipeline
+    )
 
 
 def emitted(
-    page: Pipeline,
-    of: Arranged[Any, Any],  # Any: as the page makes it
+    pipeline: Pipeline,
+    of: Arranged[Any, Any],  # Any: as the pipeline makes it
     job: Job,
     instruments: Sequence[Instrument] = (),
-) -> Any:  # an artefact, as the page makes it
-    """The artefact of what was lowered, by the last passes of a page."""
-    state = RoadState(History(of.final, of.derivation), None, of.program, of.plan)
+) -> Any:  # an artefact, as the pipeline makes it
+    """The artefact of what was lowered, by the last passes of a pipeline."""
+    state = CompilationState(History(of.final, of.derivation), None, of.program, of.plan)
     step = partial(_emit, of, job)
-    return drive(page.of("emit"), state, step, instruments).artefact
+    return drive(pipeline.of("emit"), state, step, instruments).artefact
 
 
-def grouped(page: Pipeline, history: History, job: Setting) -> History:
-    """The history of a module through the graph passes and rules of a page: fused operators."""
-    return through(page.of("graph", "rules"), history, job)
+def grouped(pipeline: Pipeline, history: History, job: Setting) -> History:
+    """The history of a module through the graph passes and rules of a pipeline: fused operators."""
+    return through(pipeline.of("graph", "rules"), history, job)
 
 
-def scheduled_from(page: Pipeline, history: History, job: Job) -> Arranged[Any, Any]:  # as above
-    """What the rest of a page makes of a module whose operators are grouped already."""
-    rest = page.of(*CANDIDATE_KINDS, "schedule", "lower", "plan")
-    return arranged(_driven(rest, RoadState(history), job, (), None), job, page)
+def scheduled_from(
+    pipeline: Pipeline, history: History, job: Job
+) -> Arranged[Any, Any]:  # as above
+    """What the rest of a pipeline makes of a module whose operators are grouped already."""
+    rest = pipeline.of(*CANDIDATE_KINDS, "schedule", "lower", "plan")
+    return arranged(_driven(rest, CompilationState(history), job, (), None), job, pipeline)
 
 
 def arranged(
-    state: RoadState, job: Job, page: Pipeline
-) -> Arranged[Any, Any]:  # Any: as the page makes it
+    state: CompilationState, job: Job, pipeline: Pipeline
+) -> Arranged[Any, Any]:  # Any: as the pipeline makes it
     """The state before code is made, as a value."""
     source = state.history.derivation.source
     assert isinstance(source, Module)
@@ -227,7 +231,7 @@ def arranged(
         asked=str(job.contract),
         packs=tuple([each.name for each in job.packs]),
         chooser=job.chooser,
-        lowering=page.of("lower").names,
+        lowering=pipeline.of("lower").names,
     )
 
 
@@ -236,7 +240,7 @@ def record(of: Lowered) -> CompilationRecord:
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs, of.lowering)
 
 
-# --- the page ----------------------------------------------------------------------------------
+# --- checks of pipelines ------------------------------------------------------------------------
 
 BEFORE_CODE: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "emit")
 CANDIDATE_KINDS: Final[tuple[Kind, ...]] = ("stages", "forms", "template")
@@ -248,20 +252,20 @@ NEEDED: Final[tuple[Kind, ...]] = ("schedule", "emit")
 _LEVEL: Final = {**{kind: level for level, kind in enumerate(KINDS)}, "graph": 0, "rules": 0}
 
 
-def check_page(page: Pipeline) -> None:
-    """Refuse a page that leads nowhere, or on which a pass has nothing to work on yet."""
+def check_pipeline(pipeline: Pipeline) -> None:
+    """Refuse a pipeline that leads nowhere, or on which a pass has nothing to work on yet."""
     wrong: list[Diagnostic] = []
-    for one, other in zip(page.passes, page.passes[1:], strict=False):
+    for one, other in zip(pipeline.passes, pipeline.passes[1:], strict=False):
         if _LEVEL[one.kind] > _LEVEL[other.kind]:
             message = f"The pass {other.name} ({other.kind}) comes after {one.name} ({one.kind})."
             expected = ", ".join(KINDS)
             hint = f"Insert it before {one.name!r}."
             wrong.append(Diagnostic("misplaced-pass", message, None, expected, other.kind, hint))
-    kinds = {each.kind for each in page}
+    kinds = {each.kind for each in pipeline}
     for kind in NEEDED:
         if kind not in kinds:
-            message = f"The page holds no pass of the kind {kind}: it leads to no code."
-            hint = "Begin with a target's own page, plica.pipeline.page_of('cpu'), and edit it."
+            message = f"The pipeline holds no pass of the kind {kind}: it leads to no code."
+            hint = "Begin with a target's own, plica.pipeline.pipeline_of('cpu'), and edit it."
             wrong.append(Diagnostic("missing-pass", message, None, kind, "none", hint))
     if wrong:
         raise PassError(wrong[0], *wrong[1:])
@@ -271,37 +275,37 @@ def check_page(page: Pipeline) -> None:
 
 
 def _driven(
-    page: Pipeline,
-    state: RoadState,
+    pipeline: Pipeline,
+    state: CompilationState,
     job: Job,
     watchers: Sequence[Instrument],
     checks: Checks | None,
-) -> RoadState:
+) -> CompilationState:
     if not watchers and checks is None:  # nobody looks at kernels between passes
-        page = _joined(_at_once(page))
-    return drive(page, state, partial(_step, job), watchers, checks)
+        pipeline = _joined(_at_once(pipeline))
+    return drive(pipeline, state, partial(_step, job), watchers, checks)
 
 
-def _at_once(page: Pipeline) -> Pipeline:
-    """The page without passes over groups that a later pass does itself, group by group."""
-    over = page.of(*CANDIDATE_KINDS)
-    for each in page.of("schedule"):
+def _at_once(pipeline: Pipeline) -> Pipeline:
+    """The pipeline without passes over groups that a later pass does itself, group by group."""
+    over = pipeline.of(*CANDIDATE_KINDS)
+    for each in pipeline.of("schedule"):
         if isinstance(each.run, GroupByGroup) and each.run.over == over.passes:
-            return page.without(*over.names)
-    return page
+            return pipeline.without(*over.names)
+    return pipeline
 
 
-def _joined(page: Pipeline) -> Pipeline:
-    """The page with all passes over kernels as one, which remembers what it lowered."""
-    if not (over := page.of("lower").passes):
-        return page
+def _joined(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with all passes over kernels as one, which remembers what it lowered."""
+    if not (over := pipeline.of("lower").passes):
+        return pipeline
     whole = exact_pass("lower", "All passes over kernels.", LowerAll(over), kind="lower")
-    rest = [each for each in page if each.kind != "lower"]
+    rest = [each for each in pipeline if each.kind != "lower"]
     at = sum(_LEVEL[each.kind] < _LEVEL["lower"] for each in rest)
     return Pipeline((*rest[:at], whole, *rest[at:]))
 
 
-def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
+def _step(job: Job, each: Pass, state: CompilationState) -> CompilationState:
     """The state after one pass."""
     match each.kind:
         case "graph" | "rules":
@@ -327,7 +331,7 @@ def _step(job: Job, each: Pass, state: RoadState) -> RoadState:
             raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
 
 
-def _as_given(program: Any, job: Job) -> Program:  # Any: as the page makes it
+def _as_given(program: Any, job: Job) -> Program:  # Any: as the pipeline makes it
     """The program with the schedules that were asked for."""
     if not isinstance(program, Program):
         message = "Programs with data and recursion, and accelerators, take no schedules by name."
@@ -343,11 +347,13 @@ def _needs(of: History) -> tuple[Scalar, ...]:
     return needs(source)
 
 
-def _emit(of: Arranged[Any, Any], job: Job, each: Pass, state: RoadState) -> RoadState:
+def _emit(
+    of: Arranged[Any, Any], job: Job, each: Pass, state: CompilationState
+) -> CompilationState:
     return evolve(state, artefact=each.run(of, job))
 
 
-def _lowered(each: Pass, state: RoadState) -> RoadState:
+def _lowered(each: Pass, state: CompilationState) -> CompilationState:
     """All kernels after a pass; what was never scheduled is lowered already."""
     program = state.program
     made = [

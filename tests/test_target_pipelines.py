@@ -12,11 +12,11 @@ from hypothesis import given, strategies as st
 
 import plica
 from plica.codegen.backend import EFFORTS
-from plica.codegen.hop import Hops, KernelCount
+from plica.codegen.compilation import emitted, lowered
+from plica.codegen.compilation_check import StateChecks
 from plica.codegen.lower.candidate import Groups, TracedGroup
-from plica.codegen.lower.page import lowerable_groups
-from plica.codegen.road import emitted, lowered
-from plica.codegen.road_check import StateChecks
+from plica.codegen.lower.shared_passes import lowerable_groups
+from plica.codegen.pass_run import KernelCount, PassLog
 from plica.core.binding import substitute
 from plica.core.diagnostic import CompilerBug
 from plica.core.name import Name
@@ -28,7 +28,7 @@ from plica.ir.op import find
 from plica.ir.passes import KINDS, RENAMED, Pass, PassError, Pipeline
 from plica.ir.text.script import from_text
 from plica.ir.type.term import TensorType, static_shape
-from plica.pipeline import job_for, lower, page_of, target_of
+from plica.pipeline import job_for, lower, pipeline_of, target_of
 from plica.rewrite import PatternMatch, holes, pack, reassociates, rule, swept_down, swept_up
 from plica.rewrite.fuzz import fuzz
 from plica.rewrite.partition import partitioning
@@ -84,13 +84,13 @@ REGROUP = pack(
     rule("regroup", (x @ y) @ z, x @ (y @ z), when=matrices, float=reassociates),
     version="0",
 )
-CPU = page_of("cpu")
-PAGES = {
+CPU = pipeline_of("cpu")
+PIPELINES = {
     "cpu": CPU,
-    "cpu_objects": page_of("cpu", objects=True),
-    "cuda": page_of("cuda:sm_90"),
-    "accel": page_of("accel"),
-    "cpu_fast": page_of("cpu", "fast"),
+    "cpu_objects": pipeline_of("cpu", objects=True),
+    "cuda": pipeline_of("cuda:sm_90"),
+    "accel": pipeline_of("accel"),
+    "cpu_fast": pipeline_of("cpu", "fast"),
 }
 
 
@@ -105,26 +105,26 @@ def arrays(module: Module) -> list[Any]:
     return found
 
 
-def assert_right(source: str, page: Pipeline) -> None:
-    """A page gives code that computes what the module means."""
+def assert_right(source: str, pipeline: Pipeline) -> None:
+    """A pipeline gives code that computes what the module means."""
     module = from_text(source)
     given_ = arrays(module)
-    found = plica.compile(module, passes=page, cache=False)(*given_)
+    found = plica.compile(module, passes=pipeline, cache=False)(*given_)
     np.testing.assert_allclose(
         np.asarray(found), np.asarray(plica.interpret(module, *given_)), rtol=1e-4, atol=1e-4
     )
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_pages_as_text(name: str, golden: Golden) -> None:
-    golden(PAGES[name].table() + "\n", name)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_pipelines_as_text(name: str, golden: Golden) -> None:
+    golden(PIPELINES[name].table() + "\n", name)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PIPELINES)
 def test_every_pass_says_why_in_a_sentence(name: str) -> None:
-    assert all(each.why.endswith(".") for each in PAGES[name])
-    assert len(PAGES[name].kinds) <= 9
-    levels = [max(1, KINDS.index(each.kind)) for each in PAGES[name]]
+    assert all(each.why.endswith(".") for each in PIPELINES[name])
+    assert len(PIPELINES[name].kinds) <= 9
+    levels = [max(1, KINDS.index(each.kind)) for each in PIPELINES[name]]
     assert levels == sorted(levels)
 
 
@@ -168,9 +168,11 @@ def test_a_pass_of_ones_own_runs_where_it_is_put() -> None:
 
         return look
 
-    page = CPU.insert(Pass("after-fuse", "Looks.", noted("graph")), after="fuse")
-    page = page.insert(Pass("in-kernels", "Looks.", noted("kernel"), kind="lower"), after="tidy")
-    assert_right(SOURCE, page)
+    pipeline = CPU.insert(Pass("after-fuse", "Looks.", noted("graph")), after="fuse")
+    pipeline = pipeline.insert(
+        Pass("in-kernels", "Looks.", noted("kernel"), kind="lower"), after="tidy"
+    )
+    assert_right(SOURCE, pipeline)
     assert seen[0] == "graph"
     assert "kernel" in seen
 
@@ -208,8 +210,8 @@ def test_efforts_and_pages_are_told_apart_in_the_cache() -> None:
     [
         ({"disabled": ("winogrand",)}, "unknown-pass", "Did you mean 'winograd'?"),
         ({"effort": "fats"}, "unsupported", "Did you mean 'fast'?"),
-        ({"passes": "cpu"}, "unknown-pass", "page_of"),
-        ({"passes": CPU.until("fuse")}, "missing-pass", "page_of"),
+        ({"passes": "cpu"}, "unknown-pass", "pipeline_of"),
+        ({"passes": CPU.until("fuse")}, "missing-pass", "pipeline_of"),
         ({"passes": CPU, "effort": "fast"}, "unsupported", "passes or effort"),
         ({"disabled": ("emit-llvm",)}, "missing-pass", "emit"),
         ({"disabled": ("resolve",)}, "missing-pass", "resolve"),
@@ -235,7 +237,7 @@ def test_unknown_names_are_refused_with_what_is_near() -> None:
     with pytest.raises(PassError, match="verify-kernels"):
         CPU.insert("verify-kernel")
     with pytest.raises(UnsupportedError, match="no programs with data"):
-        page_of("cuda:sm_90", objects=True)
+        pipeline_of("cuda:sm_90", objects=True)
 
 
 # --- rules by strategies, and what stands beside the road --------------------------------------
@@ -243,15 +245,17 @@ def test_unknown_names_are_refused_with_what_is_near() -> None:
 
 @pytest.mark.parametrize("by", [swept_up, swept_down, cheapest()])
 def test_packs_are_driven_by_any_strategy(by: Any) -> None:
-    page = CPU.insert(rules("regroup", "Products from the right.", REGROUP, by), after="simplify")
-    assert_right(CHAIN, page)
-    made = lower(from_text(CHAIN), page=page)
+    pipeline = CPU.insert(
+        rules("regroup", "Products from the right.", REGROUP, by), after="simplify"
+    )
+    assert_right(CHAIN, pipeline)
+    made = lower(from_text(CHAIN), pipeline=pipeline)
     assert "regroup" in [step.rule.name for step in made.derivation.steps]
 
 
 def test_saturation_takes_the_cheapest_form_and_leaves_what_is_best() -> None:
-    page = CPU.insert(rules("cheapest", "…", REGROUP, cheapest()), after="simplify")
-    program = lower(from_text(CHAIN), page=page).program
+    pipeline = CPU.insert(rules("cheapest", "…", REGROUP, cheapest()), after="simplify")
+    program = lower(from_text(CHAIN), pipeline=pipeline).program
     assert sum(slot.bytes for slot in program.space("temporary")) < 64 * 64 * 4
     assert_right(SOURCE, CPU.insert("saturate", after="simplify-again"))
 
@@ -261,9 +265,9 @@ def test_partitions_are_fused_as_all_else() -> None:
     assert matmul is not None
     assert relu is not None
     cut = partitioning(relu(matmul(x, y)), "block")
-    page = CPU.insert(cut, after="remove-dead")
-    assert_right(SOURCE, page)
-    assert_right(SOURCE, page.insert("inline-composites", after=cut.name))
+    pipeline = CPU.insert(cut, after="remove-dead")
+    assert_right(SOURCE, pipeline)
+    assert_right(SOURCE, pipeline.insert("inline-composites", after=cut.name))
 
 
 def test_placement_compiles() -> None:
@@ -271,11 +275,11 @@ def test_placement_compiles() -> None:
 
 
 def test_kernels_are_verified_on_the_page() -> None:
-    page = CPU.insert("verify-kernels", after="schedule")
-    assert_right(SOURCE, page)
-    broken = page.insert(Pass("break", "Wrong.", _beyond, kind="lower"), after="schedule")
+    pipeline = CPU.insert("verify-kernels", after="schedule")
+    assert_right(SOURCE, pipeline)
+    broken = pipeline.insert(Pass("break", "Wrong.", _beyond, kind="lower"), after="schedule")
     with pytest.raises(CompilerBug, match="not shown"):
-        lower(from_text(SOURCE), page=broken, target=target_of("cpu"))
+        lower(from_text(SOURCE), pipeline=broken, target=target_of("cpu"))
 
 
 # --- checks between passes ---------------------------------------------------------------------
@@ -313,9 +317,9 @@ def _unbound(kernel: Kernel) -> Kernel:
     ],
 )
 def test_the_guilty_pass_is_named(guilty: Pass, after: str) -> None:
-    page = CPU.insert(guilty, after=after)
+    pipeline = CPU.insert(guilty, after=after)
     with pytest.raises(CompilerBug, match=f"After {guilty.name}"):
-        lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks())
+        lower(from_text(SOURCE), target=target_of("cpu"), pipeline=pipeline, checks=StateChecks())
 
 
 def _one_row(kernel: Kernel) -> Kernel:
@@ -337,16 +341,16 @@ def _one_row(kernel: Kernel) -> Kernel:
 
 def test_a_pass_that_makes_a_race_is_named() -> None:
     guilty = Pass("one-row", "Wrong.", _one_row, kind="lower")
-    page = CPU.insert(guilty, after="blocks-to-loops")
+    pipeline = CPU.insert(guilty, after="blocks-to-loops")
     with pytest.raises(CompilerBug, match=r"(?s)After one-row: .*Iterations 0 and 1 of the loop"):
-        lower(from_text(LARGER), target=target_of("cpu"), page=page, checks=StateChecks())
+        lower(from_text(LARGER), target=target_of("cpu"), pipeline=pipeline, checks=StateChecks())
 
 
 def test_fuzzing_native_code_blames_the_pass() -> None:
-    page = CPU.insert(Pass("bad-graph", "Wrong.", _ill_typed), after="fuse")
+    pipeline = CPU.insert(Pass("bad-graph", "Wrong.", _ill_typed), after="fuse")
 
     def native(module: Module, inputs: Any) -> Any:
-        lower(module, target=target_of("cpu"), page=page, checks=StateChecks())
+        lower(module, target=target_of("cpu"), pipeline=pipeline, checks=StateChecks())
 
     found = fuzz((), examples=20, native=native, every=1).finding
     assert found is not None
@@ -354,9 +358,11 @@ def test_fuzzing_native_code_blames_the_pass() -> None:
 
 
 def test_an_access_out_of_bounds_is_blamed_where_proofs_are_asked_for() -> None:
-    page = CPU.insert(Pass("too-far", "Wrong.", _beyond, kind="lower"), after="schedule")
+    pipeline = CPU.insert(Pass("too-far", "Wrong.", _beyond, kind="lower"), after="schedule")
     with pytest.raises(CompilerBug, match="After too-far"):
-        lower(from_text(SOURCE), target=target_of("cpu"), page=page, checks=StateChecks(True))
+        lower(
+            from_text(SOURCE), target=target_of("cpu"), pipeline=pipeline, checks=StateChecks(True)
+        )
 
 
 @given(static_modules())
@@ -368,27 +374,27 @@ def test_gpu_pages_are_checked_too() -> None:
     lower(from_text(SOURCE), target=target_of("cuda:sm_90"), checks=StateChecks(True))
 
 
-# --- hops --------------------------------------------------------------------------------------
+# --- pass runs --------------------------------------------------------------------------------
 
 
 def test_hops_say_what_each_pass_took_and_gave() -> None:
     ticks = count()
-    hops, kernels = Hops(lambda: float(next(ticks))), KernelCount()
+    log, kernels = PassLog(lambda: float(next(ticks))), KernelCount()
     target = target_of("cpu")
     job, module = job_for(target), from_text(SOURCE)
-    made = lowered(CPU, module, job, (hops, kernels))
-    emitted(CPU, made, job, (hops, kernels))
-    names = [each.name for each in hops.hops]
+    made = lowered(CPU, module, job, (log, kernels))
+    emitted(CPU, made, job, (log, kernels))
+    names = [each.name for each in log.runs]
     folds = ("fold-winograd", "fold-widened")  # there is nothing to fold
     assert names == [name for name in CPU.names if name not in folds]
-    for one, other in zip(hops.hops, hops.hops[1:], strict=False):
-        assert one.given == other.taken
-    assert len(hops.kinds) <= 9
-    assert all(each.seconds == 1.0 for each in hops.hops)
+    for one, other in zip(log.runs, log.runs[1:], strict=False):
+        assert one.output == other.input
+    assert len(log.kinds) <= 9
+    assert all(each.seconds == 1.0 for each in log.runs)
     assert kernels.emitted == len(made.program.kernels) == 1
     assert kernels.built >= kernels.emitted
     title = ["pass", "kind", "input", "output", "ms", "kernels"]
-    assert str(hops).splitlines()[0].split() == title
+    assert str(log).splitlines()[0].split() == title
     again = lowered(CPU, module, job)
     assert again.program == made.program  # whoever watches changes nothing
 
@@ -398,14 +404,14 @@ CANDIDATES = ("stages", "forms", "template", "lowerable")
 
 def test_kernels_come_about_in_passes_of_their_own() -> None:
     ticks = count()
-    hops = Hops(lambda: float(next(ticks)))
+    log = PassLog(lambda: float(next(ticks)))
     module, job = from_text(SOURCE), job_for(target_of("cpu"))
-    made = lowered(CPU, module, job, (hops,))
-    apart = {each.name: each for each in hops.hops if each.name in CANDIDATES}
+    made = lowered(CPU, module, job, (log,))
+    apart = {each.name: each for each in log.runs if each.name in CANDIDATES}
     assert tuple(apart) == CANDIDATES
     assert [each.kernels for each in apart.values()] == [1] * 4
-    assert apart["forms"].given != apart["forms"].taken
-    assert apart["template"].given != apart["template"].taken
+    assert apart["forms"].output != apart["forms"].input
+    assert apart["template"].output != apart["template"].input
     assert made.program == lowered(CPU, module, job).program  # at once, where nobody watches
     assert [each.trace for each in made.program.origins] == [
         each.trace for each in lowered(CPU, module, job).program.origins
@@ -426,31 +432,31 @@ def test_what_was_passed_over_is_told_by_the_pass_that_did() -> None:
             for key, each in groups.items()
         })  # fmt: skip
 
-    page = CPU.replace("lowerable", evolve(CPU.find("lowerable"), run=hopeless))
-    hops = Hops(lambda: 0.0)
-    made = lowered(page, from_text(SOURCE), job_for(target_of("cpu")), (hops,))
-    told = {each.name: each.passed_over for each in hops.hops if each.passed_over}
+    pipeline = CPU.replace("lowerable", evolve(CPU.find("lowerable"), run=hopeless))
+    log = PassLog(lambda: 0.0)
+    made = lowered(pipeline, from_text(SOURCE), job_for(target_of("cpu")), (log,))
+    told = {each.name: each.passed_over for each in log.runs if each.passed_over}
     assert set(told) == {"lowerable"}
     assert all(each.endswith("it is Friday") for each in told["lowerable"])
-    assert told["lowerable"][0] in str(hops)
+    assert told["lowerable"][0] in str(log)
     assert made.program.origins == (None,)  # plain loops are left
-    again = lowered(page, from_text(SOURCE), job_for(target_of("cpu")))
-    assert again.program == made.program  # an edited page is run as it is
+    again = lowered(pipeline, from_text(SOURCE), job_for(target_of("cpu")))
+    assert again.program == made.program  # an edited pipeline is run as it is
 
 
 def test_forms_are_left_out_with_what_needs_them_alone() -> None:
     with pytest.raises(PassError, match="template requires forms"):
         plica.compile(from_text(SOURCE), disabled=("forms",), cache=False)
-    page = CPU.without(*CANDIDATES)
+    pipeline = CPU.without(*CANDIDATES)
     module, job = from_text(SOURCE), job_for(target_of("cpu"))
-    assert lowered(page, module, job).program == lowered(CPU, module, job).program
+    assert lowered(pipeline, module, job).program == lowered(CPU, module, job).program
 
 
 @pytest.mark.parametrize("old", sorted(RENAMED))
 def test_a_former_name_is_told_with_the_one_of_now(old: str) -> None:
-    page = next(each for each in (CPU, PAGES["cuda"]) if RENAMED[old] in each.names)
+    pipeline = next(each for each in (CPU, PIPELINES["cuda"]) if RENAMED[old] in each.names)
     with pytest.raises(PassError, match=f"It is called '{RENAMED[old]}' now"):
-        page.without(old)
+        pipeline.without(old)
 
 
 def test_a_simple_module_needs_no_name() -> None:

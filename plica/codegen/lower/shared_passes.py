@@ -1,4 +1,4 @@
-"""Parts of pages that targets share: from an optimised graph to a program and its memory plan.
+"""Parts of pipelines that targets share: from an optimised graph to a program and its memory plan.
 
 >>> GROUP.names
 ('infer', 'resolve', 'decompose', 'fuse')
@@ -15,6 +15,7 @@ from typing import Final
 
 from attrs import evolve
 
+from plica.codegen.compilation import GroupByGroup, Job
 from plica.codegen.lower.candidate import (
     FormedGroup,
     Groups,
@@ -32,7 +33,6 @@ from plica.codegen.lower.linearise import linearised
 from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.program import Program
-from plica.codegen.road import GroupByGroup, Job
 from plica.core import Term, post_order
 from plica.ir.contract import reassociates
 from plica.ir.graph import Apply, Module

@@ -1,6 +1,6 @@
-"""The page of NVIDIA's GPUs: from a module to cubins that NVRTC made.
+"""The pipeline of NVIDIA's GPUs: from a module to cubins that NVRTC made.
 
-Every effort has this page: NVRTC's own levels change nothing that was measured.
+Every effort has this pipeline: NVRTC's own levels change nothing that was measured.
 
 >>> "barriers" in GPU.names, "winograd" in GPU.names
 (True, False)
@@ -14,10 +14,10 @@ from typing import Final
 
 from attrs import evolve
 
+from plica.codegen.compilation import Job
 from plica.codegen.cuda.assemble import emit_cuda
-from plica.codegen.lower.page import APART, GROUP, PLAN, plan_memory
 from plica.codegen.lower.passes import LOWERING
-from plica.codegen.road import Job
+from plica.codegen.lower.shared_passes import APART, GROUP, PLAN, plan_memory
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
@@ -140,4 +140,4 @@ GPU: Final = Pipeline((
     Pass("emit-cuda", "Emit CUDA C++ and compile it to cubins.", emit_cuda, kind="emit"),
 ))  # fmt: skip
 
-PAGES: Final = {"default": GPU, "fast": GPU, "max": GPU}
+PIPELINES: Final = {"default": GPU, "fast": GPU, "max": GPU}

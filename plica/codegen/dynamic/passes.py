@@ -1,4 +1,4 @@
-"""The page of programs with data, recursion and functions as values, on processors.
+"""The pipeline of programs with data, recursion and functions as values, on processors.
 
 >>> DYNAMIC.names[0], DYNAMIC.names[-1]
 ('refuse-unsupported', 'emit-routines')
@@ -10,8 +10,8 @@ from typing import Final
 
 from plica.codegen.dynamic.assemble import emit_routines, refuse_unsupported, routines
 from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
-from plica.codegen.lower.page import WIDE, WINOGRAD
 from plica.codegen.lower.passes import LOWERING
+from plica.codegen.lower.shared_passes import WIDE, WINOGRAD
 from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.rewrite.optimise import OPTIMISE
 
@@ -32,5 +32,5 @@ DYNAMIC: Final = Pipeline((
 ))
 # fmt: on
 
-PAGES: Final = {"default": DYNAMIC, "fast": DYNAMIC.without("winograd", "fold-winograd"),
+PIPELINES: Final = {"default": DYNAMIC, "fast": DYNAMIC.without("winograd", "fold-winograd"),
                 "max": DYNAMIC}  # fmt: skip
