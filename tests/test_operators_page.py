@@ -25,19 +25,25 @@ PAGE = Path(__file__).parents[1] / "docs" / "operators.md"
 EXAMPLES = """
 ## Examples
 
-One call of each operator on tensors `t(dtype, size, …)`, and the type it gives; the tests read
-every line again. `plica.interpret` says what the numbers are.
+One call of each operator on tensors `t(dtype, size, …)`, with the type of its result. The tests
+check every line.
 
 ```py
 """
 HEAD = """# Operators
 
-Tensor operators have numpy's names and stand in `plica.op`, neural ones in `plica.op.nn`. A `*`
-marks any number of tensors, given as one tuple; what follows the tensors are attributes, those with
-a default in brackets. The table is made from the registry by
-`pytest tests/test_operators_page.py --update-golden`.
+After this page you know the name, the arguments and the meaning of every operator.
 
-| operator | takes | also known as | what it is |
+```py
+op.sum(x, axis=0, keepdims=True)      # tensors are positional, attributes are keywords
+op.concat((x, y), axis=1)             # a variadic operator takes one tuple
+```
+
+Tensor operators have numpy's names and are in `plica.op`; those of neural networks are in
+`plica.op.nn`. In the table, `*` marks a variadic argument, `[name]` an attribute with a default.
+It comes from the registry: `pytest tests/test_operators_page.py --update-golden`.
+
+| operator | takes | aliases | meaning |
 | --- | --- | --- | --- |
 """
 

@@ -32,10 +32,10 @@ def load(name: str) -> ModuleType:
 SITE = load("make_site")
 
 
-@pytest.mark.parametrize("room", SITE.ROOMS)
-def test_every_public_name_has_an_entry_with_an_example(room: str) -> None:
-    found = SITE.entries(room)
-    assert [each.name for each in found] == list(sys.modules[room].__all__)
+@pytest.mark.parametrize("package", SITE.PACKAGES)
+def test_every_public_name_has_an_entry_with_an_example(package: str) -> None:
+    found = SITE.entries(package)
+    assert [each.name for each in found] == list(sys.modules[package].__all__)
     assert [each.name for each in found if not each.doc] == []
     assert [each.name for each in found if not each.example] == []
 

@@ -34,9 +34,20 @@ PAGE = ROOT / "docs" / "errors.md"
 HEADER = """\
 # Error codes
 
-Every error Plica reports carries a stable code, a sentence, a place, and where it helps what was
-expected, what was found, and a suggestion. `error.diagnostics` holds them; `error.to_data()` gives
-plain data. This page is made from the table `CODES` in `plica/core/diagnostic.py` by
+After this page you know what an error code means. `error.diagnostics` has every error of a refusal:
+
+```py
+try:
+    plica.compile(model)
+except plica.PlicaError as error:
+    for each in error.diagnostics:
+        print(each.code, each.message, each.expected, each.found, each.suggestion)
+```
+
+A diagnostic has a stable code, a sentence and a place. Where it helps, it has what was expected,
+what was found, and a suggestion. `error.to_data()` returns plain data.
+
+This table comes from `CODES` in `plica/core/diagnostic.py`:
 `pytest tests/core/test_diagnostic.py --update-golden`.
 
 | code | meaning |
