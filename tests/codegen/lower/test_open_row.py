@@ -36,6 +36,27 @@ def of(shape: tuple[int | str, ...], body: Callable[[Expr], Expr]) -> Module:
     return module({main: Function(dims, (), (x,), None, body(x))}, main)
 
 
+TURNED: dict[str, tuple[tuple[int | str, ...], Callable[[Expr], Expr], Callable[[Any], Any]]] = {
+    "matrix": (("n", 24), lambda x: op.transpose(x, (1, 0)), lambda x: x.T),
+    "both open": (("n", "m"), lambda x: op.transpose(x, (1, 0)) * 2.0, lambda x: x.T * 2),
+    "heads": (("m", 3, "n", 5), lambda x: op.transpose(x, (0, 1, 3, 2)),
+              lambda x: x.transpose(0, 1, 3, 2)),
+    "sum": (("n", 7), lambda x: op.transpose(x, (1, 0)) + op.iota(("n",), dtype="f32"),
+            lambda x: x.T + np.arange(len(x), dtype=np.float32)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TURNED)
+def test_columns_of_open_length_are_written_in_strips(case: str) -> None:
+    shape, body, expected = TURNED[case]
+    exe = plica.compile(of(shape, body), cache=False, threads=1)
+    for n, m in ((0, 1), (1, 3), (15, 2), (16, 0), (33, 1), (100, 17)):
+        sizes = {"n": n, "m": m}
+        whole = [sizes[each] if isinstance(each, str) else each for each in shape]
+        x = np.random.default_rng(n).random(whole, np.float32)
+        np.testing.assert_array_equal(exe(x), expected(x))
+
+
 # fmt: off
 ROWS: dict[str, tuple[Callable[[Expr], Expr], Callable[[Any], Any]]] = {
     "sum":     (lambda x: op.sum(x, axis=(1,)), lambda x: x.sum(1)),
