@@ -109,8 +109,7 @@ nav:
 @REFERENCE@
       - Error codes: errors.md
       - Glossary: glossary.md
-      - Measured: measured.md
-      - The log of measurements: measured_log.md
+      - Results: measured.md
       - Changelog: changelog.md
       - Contributing: contributing.md
 """
