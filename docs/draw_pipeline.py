@@ -1,7 +1,7 @@
 """The picture of the README: `python docs/draw_pipeline.py` writes docs/picture/pipeline.svg.
 
 The boxes are the levels of a program, with some of the passes that lead to each, by the names that
-the page of the processor has for them.
+the pipeline of the processor has for them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from plica.pipeline import page_of
+from plica.pipeline import pipeline_of
 from plica.report.svg import element, raw
 
 FILE: Final = Path(__file__).resolve().parent / "picture" / "pipeline.svg"
@@ -42,7 +42,7 @@ STYLE: Final = (
 
 def drawn() -> str:
     """The picture as text."""
-    page = page_of("cpu")
+    pipeline = pipeline_of("cpu")
     gap, wide, high = 196, 168, 64
     parts: list[raw] = [element("style", raw(STYLE))]
     for number, (name, note, kinds) in enumerate(LEVELS):
@@ -54,7 +54,7 @@ def drawn() -> str:
             way = f"M{x - gap + wide} 52H{x - 3}m-7 -5l7 5l-7 5"
             parts.append(element("path", d=way, class_="way"))
         lines = list(SAID.get(kinds[0], ()))
-        names = [page.find(each).name for each in PASSES.get(kinds[0], ())]
+        names = [pipeline.find(each).name for each in PASSES.get(kinds[0], ())]
         lines += [", ".join(names[at : at + 2]) for at in range(0, len(names), 2)]
         parts += [
             element("text", line, x=x + 12, y=106 + 16 * at, class_="soft")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 __version__ = "0.1.0"
 
-# Note [Lazy face]: `_FACE` says where each public name lives; the imports under TYPE_CHECKING say
-# the same to type checkers and editors.  A test keeps the two and `__all__` in step.
-_FACE: Final[dict[str, str]] = {
+# Note [Lazy imports]: `_PUBLIC` says where each public name lives; the imports under TYPE_CHECKING
+# say the same to type checkers and editors.  A test keeps the two and `__all__` in step.
+_PUBLIC: Final[dict[str, str]] = {
     "ArtefactError": "plica.runtime.error:ArtefactError",
     "InputError": "plica.runtime.error:InputError",
     "Module": "plica.ir.graph.module:Module",
@@ -79,11 +79,11 @@ else:
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first asked for."""
-        if name not in _FACE:
+        if name not in _PUBLIC:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        module, _, attribute = _FACE[name].partition(":")
+        module, _, attribute = _PUBLIC[name].partition(":")
         found = import_module(module)
         value = getattr(found, attribute) if attribute else found
         globals()[name] = value  # the next use does not come here

@@ -1,4 +1,4 @@
-"""The face towards torch: `torch.compile(model, backend="plica")` finds `backend` here.
+"""The torch backend: `torch.compile(model, backend="plica")` finds `backend` here.
 
 Torch is imported when it calls; docs/torch.md has examples.
 

@@ -1,4 +1,4 @@
-"""The face of quantisation: `plica.quantise(model, samples)`.
+"""The public function of quantisation: `plica.quantise(model, samples)`.
 
 The model runs on the samples, the numbers at some points of it are looked at, and the result is a
 module of the same inputs and outputs whose layers work on bytes.  A model that says itself where

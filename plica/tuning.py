@@ -1,4 +1,4 @@
-"""The face of tuning: `plica.tune(model, target, trials)`.
+"""The public function of tuning: `plica.tune(model, target, trials)`.
 
 Schedules are searched for on this machine, and every trial is in the database before it counts; a
 run that was stopped goes on where it was.  `plica.compile(model, database=…)` then takes the best.

@@ -1,4 +1,4 @@
-"""The face `import plica`: lazy, cheap, complete."""
+"""The public names of `import plica`: lazy, cheap, complete."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def test_errors_come_without_the_compiler() -> None:
     }
 
 
-@pytest.mark.parametrize("name", sorted(plica._FACE))
+@pytest.mark.parametrize("name", sorted(plica._PUBLIC))
 def test_every_name_is_where_the_table_says(name: str) -> None:
-    module, _, attribute = plica._FACE[name].partition(":")
+    module, _, attribute = plica._PUBLIC[name].partition(":")
     found = import_module(module)
     expected = getattr(found, attribute) if attribute else found
     assert getattr(plica, name) is expected
@@ -61,8 +61,8 @@ def test_the_table_and_the_type_checker_agree() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert told == plica._FACE
-    assert sorted(plica.__all__) == sorted(["__version__", *plica._FACE]) == dir(plica)
+    assert told == plica._PUBLIC
+    assert sorted(plica.__all__) == sorted(["__version__", *plica._PUBLIC]) == dir(plica)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -45,9 +45,10 @@ def program_artefact(
             for at, each in enumerate(program.space(space))
         ])  # fmt: skip
 
-    face = Interface((), ports("input"), ports("output"), single=False)
-    return Artefact(face, machine, 1, objects, constants, plan.size, (), (), (), (), _no_record,
-                    text=text)  # fmt: skip
+    interface = Interface((), ports("input"), ports("output"), single=False)
+    return Artefact(
+        interface, machine, 1, objects, constants, plan.size, (), (), (), (), _no_record, text=text
+    )
 
 
 def _no_record() -> CompilationRecord:

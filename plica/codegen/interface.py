@@ -42,7 +42,7 @@ with lazy_imports(__name__):
 
 def interface(main: Function, program: Program) -> Interface:
     """The names and types a caller sees; a tuple's tensors are named after it."""
-    found = faced(main, program.space("input"), program.space("output"))
+    found = with_ports(main, program.space("input"), program.space("output"))
     return replace(found, donated=program.donated, needs=_need_texts(program.needs))
 
 
@@ -54,7 +54,7 @@ def names_of(main: Function) -> str:
     return f"{[str(each.name) for each in main.params]} {[str(each.name) for each in main.dims]}"
 
 
-def faced(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
+def with_ports(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
     """The same, from what is taken and what is given."""
     inputs: list[Port] = []
     params: list[tuple[str, Shape]] = []

@@ -237,7 +237,7 @@ def from_members(
             "versions": dict(versions),
             "target": {"triple": str(triple), "cpu": str(cpu), "features": [*features]} as made_for,
             "threads": int(threads),
-            "interface": face,
+            "interface": interface_data,
             "workspace": int(workspace),
             "sources": [*sources],
             "launches": [*launches],
@@ -255,7 +255,7 @@ def from_members(
         raise damaged("The manifest of the artefact is damaged.", f"{workspace}, {threads}")
     objects = tuple([bytes(members[name]) for name in members if name.startswith("code/")])
     return Artefact(
-        interface.from_data(face),
+        interface.from_data(interface_data),
         ArtefactMachine(triple, cpu, _texts(features), *_texts([made_for.get("machine", "")])),
         threads,
         objects,
@@ -342,6 +342,5 @@ def _texts(given: Any) -> tuple[str, ...]:  # Any: JSON
 
 
 def version() -> str:
-    """The version of Plica, which artefacts and records say they were made by; the face of the
-    package alone states it."""
+    """The version of Plica, which artefacts and records name as their compiler."""
     return str(import_module(__name__.partition(".")[0]).__version__)

@@ -70,14 +70,14 @@ def call_of(artefact: Artefact, word: str) -> LibraryFunction:
         message = "Bindings are made for sizes that are known; those of this model are open."
         hint = "Export a library for C, whose header says how sizes are asked for."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", None, hint))
-    face = artefact.interface
+    interface = artefact.interface
     names, declared = c_parameters(artefact)
     kinds = [each.removeprefix("const ").partition(" *")[0] for each in declared]
-    ports = (*face.inputs, *face.outputs)
+    ports = (*interface.inputs, *interface.outputs)
     every = tuple(
         (name, kind, prod(port.shape)) for name, kind, port in zip(names, kinds, ports, strict=True)
     )
-    count = len(face.inputs)
+    count = len(interface.inputs)
     return LibraryFunction(word, every[:count], every[count:])
 
 

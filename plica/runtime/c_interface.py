@@ -1,4 +1,4 @@
-"""The face of an artefact in C: the header, the function around the code, and an example, as texts.
+"""The C interface of an artefact: texts of a header, of a function around the code, and an example.
 
 A model whose sizes are open is one function for all of them: its dims come first, as `int64_t`, and
 a second function says how large the workspace, the inputs and the outputs are.
@@ -77,9 +77,11 @@ def c_parameters(artefact: Artefact) -> tuple[list[str], list[str]]:
 
 def header_text(artefact: Artefact, word: str, static: bool = False) -> str:
     """The declaration of the function, for C and C++; `static` says that it has its own memory."""
-    face = artefact.interface
-    inputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[: len(face.inputs)]]
-    outputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[len(face.inputs) :]]
+    interface = artefact.interface
+    inputs = [f"   {name}: {port.type}" for name, port in _named(artefact)[: len(interface.inputs)]]
+    outputs = [
+        f"   {name}: {port.type}" for name, port in _named(artefact)[len(interface.inputs) :]
+    ]
     versions = ", ".join(f"{name} {version}" for name, version in artefact.versions)
     lines = [
         f"{_MADE}{artefact.machine} ({versions}).",
@@ -169,7 +171,7 @@ def _size_lines(artefact: Artefact, word: str) -> list[str]:
 
 def wrapper_text(artefact: Artefact, word: str) -> str:
     """The function itself, around the entry of the code."""
-    face = artefact.interface
+    interface = artefact.interface
     names = [f"(void *){name}" for name, _ in _named(artefact)]
     dims = [name for name, _, _ in c_dims(artefact)]
     starts = []
@@ -233,7 +235,7 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         "}",
         "",
     ]
-    assert len(face.inputs) + len(face.outputs) == len(names)
+    assert len(interface.inputs) + len(interface.outputs) == len(names)
     return "\n".join(lines)
 
 
@@ -352,8 +354,8 @@ def _dim_params(artefact: Artefact) -> list[str]:
 
 def size_count(artefact: Artefact) -> int:
     """How many numbers the function that says sizes writes."""
-    face = artefact.interface
-    return 1 + sum(len(port.shape) for port in (*face.inputs, *face.outputs))
+    interface = artefact.interface
+    return 1 + sum(len(port.shape) for port in (*interface.inputs, *interface.outputs))
 
 
 def _counts(artefact: Artefact) -> dict[str, str]:
@@ -372,8 +374,8 @@ def _counts(artefact: Artefact) -> dict[str, str]:
 def _named(artefact: Artefact) -> list[tuple[str, Port]]:
     """The inputs and outputs, each with a name of its own that is no word of C."""
     found: dict[str, Port] = {}
-    face = artefact.interface
-    for prefix, ports in (("in", face.inputs), ("out", face.outputs)):
+    interface = artefact.interface
+    for prefix, ports in (("in", interface.inputs), ("out", interface.outputs)):
         for port in ports:
             name = f"{prefix}_{identifier(port.name)}"
             number = 1

@@ -171,11 +171,11 @@ def write_parts(artefact: Artefact, word: str, folder: Path) -> None:
 
 
 def _main_text(artefact: Artefact) -> str:
-    face = artefact.interface
+    interface = artefact.interface
     names, params = c_parameters(artefact)
-    ports = (*face.inputs, *face.outputs)
+    ports = (*interface.inputs, *interface.outputs)
     sizes = [prod(port.shape) * port.numpy.itemsize for port in ports]
-    count = len(face.inputs)
+    count = len(interface.inputs)
     lines = [
         "#include <stdio.h>",
         "#include <stdlib.h>",

@@ -5,10 +5,10 @@ lie in the same memory.
 
 >>> from plica.runtime.port import Port
 >>> x = Port("x", (2,), "f32", np.dtype("float32"))
->>> face = Interface((("x", 0),), (x,), (x,), True, (), ((0, 0),))
+>>> interface = Interface((("x", 0),), (x,), (x,), True, (), ((0, 0),))
 >>> given = np.zeros(2, np.float32)
->>> check_donated(face, [given], [given])
->>> check_donated(face, [given], [[0.0, 0.0]])
+>>> check_donated(interface, [given], [given])
+>>> check_donated(interface, [given], [[0.0, 0.0]])
 Traceback (most recent call last):
 plica.runtime.error.InputError: x: Input 'x' is donated, and cannot be written in place. ...
 """

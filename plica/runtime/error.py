@@ -1,4 +1,4 @@
-"""Errors: the root of the one family every refusal at the face belongs to.
+"""Errors: the root of the family of exceptions that the public API raises.
 
 An error is made of diagnostics, so independent mistakes are reported together, and each
 diagnostic is data: a stable code, a full sentence, a place, what was expected and found.

@@ -1,10 +1,10 @@
 """Interfaces: what a caller of a compiled model sees, as data that can be written down.
 
 >>> x = Port("x", (2, 3), "f32", ELEMENTS["f32"].numpy)
->>> face = Interface((("pair", (0, 0)),), (x,), (x,), True)
->>> to_data(face)["params"]
+>>> interface = Interface((("pair", (0, 0)),), (x,), (x,), True)
+>>> to_data(interface)["params"]
 [['pair', [0, 0]]]
->>> from_data(to_data(face)) == face
+>>> from_data(to_data(interface)) == interface
 True
 """
 

@@ -92,9 +92,9 @@ def _loaded(
     if ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
     if is_staged(members):
-        face, program, parts, driver = staged_from_members(members)
+        interface, program, parts, driver = staged_from_members(members)
         segments = [executable(from_members(each), threads) for each in parts]
-        return StagedExecutable(face, program, segments, driver)
+        return StagedExecutable(interface, program, segments, driver)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)
     return executable(from_members(members), threads, externs=Externs(externs))

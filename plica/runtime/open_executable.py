@@ -195,10 +195,10 @@ class OpenExecutable(Executable):
         """What the shapes of the inputs lead to; all that does not agree is refused."""
         dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
         self._check_ranges(dims)
-        face, found = self._interface, self._asked(dims)
+        interface, found = self._interface, self._asked(dims)
         workspace, at = found[0], 1
         wrong: list[Diagnostic] = []
-        for port, shape in zip(face.inputs, shapes, strict=True):
+        for port, shape in zip(interface.inputs, shapes, strict=True):
             wanted = tuple(found[at : at + len(shape)])
             at += len(shape)
             if wanted != shape and workspace != TOO_LARGE:
@@ -207,7 +207,7 @@ class OpenExecutable(Executable):
                 place = Place(node=port.name)
                 wrong.append(Diagnostic("input-shape", message, place, expected, str(shape)))
         outputs = []
-        for port in face.outputs:
+        for port in interface.outputs:
             shape = tuple(found[at : at + len(port.shape)])
             at += len(shape)
             outputs.append(Port(port.name, shape, port.dtype, port.numpy))
@@ -226,8 +226,10 @@ class OpenExecutable(Executable):
 
     def _asked(self, dims: array[int]) -> array[int]:
         """The bytes of the workspace, then the sizes of all inputs and outputs."""
-        face = self._interface
-        found = array("q", [0] * (1 + sum(len(p.shape) for p in (*face.inputs, *face.outputs))))
+        interface = self._interface
+        found = array(
+            "q", [0] * (1 + sum(len(p.shape) for p in (*interface.inputs, *interface.outputs)))
+        )
         self._sizes(dims.buffer_info()[0], found.buffer_info()[0])
         return found
 

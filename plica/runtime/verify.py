@@ -301,11 +301,11 @@ def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> 
     for name in device.functions:
         if name not in defined:
             yield f"The code does not define {name}."
-    face = artefact.interface
+    interface = artefact.interface
     if isinstance(device, OpenProgram):
         yield from _open_problems(artefact, device)
         return
-    sizes = [[port.nbytes for port in ports] for ports in (face.inputs, face.outputs)]
+    sizes = [[port.nbytes for port in ports] for ports in (interface.inputs, interface.outputs)]
     yield from device_step.problems(device, sizes, len(artefact.constants))
     plan = [(each.offset, each.size) for each in artefact.plan]
     yield from overlaps(device, sizes, plan, artefact.workspace)
@@ -315,14 +315,14 @@ def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> 
 
 def _open_problems(artefact: Artefact, device: OpenProgram) -> Iterator[str]:
     """Launches for open sizes that are given other tensors than the interface has."""
-    face = artefact.interface
-    wanted = {"input": len(face.inputs), "output": len(face.outputs),
+    interface = artefact.interface
+    wanted = {"input": len(interface.inputs), "output": len(interface.outputs),
               "constant": len(artefact.constants)}  # fmt: skip
     for space, count in wanted.items():
         here = sum(each.space == space for each in device.slots)
         if here != count:
             yield f"The launches know {here} of {count} tensors of the kind {space}."
-    if device.dims != tuple([each.name for each in dims_of(face)]):
+    if device.dims != tuple([each.name for each in dims_of(interface)]):
         yield "The dims of the launches are not those of the interface."
     if len(artefact.launches) != len(device.steps):
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."

@@ -149,7 +149,7 @@ def test_every_size_gives_what_the_interpreter_gives(case: str, drawn: list[int]
 
 
 def test_rows_of_every_number_are_done_once_and_no_more() -> None:
-    """Pieces of 4 rows and of more, rests that go with others, and too few rows for any piece."""
+    """Pieces of 4 rows and of more, remainders joined to others, too few rows for any piece."""
     text = """
 @plica.function
 def main(at: Tensor[("n",), i64], t: Tensor[(6, 40), f32], w: Tensor[(448, 40), f32]):

@@ -522,7 +522,7 @@ def test_as_module() -> None:
         as_module(3)  # type: ignore[arg-type]  # that is the point
 
 
-# --- the face ----------------------------------------------------------------------------------
+# --- public functions --------------------------------------------------------------------------
 
 
 def test_words_have_a_meaning_at_run_time() -> None:

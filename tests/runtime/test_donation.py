@@ -195,16 +195,16 @@ def test_arrays_that_cannot_be_written_are_refused_before_anything_is_written() 
 
 
 def test_damaged_pairs_in_an_artefact_are_refused() -> None:
-    face = step().artefact.interface
-    assert from_data(to_data(face)) == face
-    data = to_data(face)
+    interface = step().artefact.interface
+    assert from_data(to_data(interface)) == interface
+    data = to_data(interface)
     for bad in ([[9, 0]], [[0, 0]], [[2, 1], [2, 1]], "k", [["k", 1]]):
         with pytest.raises(ArtefactError):
             from_data({**data, "donated": bad})
 
 
 def test_the_check_names_every_input() -> None:
-    face = step().artefact.interface
+    interface = step().artefact.interface
     arrays = drawn((2, 1, 8), (2, 1, 8), (2, 32, 8))
     with pytest.raises(InputError, match="Input 'k' is donated"):
-        check_donated(face, [*arrays, np.zeros((), np.int64)], [])
+        check_donated(interface, [*arrays, np.zeros((), np.int64)], [])

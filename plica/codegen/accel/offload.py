@@ -96,7 +96,7 @@ def _layers(of: Module) -> list[IntegerConvolution]:
 def assembled(
     of: Offloaded,
     parts: Sequence[Artefact],
-    face: Interface,
+    interface: Interface,
     versions: tuple[tuple[str, str], ...],
     known: Known = lambda _: None,
 ) -> AccelArtefact:
@@ -120,7 +120,7 @@ def assembled(
         for of_, (at, chosen) in programs.items()
     )
     return AccelArtefact(
-        digest(of.source), str(of.target), machine.timing.megahertz, device_of(machine), face,
+        digest(of.source), str(of.target), machine.timing.megahertz, device_of(machine), interface,
         tuple([_coded(machine, chosen.stream) for _, chosen in programs.values()]),
         tuple(assembly.steps), tuple([assembly.results[each] for each in of.graph.outputs]),
         tuple(assembly.constants), tuple(parts), text, of.placement, versions,

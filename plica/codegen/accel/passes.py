@@ -10,7 +10,7 @@ from typing import Final
 
 from plica.codegen.accel.offload import Offloaded, assembled, offload
 from plica.codegen.compilation import Arranged, Job
-from plica.codegen.interface import faced, slots_of
+from plica.codegen.interface import slots_of, with_ports
 from plica.codegen.llvm import toolchain
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
@@ -32,11 +32,11 @@ def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
     main = lowered.module.main_function()
     assert main.ret is not None
     takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
-    face = faced(main, slots_of("input", takes), slots_of("output", main.ret))
+    interface = with_ports(main, slots_of("input", takes), slots_of("output", main.ret))
     versions = (("llvm", toolchain.llvm_version()), *job.versions)
     if job.known is None:
-        return assembled(lowered.program, parts, face, versions)
-    return assembled(lowered.program, parts, face, versions, job.known)
+        return assembled(lowered.program, parts, interface, versions)
+    return assembled(lowered.program, parts, interface, versions, job.known)
 
 
 ACCEL: Final = Pipeline((

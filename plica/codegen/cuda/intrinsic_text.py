@@ -30,12 +30,13 @@ _SQUARES: Final = (
 )
 """Products of a warp: what they are called, sums and sides in C++, terms that lie together."""
 
-# Note [Products of f32]
-# Tensor cores multiply the first 11 bits of a number of f32.  A number is those, and a rest of 13
-# bits, of which they take the first 11 again; so a product is three, less that of both rests: it is
-# off by 2 ** -20 of itself.  Where a processor rounds they cut off, too, which is 3e-5 after
-# thousands of terms: so eight are summed up there, and what these are is added as f32, unless there
-# are few in all.  An infinite number has a rest that is none, and the sum is nan then.
+# Note [3xTF32]
+# Tensor cores multiply TF32: the first 11 bits of an f32 significand.  Each operand is split into a
+# head of 11 bits and a tail of 13, of which the first 11 are kept; a product is the sum of three,
+# without that of both tails, with a relative error of 2 ** -20.  Tensor cores also truncate sums
+# instead of rounding them, an error of 3e-5 after thousands of terms: so eight terms are summed
+# there and the result is added as f32, unless there are few terms.  The tail of an infinite number
+# is nan, and so is the sum.
 
 
 def _loaded(  # noqa: PLR0917  # a row of the table of products
@@ -113,7 +114,7 @@ template <int N>
     **register.PAIRS,
     **register.POWER,
     **register.RESTORED,
-    # See Note [Products of f32].
+    # See Note [3xTF32].
     "p_in_parts": f"""\
 template <int N>
 {_HEAD} void p_in_parts(unsigned int* a, unsigned int* rest) {{

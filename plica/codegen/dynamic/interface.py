@@ -12,8 +12,8 @@
 ... def main(t: Tree) -> Tree:
 ...     return t
 ... '''))
->>> face, types = interface_of(whole)
->>> face.params, [each.name for each in face.data[0].constructors]
+>>> interface, types = interface_of(whole)
+>>> interface.params, [each.name for each in interface.data[0].constructors]
 ((('t', 0),), ['Leaf', 'Node'])
 """
 
@@ -26,7 +26,7 @@ from plica.core import CompilerBug, Name
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.interpret.value import DataValue
 from plica.ir.type import term as ty
-from plica.runtime.dynamic.form import ConstructorForm, DataForm, Face, Form
+from plica.runtime.dynamic.form import ConstructorForm, DataForm, DynamicInterface, Form
 from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import Port
@@ -35,8 +35,8 @@ MAX_FORMS: Final = 10_000
 """How many types an interface may be made of."""
 
 
-def interface_of(module: Module) -> tuple[Face, tuple[ty.DataType, ...]]:
-    """The face of a module's main function, and the data types in it by number."""
+def interface_of(module: Module) -> tuple[DynamicInterface, tuple[ty.DataType, ...]]:
+    """The interface of a module's main function, and the data types in it by number."""
     main = module.main_function()
     found = _Forms(module)
     params = tuple([(str(each.name), found.of(each.type, str(each.name))) for each in main.params])
@@ -46,7 +46,7 @@ def interface_of(module: Module) -> tuple[Face, tuple[ty.DataType, ...]]:
         found.define(done)
         done += 1
     data = tuple([found.data[number] for number in range(len(found.types))])
-    return Face(params, result, data), tuple(found.types)
+    return DynamicInterface(params, result, data), tuple(found.types)
 
 
 def maker(module: Module, types: tuple[ty.DataType, ...]) -> Make:

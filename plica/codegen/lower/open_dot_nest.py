@@ -16,7 +16,7 @@ from typing import Final
 from plica.codegen.lower.loop_order import loops_around, replaced
 from plica.codegen.lower.nest import elements, open_sizes
 from plica.codegen.lower.open_dot import OpenDot
-from plica.codegen.lower.open_tile_choice import EACH, rests
+from plica.codegen.lower.open_tile_choice import EACH, remainder_heights
 from plica.core import Term, map_top_down, post_order, substitute
 from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
 from plica.ir.type import dim, i32, known
@@ -231,7 +231,7 @@ class _Writer:
             st.For(strip, count // steps, "serial", made(steps, first + strip * steps))
         ]
         whole = count // steps * steps
-        for n in rests(steps):
+        for n in remainder_heights(steps):
             asked: list[sc.Scalar] = [sc.Le(NOUGHT, column), sc.Le(column + n, size)]
             asked.append(sc.Le(column + n, first + count))
             begin = first + whole

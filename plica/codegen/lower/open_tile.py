@@ -58,13 +58,13 @@ class OpenTile:
     """Neighbours of the tiles for what fills no whole one, and for what fills none of these."""
     room: bool
     """Whether the data has room for whole tiles."""
-    abreast: int
+    vectors_across: int
     """Vectors of a packed weight that lie side by side: all of a tile, or one."""
     image: bool = False
     """Whether rows are images as a whole, long enough for a last tile that ends with them."""
     group: int = 0
-    """Rows of a product that stay in a cache, where neighbours are rows: all outputs of so many are
-    made one after another, and tiles for what is left of them have `rests` rows; else 0."""
+    """Rows of a product that stay in a cache, where neighbours are rows: all outputs of these rows
+    are computed before those of the next, with tiles of `remainder_heights` at the end; else 0."""
     shared: bool = False
     """Whether cores share the outputs."""
 
@@ -122,8 +122,8 @@ def open_tile(
     if (room := _with_room(found, narrower[-1], names)) is None:
         return None
     copies, data = room
-    abreast = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
-    pack, weight = packed_outputs(found, lanes, abreast, names)
+    vectors_across = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
+    pack, weight = packed_outputs(found, lanes, vectors_across, names)
     old = found.reduction
     value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
     if reassociates:
@@ -141,7 +141,7 @@ def open_tile(
         tile.steps,
         narrower,
         bool(copies),
-        abreast,
+        vectors_across,
         image and not copies,
         max(tile.steps, group // tile.steps * tile.steps) if by_row else 0,
         by_row and machine.cores > 1 and count * terms >= SHARED,
@@ -338,7 +338,7 @@ def _with_room(of: ConstantProduct, rest: int, names: Names) -> tuple[list[Each]
 
 
 def packed_outputs(
-    of: ConstantProduct, lanes: int, abreast: int, names: Names
+    of: ConstantProduct, lanes: int, vectors_across: int, names: Names
 ) -> tuple[Each, sc.Load]:
     """The stage that packs the weight so that vectors of outputs are read at once, and that read:
     w[o, c, k]  -->  packed[o // 32, c, k, o // 16 % 2, o % 16], or without `% 2` for one vector."""
@@ -352,10 +352,10 @@ def packed_outputs(
     inside = sorted([n for n in rest if places[n] in terms], key=lambda n: terms.index(places[n]))
     axes = {n: names.var("u") for n in rest}
     order = [*shared, -1, *inside]
-    wide = lanes * abreast
-    some = abreast > 1
+    wide = lanes * vectors_across
+    some = vectors_across > 1
     sizes = [sc.index(-(-count // wide)) if n < 0 else shape[n] for n in order]
-    last = (sc.index(abreast), sc.index(lanes)) if some else (sc.index(lanes),)
+    last = (sc.index(vectors_across), sc.index(lanes)) if some else (sc.index(lanes),)
     buffer = sc.Buffer(names.name("packed"), (*sizes, *last), of.weight.buffer.dtype)
     there = outer * wide + (beside * lanes if some else 0) + inner
     source: sc.Scalar = sc.Load(
@@ -366,5 +366,5 @@ def packed_outputs(
     ends = (beside, inner) if some else (inner,)
     made = Each(buffer, (*[outer if n < 0 else axes[n] for n in order], *ends), source)
     read = [of.lane // wide if n < 0 else places[n] for n in order]
-    ends_read = [of.lane // lanes % abreast] if some else []
+    ends_read = [of.lane // lanes % vectors_across] if some else []
     return made, sc.Load(buffer, (*read, *ends_read, of.lane % lanes))

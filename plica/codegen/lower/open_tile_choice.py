@@ -1,6 +1,6 @@
 """Which tiles sums of open number are made in: how many vectors of outputs, by how many neighbours.
 
->>> rests(4), rests(8), taken(5, 8)
+>>> remainder_heights(4), remainder_heights(8), taken(5, 8)
 ([3, 2, 1], [4, 2, 1], [4, 1])
 """
 
@@ -145,13 +145,13 @@ def _tiles_after(
 
 @lru_cache(maxsize=256)
 def row_tile(outputs: int, terms: int, lanes: int, machine: Machine) -> RegisterTile:
-    """The tile that some rows, few or many, take least for, where tiles for what is left of them
-    have `rests` rows."""
+    """The fastest tile for an unknown number of rows, with its remainder tiles."""
     vectors = -(-outputs // lanes)
 
     def each(wide: int, high: int) -> float:
         cycles = {
-            n: RegisterTile(wide, n).cycles(rates=machine.rates) for n in (high, *rests(high))
+            n: RegisterTile(wide, n).cycles(rates=machine.rates)
+            for n in (high, *remainder_heights(high))
         }
         return sum(
             (row // high * cycles[high] + sum(cycles[n] for n in taken(row % high, high))) / row
@@ -172,8 +172,8 @@ def row_tile(outputs: int, terms: int, lanes: int, machine: Machine) -> Register
     return min(choices, key=cost)
 
 
-def rests(high: int) -> list[int]:
-    """How many rows the tiles have for what fills no tile of so many: each number there can be
+def remainder_heights(high: int) -> list[int]:
+    """The heights of the tiles for the rows that fill no tile of height `high`: every height below
     where these are few, else powers of two."""
     if high <= EACH:
         return [*range(high - 1, 0, -1)]
@@ -181,5 +181,5 @@ def rests(high: int) -> list[int]:
 
 
 def taken(left: int, high: int) -> list[int]:
-    """Which of these tiles so many rows that are left take."""
-    return [left] * (left > 0) if high <= EACH else [n for n in rests(high) if left & n]
+    """The heights of the tiles that cover a number of remaining rows."""
+    return [left] * (left > 0) if high <= EACH else [n for n in remainder_heights(high) if left & n]

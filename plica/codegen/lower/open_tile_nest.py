@@ -31,7 +31,7 @@ from plica.codegen.lower.loop_order import (
 )
 from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
-from plica.codegen.lower.open_tile_choice import EACH, rests
+from plica.codegen.lower.open_tile_choice import EACH, remainder_heights
 from plica.core import Term, post_order, substitute
 from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
@@ -89,11 +89,11 @@ class _Block:
         ]
         which = self.block * of.vectors + self.vector + tile.first // of.lanes
         self.output = which * of.lanes + self.lane
-        wide = of.lanes * of.abreast
+        wide = of.lanes * of.vectors_across
         halves: dict[Term, sc.Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: self.lane}
-        if of.abreast > 1:
+        if of.vectors_across > 1:
             halves[of.lane // wide] = self.block + tile.first // wide
-            halves[of.lane // of.lanes % of.abreast] = self.vector
+            halves[of.lane // of.lanes % of.vectors_across] = self.vector
         self.value = replaced(fold.value, halves)
         sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
         self.size = sizes.pop(of.column)
@@ -176,7 +176,7 @@ class _Block:
         tiles = self._made(of.steps, first + (strip * of.steps + near))
         parts = [loops_around([(strip, count // of.steps)], tiles)]
         whole = count // of.steps * of.steps
-        for n in rests(of.steps):
+        for n in remainder_heights(of.steps):
             asked: list[sc.Scalar] = [sc.Le(sc.index(0), column), sc.Le(column + n, size)]
             asked.append(sc.Le(column + n, first + count))
             begin = first + whole

@@ -67,7 +67,7 @@ class RowEnd:
     side: WindowSide
     made: sc.Scalar
     read: sc.Scalar
-    rests: tuple[int, ...]
+    remainders: tuple[int, ...]
 
     @property
     def before(self) -> int:
@@ -77,7 +77,7 @@ class RowEnd:
     @property
     def behind(self) -> int:
         """How many windows end behind the axis, at most."""
-        return max(0, -((min(self.rests) - self.side.beyond) // self.side.step))
+        return max(0, -((min(self.remainders) - self.side.beyond) // self.side.step))
 
 
 def row_end(side: WindowSide, made: sc.Scalar, read: sc.Scalar) -> RowEnd | None:
@@ -201,7 +201,7 @@ class StripWriter:
         # Of rows that are left few are done one by one, more of them in a tile that ends there.
         whole = (size + (high - few)) // high
         begun = sc.Select(sc.Le(sc.index(high), size), whole, sc.index(0))
-        step, rest = self.rows.side.step, min(self.rows.rests)
+        step, rest = self.rows.side.step, min(self.rows.remainders)
 
         def within(first: sc.Scalar, count: int) -> sc.Scalar:
             """That so many rows are there, as they are, and what that says of those they read."""
@@ -234,7 +234,7 @@ class StripWriter:
             return self._known_line(wide, made)
         several = self._between(made)
         last: Stmt = NOTHING
-        for rest in of.rests:
+        for rest in of.remainders:
             least = sc.Le(sc.index(lanes * of.side.step + max(0, rest - of.side.start)), of.read)
             here = sc.And(sc.Eq(of.read, of.made * of.side.step + rest), least)
             here = sc.And(here, sc.Le(sc.index(lanes), of.made))
@@ -269,7 +269,7 @@ class StripWriter:
         strip, column, stop = (self.names.var(each) for each in ("strip", "column", "stop"))
         at, last = (strip + 1) * lanes, (of.made - 1) // lanes
         if of.behind <= 1:  # those before the last end one before it, and so inside
-            beyond = max(of.side.beyond, step + min(of.rests))
+            beyond = max(of.side.beyond, step + min(of.remainders))
             fits = sc.And(
                 sc.Le(stop * (lanes * step) + beyond, of.read), sc.Le(stop * lanes, of.made)
             )

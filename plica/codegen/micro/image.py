@@ -221,10 +221,10 @@ def stack_bound(graph: str, entry: str) -> int:
 
 def _run_text(artefact: Artefact) -> str:
     """The function that reads inputs, runs the model and writes outputs."""
-    face = artefact.interface
+    interface = artefact.interface
     names, params = c_parameters(artefact)
-    ports = (*face.inputs, *face.outputs)
-    count = len(face.inputs)
+    ports = (*interface.inputs, *interface.outputs)
+    count = len(interface.inputs)
     sizes = [prod(port.shape) * port.numpy.itemsize for port in ports]
     kinds = [each.removeprefix("const ").partition(" *")[0] for each in params]
     lines = [

@@ -168,15 +168,15 @@ def of_all_phases(w: Expr, of: Transposed, every: Sequence[Sequence[Phase]]) -> 
 
 
 def between(
-    whole: Expr, of: Transposed, rests: Sequence[Sequence[int]] | None = None, groups: int = 1
+    whole: Expr, of: Transposed, residues: Sequence[Sequence[int]] | None = None, groups: int = 1
 ) -> Expr:
-    """Results of all phases in turns along each axis, without those that are too many.
+    """The results of all phases interleaved along each axis, cut to the shape of the result.
 
-    If only neighbours among them are there, which leave such rests, the others are zeros.  Phases
-    of each of so many groups of outputs lie together.
+    If there are results for some adjacent `residues` only, the others are zeros.  The phases of
+    each group of outputs are adjacent.
     """
     rank, (batch, outputs) = len(of.steps), of.result[:2]
-    kept = rests or [range(step) for step in of.steps]
+    kept = residues or [range(step) for step in of.steps]
     every = reshape(whole, (batch, groups, *map(len, kept), outputs // groups, *of.lengths))
     order = [0, 1, rank + 2]
     for axis in range(rank):

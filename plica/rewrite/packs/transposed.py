@@ -113,18 +113,18 @@ def by_phases(m: PatternMatch) -> Expr | None:
     if not 1 < prod(of.steps) <= MAX_PHASES:
         return None
     axes = of.axes
-    rests = [
+    residues = [
         [at for at, phase in enumerate(axis) if phase.taps > 0 and at < result]
         for axis, result in zip(axes, of.result[2:], strict=True)
     ]
-    if not all(rests):
+    if not all(residues):
         return zeros(of.result, of.dtype)
-    if all(len(each) == 1 for each in rests):
-        return spread(m, of, axes, [rest for (rest,) in rests])
-    if all(each == list(range(each[0], each[-1] + 1)) for each in rests):
-        axes = [[axis[at] for at in each] for axis, each in zip(axes, rests, strict=True)]
+    if all(len(each) == 1 for each in residues):
+        return spread(m, of, axes, [rest for (rest,) in residues])
+    if all(each == list(range(each[0], each[-1] + 1)) for each in residues):
+        axes = [[axis[at] for at in each] for axis, each in zip(axes, residues, strict=True)]
     else:
-        rests = [list(range(step)) for step in of.steps]
+        residues = [list(range(step)) for step in of.steps]
     room, data = with_room(m.x, of, axes)
     every = list(product(*axes))
 
@@ -134,7 +134,7 @@ def by_phases(m: PatternMatch) -> Expr | None:
     if len({tuple([(each.taps, each.start) for each in phase]) for phase in every}) == 1:
         taps, seen = of_all_phases(m.w, of, every), within(m.x, of, every[0])
         part, sides = seen or (read(every[0]), 0)
-        return between(conv(part, taps, padding=sides, groups=of.groups), of, rests, of.groups)
+        return between(conv(part, taps, padding=sides, groups=of.groups), of, residues, of.groups)
     if len({tuple([each.taps for each in phase]) for phase in every}) == 1:
         count, weights = len(every) * of.groups, [turned(m.w, of, phase) for phase in every]
         whole = conv(concat(tuple(map(read, every)), axis=1), concat(tuple(weights)), groups=count)
@@ -145,7 +145,7 @@ def by_phases(m: PatternMatch) -> Expr | None:
             for phase in every
         ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
-    return between(whole, of, rests)
+    return between(whole, of, residues)
 
 
 def turned_around(m: PatternMatch) -> Expr | None:
@@ -161,12 +161,12 @@ def turned_around(m: PatternMatch) -> Expr | None:
 
 
 def spread(
-    m: PatternMatch, of: Transposed, axes: Sequence[Sequence[Phase]], rests: Sequence[int]
+    m: PatternMatch, of: Transposed, axes: Sequence[Sequence[Phase]], residues: Sequence[int]
 ) -> Expr:
     """The results of the one phase that has taps, so many apart; there is nothing between them."""
     phase = []
     for axis, rest, length, result, step in zip(
-        axes, rests, of.lengths, of.result[2:], of.steps, strict=True
+        axes, residues, of.lengths, of.result[2:], of.steps, strict=True
     ):
         missing = length - -(-(result - rest) // step)
         phase.append(evolve(axis[rest], stop=axis[rest].stop - missing))
@@ -174,7 +174,7 @@ def spread(
     part = cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
     results = conv(part, turned(m.w, of, phase), groups=of.groups)
     ends = (None,) * len(phase)
-    return unslice(results, tuple(rests), ends, of.steps, axes=of.spatial, shape=of.result)
+    return unslice(results, tuple(residues), ends, of.steps, axes=of.spatial, shape=of.result)
 
 
 # --- open sizes -----------------------------------------------------------------------------------

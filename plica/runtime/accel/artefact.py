@@ -166,7 +166,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
             "target": str(target),
             "megahertz": int(megahertz),
             "device": data,
-            "interface": face,
+            "interface": interface_data,
             "programs": [*programs],
             "steps": [*steps],
             "outputs": [*outputs],
@@ -178,7 +178,7 @@ def from_members(members: Mapping[str, bytes]) -> AccelArtefact:
         case unknown:
             raise bad_manifest(unknown)
     check_members(members, digests, NAME)
-    machine, seen = device.from_data(data), interface.from_data(face)
+    machine, seen = device.from_data(data), interface.from_data(interface_data)
     coded = tuple([_coded(members, machine, at, each) for at, each in enumerate(programs)])
     constants = _constants(members, places)
     parts = tuple([_part(members, at) for at in range(count)])

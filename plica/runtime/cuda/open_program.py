@@ -156,8 +156,10 @@ class OpenDeviceExecutable(OpenExecutable):
     def _asked(self, dims: array[int]) -> array[int]:
         """What is said of sizes, by the steps of the program."""
         names = dict(zip(self.dims, dims, strict=True))
-        face = self._interface
-        if not self._program.numbers(names) or any(holds(e, names) is False for e in face.needs):
+        interface = self._interface
+        if not self._program.numbers(names) or any(
+            holds(e, names) is False for e in interface.needs
+        ):
             workspace = NEGATIVE  # which sizes ask for, and says more than that a step has no value
         else:
             try:
@@ -166,16 +168,18 @@ class OpenDeviceExecutable(OpenExecutable):
                 raise self.failure(-1 - int(str(said))) from None
             except TooLarge:
                 workspace = TOO_LARGE
-        sizes = [size for port in (*face.inputs, *face.outputs) for size in _shape(port, names)]
+        sizes = [
+            size for port in (*interface.inputs, *interface.outputs) for size in _shape(port, names)
+        ]
         return array("q", [workspace, *sizes])
 
     def _artefact_at(self, shapes: Shapes) -> Artefact:
         """The artefact as it were if the sizes of a call had been known."""
-        sized, face = self.sized(shapes), self._interface
+        sized, interface = self.sized(shapes), self._interface
         program = self._program.at(dict(zip(self.dims, sized.dims, strict=True)))
         inputs = [Port(port.name, shape, port.dtype, port.numpy)
-                  for port, shape in zip(face.inputs, shapes, strict=True)]  # fmt: skip
-        known = replace(face, inputs=tuple(inputs), outputs=sized.outputs, ranges=(), needs=())
+                  for port, shape in zip(interface.inputs, shapes, strict=True)]  # fmt: skip
+        known = replace(interface, inputs=tuple(inputs), outputs=sized.outputs, ranges=(), needs=())
         launched = tuple([Launched(each, 0, 0) for each in _names(program)])
         return replace(self.artefact, interface=known, device=program, launches=launched)
 

@@ -19,7 +19,7 @@ import numpy as np
 from plica.runtime.archive import check_format, check_members
 from plica.runtime.artefact import ALIGNMENT, ArtefactMachine, aligned_array
 from plica.runtime.dynamic import form
-from plica.runtime.dynamic.form import Face
+from plica.runtime.dynamic.form import DynamicInterface
 from plica.runtime.error import damaged
 from plica.runtime.port import Array
 from plica.runtime.record import bad_manifest, read_json, to_json
@@ -42,7 +42,7 @@ class Ending:
 class DynamicArtefact:
     """A compiled program over objects, as data."""
 
-    face: Face
+    interface: DynamicInterface
     machine: ArtefactMachine
     threads: int
     objects: tuple[bytes, ...]
@@ -72,7 +72,7 @@ def to_members(of: DynamicArtefact) -> dict[str, bytes]:
         "versions": dict(of.versions),
         "target": [machine.triple, machine.cpu, list(machine.features)],
         "threads": of.threads,
-        "face": form.to_data(of.face),
+        "face": form.to_data(of.interface),
         "endings": [[each.code, each.message, each.node, each.expected] for each in of.endings],
         "constants": places,
         "members": {name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
@@ -89,7 +89,7 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
             "versions": dict(versions),
             "target": [str(triple), str(cpu), [*features]],
             "threads": int(threads),
-            "face": face,
+            "face": interface_data,
             "endings": [*endings],
             "constants": [*places],
             "members": dict(digests),
@@ -106,7 +106,7 @@ def from_members(members: Mapping[str, bytes]) -> DynamicArtefact:
     whole = aligned_array(len(params))
     whole[:] = np.frombuffer(params, np.uint8)
     return DynamicArtefact(
-        form.from_data(face),
+        form.from_data(interface_data),
         ArtefactMachine(triple, cpu, tuple(features)),
         threads,
         tuple([members[name] for name in members if name.startswith("code/")]),

@@ -43,20 +43,20 @@ class DynamicExecutable(Executable):
         make: Make | None = None,
     ) -> None:
         host.check(artefact.machine)
-        face = artefact.face
+        typed = artefact.interface
         code = link(artefact.objects)
         use_threads(code, artefact.threads if threads is None else threads)
-        inputs = [each for name, form in face.params for each in ports(name, form, face.data)]
+        inputs = [port for name, form in typed.params for port in ports(name, form, typed.data)]
         params, count = [], 0
-        for name, form in face.params:
+        for name, form in typed.params:
             params.append((name, count))
             count += len(flat(form))
-        outputs = ports("output", face.result, face.data)
-        single = not isinstance(face.result, tuple)
+        outputs = ports("output", typed.result, typed.data)
+        single = not isinstance(typed.result, tuple)
         interface = Interface(tuple(params), tuple(inputs), tuple(outputs), single)
         super().__init__(0, interface, texts=texts, target=str(artefact.machine), keep=code)
         self._program = artefact
-        self._face = face
+        self._typed = typed
         self._code = code
         self._make = make
         self._run: Callable[[int, int, int], int] = _RUN(code.address(RUN))
@@ -68,7 +68,7 @@ class DynamicExecutable(Executable):
         self._table = table
         self._ways: Ways = {}
         self._states: list[CallMemory] = []  # those no call is using
-        self._flat = flat(face.result)
+        self._flat = flat(typed.result)
 
     def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, data
         """Run the program; inputs by position or by name."""
@@ -83,7 +83,7 @@ class DynamicExecutable(Executable):
             self._states.append(state)
             raise self._failed(code)
         found = list(results)[: len(self._flat)]
-        values = taken(found, self._flat, self._face.data, self._make)
+        values = taken(found, self._flat, self._typed.data, self._make)
         for each in found:
             self._release(state.address, each)
         if state.live:  # a mistake of the compiler, never of the program
@@ -113,11 +113,11 @@ class DynamicExecutable(Executable):
         return super().__repr__().replace("<Executable", "<DynamicExecutable", 1)
 
     def _given(self, args: Sequence[object], named: Mapping[str, object]) -> CallArguments:
-        given = CallArguments(self._face.data, self._ways)
-        if named or len(args) != len(self._face.params):
+        given = CallArguments(self._typed.data, self._ways)
+        if named or len(args) != len(self._typed.params):
             args = self._in_order(args, named, given.wrong)
         if not given.wrong:
-            for (name, form), value in zip(self._face.params, args, strict=True):
+            for (name, form), value in zip(self._typed.params, args, strict=True):
                 given.add(name, form, value)
         if given.wrong:
             raise InputError(given.wrong[0], *given.wrong[1:])

@@ -6,8 +6,8 @@
 >>> pair = DataForm("Pair", (ConstructorForm("Pair", 0, (x, x)),))
 >>> pair.constructors[0].width
 2
->>> face = Face((("p", 0),), 0, (pair,))
->>> from_data(to_data(face)) == face
+>>> interface = DynamicInterface((("p", 0),), 0, (pair,))
+>>> from_data(to_data(interface)) == interface
 True
 """
 
@@ -74,7 +74,7 @@ class DataForm:
 
 
 @dataclass(frozen=True)
-class Face:
+class DynamicInterface:
     """What a caller sees: parameters by name, the result, and the data types in them."""
 
     params: tuple[tuple[str, Form], ...]
@@ -119,8 +119,8 @@ def ports(name: str, form: Form, data: tuple[DataForm, ...]) -> list[Port]:
     return found
 
 
-def to_data(of: Face) -> dict[str, Any]:
-    """The face as JSON holds it."""
+def to_data(of: DynamicInterface) -> dict[str, Any]:
+    """The interface as JSON holds it."""
     return {
         "params": [[name, _written(form)] for name, form in of.params],
         "result": _written(of.result),
@@ -134,12 +134,12 @@ def to_data(of: Face) -> dict[str, Any]:
     }
 
 
-def from_data(given: object) -> Face:
-    """The face that JSON holds; nothing in it is believed."""
+def from_data(given: object) -> DynamicInterface:
+    """The interface that JSON holds; nothing in it is believed."""
     match given:
         case {"params": [*params], "result": result, "data": [*data]}:
             count = len(data)
-            return Face(
+            return DynamicInterface(
                 tuple([_param(each, count) for each in params]),
                 _read(result, count),
                 tuple([_data(each, count) for each in data]),

@@ -30,7 +30,7 @@ def is_staged(members: Mapping[str, bytes]) -> bool:
 
 
 def to_members(
-    face: Interface, program: StepBlock, segments: Sequence[Executable], driver: bytes = b""
+    of: Interface, program: StepBlock, segments: Sequence[Executable], driver: bytes = b""
 ) -> dict[str, bytes]:
     """The members of the archive that a program is; a segment that cannot be written refuses."""
     packed = {
@@ -40,7 +40,7 @@ def to_members(
     packed |= {DRIVER: driver} if driver else {}
     manifest = {
         "format": FORMAT,
-        "interface": interface.to_data(face),
+        "interface": interface.to_data(of),
         "program": to_data(program),
         "segments": len(segments),
         "members": {name: hashlib.sha256(data).hexdigest() for name, data in packed.items()},
@@ -55,7 +55,7 @@ def from_members(
     match read_json(members, NAME):
         case {
             "format": int(number),
-            "interface": face,
+            "interface": interface_data,
             "program": program,
             "segments": int(count),
             "members": dict(digests),
@@ -70,6 +70,6 @@ def from_members(
         found, expected = ", ".join(sorted(named)), f"{count} segments"
         raise damaged("The segments of the artefact are not those of its program.", found, expected)
     parts = [archive.unpack(members[f"segment/{at}"]) for at in range(count)]
-    known, steps = interface.from_data(face), from_data(program, count)
+    known, steps = interface.from_data(interface_data), from_data(program, count)
     check_registers(steps, len(known.inputs), [each.name for each in dims_of(known)])
     return known, steps, parts, members.get(DRIVER, b"")

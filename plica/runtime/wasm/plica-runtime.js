@@ -196,9 +196,9 @@ export class Model {
   #exports; #memory; #table; #places; #sources; #workers = [];
 
   constructor(manifest, instance, params, shared) {
-    const face = manifest.interface;
-    this.inputs = face.inputs.map((each) => new Port(each));
-    this.outputs = face.outputs.map((each) => new Port(each));
+    const signature = manifest.interface;
+    this.inputs = signature.inputs.map((each) => new Port(each));
+    this.outputs = signature.outputs.map((each) => new Port(each));
     this.target = manifest.target.triple;
     this.#sources = manifest.sources;
     this.#exports = instance.exports;

@@ -42,8 +42,8 @@ from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
 from plica.schedule.default.processor_form import (
     FORMS,
-    asks_for_rests,
     candidates,
+    depends_on_residue,
     formed,
     has_bytes,
 )
@@ -173,7 +173,7 @@ def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def _in_steps(kernel: Kernel, machine: Machine) -> Do | None:
-    return stepped_schedule(kernel, machine) if asks_for_rests((kernel.body,)) else None
+    return stepped_schedule(kernel, machine) if depends_on_residue((kernel.body,)) else None
 
 
 def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:

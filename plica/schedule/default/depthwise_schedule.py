@@ -78,8 +78,8 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     rows = (known(out.shape[around - 2]) or 0) if apart else 1
     most = machine.lanes(made_by(of).dtype)
     width = known(out.shape[-1]) or 0
-    abreast = taps[0] if by_columns and not columns else 0
-    high, lanes = window_tile(taken, rows, width, machine, most, columns, abreast)
+    taps_across = taps[0] if by_columns and not columns else 0
+    high, lanes = window_tile(taken, rows, width, machine, most, columns, taps_across)
     if sizes[around - 1] % lanes or (apart and sizes[around - 2] % high):
         return None  # rows and columns of a window fill its tiles
     choices = [node for node in post_order(of.body) if isinstance(node, sc.Select)]

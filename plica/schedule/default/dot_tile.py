@@ -77,8 +77,8 @@ class DotTile:
         """Whether sums and vectors of the side that has fewer are all in registers."""
         return self.sums + min(self.rows, self.columns) + 1 <= registers
 
-    def abreast(self, machine: Machine) -> int:
-        """How many sums each result has, so that the units for products are busy."""
+    def independent_sums(self, machine: Machine) -> int:
+        """Independent partial sums per result, so that the multiply-add units are busy."""
         enough = machine.rates.fma * machine.rates.latency
         return max(1, min(AT_ONCE, int(enough // self.sums)))
 
@@ -177,11 +177,11 @@ def _cycles(tile: DotTile, of: Contraction, machine: Machine) -> float:
     size, lanes, rates = of.reduced.dtype.bytes, machine.lanes(of.reduced.dtype), machine.rates
     vectors, read = -(-of.depth // lanes), tile.rows + tile.columns
     lines = 1 if of.depth % lanes == 0 else 1 + (lanes - 1) * size / LINE
-    begun = (tile.sums + read + LOOP / tile.abreast(machine)) / rates.issue
-    waits = rates.latency / tile.abreast(machine)
+    begun = (tile.sums + read + LOOP / tile.independent_sums(machine)) / rates.issue
+    waits = rates.latency / tile.independent_sums(machine)
     busy = max(tile.sums / rates.fma, read * lines / reads_of(rates), begun, waits)
     busy += read * (lines - 1) * VECTOR_AWAY
     alone = tile.columns % TOGETHER
-    shorter = log2(lanes / TOGETHER) + tile.abreast(machine) - 1
+    shorter = log2(lanes / TOGETHER) + tile.independent_sums(machine) - 1
     last = JOINED_TOGETHER * (tile.columns - alone) + JOINED_ALONE * alone
     return vectors * busy + tile.sums * shorter + tile.rows * last + BEGUN

@@ -115,7 +115,7 @@ class _DotWriter:
         tile, lanes = DotTile(high, wide), self.lanes
         vectors, rest = divmod(self.dots.depth, lanes)
         runs = -(-vectors // LONGEST["box"])
-        many = tile.abreast(self.machine)
+        many = tile.independent_sums(self.machine)
         acc = self.local("acc", many * tile.sums * lanes)
         total = self.local("sums", tile.sums * lanes) if runs > 1 else acc
         groups, left = divmod(vectors, many * runs)

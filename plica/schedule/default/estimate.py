@@ -143,9 +143,9 @@ def _waits(of: Contraction, machine: Machine, between: int) -> Callable[[int], i
     return elements_waiting(last_terms(terms), stride(of.data, last), between, machine)
 
 
-def vectors_abreast(of: FormChoice, whole: Contraction, ready: bool) -> int:
-    """How many vectors lie side by side in a packed weight, before those of the next term: those of
-    a tile where it is `ready` before the program runs."""
+def vectors_across_of(of: FormChoice, whole: Contraction, ready: bool) -> int:
+    """The vectors of a term that are side by side in a packed weight: those of a tile where it is
+    `ready` before the program runs."""
     if not ready:
         return 1
     return vectors_side_by_side(of.tile.vectors, of.lanes, whole.reduced.dtype.bytes)
@@ -296,8 +296,8 @@ def packed_panels(
 def _has_equal_runs(of: Contraction) -> bool:
     """Whether a sum goes in several runs, all of one length."""
     cut = zip(of.k, of.run, strict=True) if of.run else ()
-    rests = [of.sizes[k] % part for k, part in cut]
-    return bool(rests) and not any(rests) and of.depth > prod(of.run)
+    remainders = [of.sizes[k] % part for k, part in cut]
+    return bool(remainders) and not any(remainders) and of.depth > prod(of.run)
 
 
 def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:

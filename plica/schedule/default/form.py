@@ -63,18 +63,18 @@ def register_tile(
     lanes: int,
     machine: Machine,
     *,
-    abreast: int = 1,
+    vectors_across: int = 1,
     kept: bool = False,
     before: tuple[Each, ...] = (),
 ) -> Stages:
     """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
     or the last of all.
 
-    Where vectors do not divide that axis, sums go on to a multiple.  Data is then read in part,
-    where a machine has masks, or copied to where there is room.  So many vectors of a packed weight
-    lie `abreast`, before those of the next term.  Totals of runs are `kept` in memory from one run
-    to the next, if one run is done for all tiles before the next.  Stages `before` make the data,
-    where it is no input.
+    Where vectors do not divide that axis, sums go on to a multiple.  Data is then read under masks,
+    if a machine has them, or copied to a padded buffer.  A packed weight has `vectors_across`
+    vectors of a term side by side, before those of the next.  Totals of runs are `kept` in memory
+    from one run to the next, if one run is done for all tiles before the next.  Stages `before`
+    make the data, where it is no input.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -85,7 +85,7 @@ def register_tile(
     if lane in of.n:
         assert weight is not None
         outer, inner = names.var("b"), names.var("v")
-        wide = lanes * abreast
+        wide = lanes * vectors_across
         there = packed(of, lane, (outer, inner), wide, names.name("packed"))
         pack = packer(weight, lane, (outer, inner), wide, there)
         if kept:

@@ -40,7 +40,7 @@ from plica.schedule.default.estimate import (
     panels,
     slides,
     sums_of_rows,
-    vectors_abreast,
+    vectors_across_of,
 )
 from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
@@ -184,8 +184,14 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
             costs += packing(whole, machine)
         for each in over_outputs(whole, machine):
             made = partial(register_tile, whole, whole.n[-1], each.lanes, machine)
-            kept, abreast = keeps_totals(whole, machine, each), vectors_abreast(each, whole, ready)
-            yield each.cycles + costs, partial(made, abreast=abreast, kept=kept, before=before)
+            kept, vectors_across = (
+                keeps_totals(whole, machine, each),
+                vectors_across_of(each, whole, ready),
+            )
+            yield (
+                each.cycles + costs,
+                partial(made, vectors_across=vectors_across, kept=kept, before=before),
+            )
 
 
 def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
@@ -255,11 +261,11 @@ def _chooses(of: Stages) -> bool:
 
 
 def _stepped(of: Stages, *_: object) -> Stages | None:
-    return stepped_form(of) if asks_for_rests(of.stages) else None
+    return stepped_form(of) if depends_on_residue(of.stages) else None
 
 
-def asks_for_rests(of: Iterable[Term]) -> bool:
-    """Whether something is done at places that leave a certain rest."""
+def depends_on_residue(of: Iterable[Term]) -> bool:
+    """Whether some condition asks for a residue of a place."""
     nodes = [node for each in of for node in post_order(each)]
     return any(isinstance(node, Eq) and isinstance(node.left, FloorMod) for node in nodes)
 

@@ -101,8 +101,8 @@ class WinogradSteps(ABC):
         self.out = whole.result
         # Each block is a stream: vectors that are no lines by themselves lie side by side there.
         is_line = plan.outer * of.weight.dtype.bytes >= LINE
-        self.abreast = 1 if is_line else plan.tile.vectors
-        wide = self.abreast * plan.outer
+        self.vectors_across = 1 if is_line else plan.tile.vectors
+        wide = self.vectors_across * plan.outer
         self.weight = Buffer(
             self.names.name("packed"),
             (of.weight.shape[0], index(of.outputs // wide), of.weight.shape[1], index(wide)),
@@ -121,7 +121,7 @@ class WinogradSteps(ABC):
     def packed(self, body: Stmt) -> Stages:
         """The stages: the weight is packed, and the rest has the loops it should have."""
         p, b, c, v = (self.names.var(each) for each in "pbcv")
-        weight = Load(self.work.weight, (p, c, b * (self.abreast * self.plan.outer) + v))
+        weight = Load(self.work.weight, (p, c, b * (self.vectors_across * self.plan.outer) + v))
         scratch = (self.room, self.data, self.product)
         both = (Each(self.weight, (p, b, c, v), weight), ExternStage((*scratch, self.out), body))
         return stages(self.whole.inputs, both, (*scratch, self.weight, self.out))
@@ -194,7 +194,7 @@ class WinogradSteps(ABC):
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
                     at = inner * factor + u
                     block, lane = g * vectors + m, v
-                    if self.abreast > 1:
+                    if self.vectors_across > 1:
                         block, lane = g, m * plan.outer + v
                     weight = self.weight[p, block, outer * plan.inner + at, lane]
                     times = Mul(Load(self.data, place(outer, s, at)), weight)

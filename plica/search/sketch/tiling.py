@@ -103,7 +103,7 @@ def tiling(
     tiles = _decisions(of, sizes, spatial, machine)
     shares = machine.cores > 1 and prod(sizes) >= SHARED
     lanes = _lanes(of, machine)
-    rests: tuple[Decision, ...] = tuple(
+    vector_splits: tuple[Decision, ...] = tuple(
         [(some, wide) for wide in (lanes, 2 * lanes, 4 * lanes) for some in (1, 2, 4)]
     )
 
@@ -122,7 +122,7 @@ def tiling(
             most = WIDEST if at == spatial[-1] else STEPS
             parts: tuple[Handle | int | None, ...]
             if filled and at == spatial[-1]:
-                some, wide = yield decided(pr.sample_tuple(rests), *rests[0])
+                some, wide = yield decided(pr.sample_tuple(vector_splits), *vector_splits[0])
                 parts = (None, 1, some, wide)
             else:
                 parts = yield decided(pr.sample_perfect_tile(loop[at], 4, most), *tiles[at])

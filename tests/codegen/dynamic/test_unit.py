@@ -33,7 +33,7 @@ def test_code_for_another_machine() -> None:
     lowered = lower(text(SUM), exact, (), ARM)
     made = assemble(lowered, ARM)
     assert {parse(each).machine for each in made.objects} == {"aarch64"}
-    assert to_data(from_members(to_members(made)).face) == to_data(made.face)
+    assert to_data(from_members(to_members(made)).interface) == to_data(made.interface)
 
 
 @pytest.mark.parametrize("triple", ["aarch64-unknown-linux-gnu", "x86_64-unknown-linux-gnu"])

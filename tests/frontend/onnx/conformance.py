@@ -200,7 +200,7 @@ def verdict_of(case: Case) -> Verdict:
 
 
 def compiled_verdict_of(case: Case, target: str = "cpu") -> Verdict:
-    """What becomes of a case that is compiled, through nothing but the public face."""
+    """What becomes of a case that is compiled, through the public API alone."""
     model, given, outputs = asked(case)
     threads = 1 if target == "cpu" else None
     try:

@@ -107,8 +107,8 @@ def test_sums_and_vectors_of_a_side_are_in_registers(machine: Machine) -> None:
 
 
 def test_a_small_tile_has_several_sums_for_each_result() -> None:
-    assert DotTile(1, 2).abreast(WIDE) == 4
-    assert DotTile(4, 4).abreast(WIDE) == 1
+    assert DotTile(1, 2).independent_sums(WIDE) == 4
+    assert DotTile(4, 4).independent_sums(WIDE) == 1
 
 
 def test_a_side_that_does_not_lie_along_its_terms_has_none() -> None:

@@ -166,7 +166,7 @@ def _as_they_are(of: Stages, *, sums: bool | None) -> Iterator[Made]:
 GPU_FORMS: Final[tuple[Form, ...]] = (
     Form("online-softmax", "Softmax is folded with the product after it: no score is kept.",
          reassociates, lambda of, _, gpu: online(of, gpu), BY_COST),
-    Form("online-softmax-parts", "The same of f32: a product is three of the first bits and rests.",
+    Form("online-softmax-parts", "The same for f32 by 3xTF32: three products of heads and tails.",
          PARTS_CONTRACT, lambda of, _, gpu: online_in_parts(of, gpu), BY_COST),
     Form("online-softmax-wgmma", "The same by four warps together, from tiles of the copy engine.",
          reassociates, lambda of, _, gpu: online_together(of, gpu), BY_COST),

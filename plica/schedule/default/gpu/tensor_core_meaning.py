@@ -10,7 +10,7 @@ where the rows and columns are those of the thread.  Many such squares of a thre
 intrinsic: what is read of `a` and `b` is read once for all of them.
 
 Of bytes it is 32 terms at a time, 16 where it is 8 of f16, and sums are of i32.  Of f32 it is 8,
-and each product is three (see Note [Products of f32] of `plica.codegen.cuda.intrinsic_text`).
+and each product is three (see Note [3xTF32] of `plica.codegen.cuda.intrinsic_text`).
 
 Four warps can multiply together: 64 rows, of which the first warp has the first 16, by up to 256
 columns; and all terms of a slice are one intrinsic.  To a thread it is the same again.
