@@ -149,7 +149,6 @@ class _Decoder:
     def attention(self, h: Expr, at: int, layer: Layer, written: list[Expr]) -> Expr:
         """Attention over the rows that are seen, after the new ones are written."""
         of, own = self.of, f"layer{at}_"
-        group = of.heads // of.shared
         q, k, v = self.projections(h, own)
         q = self.norm(op.reshape(q, (BATCH, NEW, of.heads, of.head)), f"{own}q_norm")
         k = self.norm(op.reshape(k, (BATCH, NEW, of.shared, of.head)), f"{own}k_norm")
@@ -158,17 +157,15 @@ class _Decoder:
             k = self.rotated(k, of.shared, layer.rotary)
         keys, values = self.written(f"keys{at}", k), self.written(f"values{at}", v)
         written += [keys, values]
-        keys, values = (
-            op.cast(op.take(each, self.params["seen"], axis=0), "f32") for each in (keys, values)
-        )
-        q = op.transpose(op.reshape(q, (BATCH, NEW, of.shared, group, of.head)), (0, 2, 3, 1, 4))
-        keys = op.expand_dims(op.transpose(keys, (0, 2, 3, 1)), (2,))
-        values = op.expand_dims(op.transpose(values, (0, 2, 1, 3)), (2,))
-        scores = op.matmul(q, keys) * of.scale
+        group = of.heads // of.shared
+        q = op.reshape(q * of.scale, (BATCH, NEW, of.shared, group, of.head))
+        q = op.reshape(op.transpose(q, (0, 2, 3, 1, 4)), (BATCH, of.shared, group * NEW, of.head))
+        scores = op.matmul(q, op.transpose(self.seen(keys), (0, 1, 3, 2)))
         if of.attention_cap is not None:
             scores = _capped(scores, of.attention_cap)
-        scores = op.where(self.visible(layer.window), scores, HIDDEN)
-        mixed = op.matmul(nn.softmax(scores, axis=-1), values)
+        scores = op.where(self.visible(layer.window, group), scores, HIDDEN)
+        mixed = op.matmul(nn.softmax(scores, axis=-1), self.seen(values))
+        mixed = op.reshape(mixed, (BATCH, of.shared, group, NEW, of.head))
         joined = op.reshape(op.transpose(mixed, (0, 3, 1, 2, 4)), (BATCH, NEW, of.heads * of.head))
         return self.dense(joined, f"{own}o")
 
@@ -210,10 +207,19 @@ class _Decoder:
         whole = op.reshape(new, (BATCH * NEW, self.of.shared, self.of.head))
         return op.scatter_rows(self.params[name], rows, op.cast(whole, self.cache))
 
-    def visible(self, window: int | None) -> Expr:
-        """Which rows each new token sees: (batch, 1, 1, new, length)."""
-        place = op.expand_dims(self.params["positions"], (1, 2, 4))
-        other = op.iota((LENGTH,))
+    def seen(self, cache: Expr) -> Expr:
+        """The rows of each text: (batch, shared heads, length, head)."""
+        heads = self.of.shared
+        table = op.reshape(cache, (CACHED * heads, self.of.head))
+        rows = op.expand_dims(self.params["seen"], (1,)) * heads
+        places = rows + op.reshape(op.iota((heads,)), (heads, 1))
+        return op.cast(op.take(table, places, axis=0), "f32")
+
+    def visible(self, window: int | None, group: int) -> Expr:
+        """Which rows each query sees, of all queries that share a head: (batch, 1, …, length)."""
+        places = op.expand_dims(self.params["positions"], (1,))
+        queries = op.broadcast_to(places, (BATCH, group, NEW))
+        place, other = op.reshape(queries, (BATCH, 1, group * NEW, 1)), op.iota((LENGTH,))
         seen = op.less_equal(other, place)
         if window is None:
             return seen

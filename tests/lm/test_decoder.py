@@ -43,7 +43,13 @@ class _Run:
         return np.asarray(logits).reshape(batch, new, -1)
 
 
-@pytest.mark.parametrize("name", CASES)
+LATER = ("llama linear", "llama llama3", "qwen2 yarn", "phi3 longrope", "qwen2", "phi3", "mistral")
+"""What differs from others in frequencies, or in less; these are compared below, too."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] * (each in LATER)) for each in CASES]
+)
 def test_logits_and_greedy_text_are_those_of_torch(name: str) -> None:
     import torch
 
@@ -61,3 +67,17 @@ def test_logits_and_greedy_text_are_those_of_torch(name: str) -> None:
     error = np.abs(np.concatenate(found, axis=1) - expected).max() / np.abs(expected).max()
     assert error < 1e-5
     assert run.exe.stats.at_call == 0  # one code for all lengths
+
+
+@pytest.mark.parametrize("name", [each for each in CASES if "gpt2" not in each])
+def test_frequencies_are_those_of_transformers(name: str) -> None:
+    network, folder = saved(name)
+    of, _ = loaded(folder)
+    parts: Any = dict(network.model.rotary_emb.named_buffers())
+    kinds = getattr(network.config, "layer_types", None) or ["full_attention"] * len(of.layers)
+    for layer, kind in zip(of.layers, kinds, strict=True):
+        assert layer.rotary is not None
+        own = parts.get(f"{kind}_inv_freq", parts.get("inv_freq"))
+        np.testing.assert_allclose(layer.rotary.frequencies, own.numpy(), rtol=1e-5)
+        scale = getattr(network.model.rotary_emb, "attention_scaling", 1.0)
+        assert layer.rotary.scale == pytest.approx(scale)
