@@ -12,10 +12,10 @@ which the matrix unit takes a turn.  Times of the simulators are milliseconds of
 the best stream of two threads, the least of three; `exact` and `faults` speak of both streams.
 `--page` writes a Chrome trace of each and a page with their roofline.
 
-`--search` lets the search room find the schedules on the cycle simulator, in at most so many trials
-a layer, and compares them with figures of a prototype for two threads.  `--model` quantises
-ResNet-18, compiles it for the accelerator, and compares it with the same model on the processor.
-`--mutants` deletes every token of small programs, one by one.
+`--search` lets the search room find the schedules on the cycle simulator, in at most a given number
+of trials a layer, and compares them with figures of a prototype for two threads.  `--model`
+quantises ResNet-18, compiles it for the accelerator, and compares it with the same model on the
+processor.  `--mutants` deletes every token of small programs, one by one.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def least(work: Callable[[], object]) -> float:
 
 
 def mutants(count: int) -> tuple[int, int, int]:
-    """Tokens deleted one by one in so many small programs: how many, refused, and shown wrong.
+    """Tokens deleted one by one in a given number of small programs: how many, refused, and shown
+    wrong.
 
     The channels come in two parts, so that no tile is loaded with what it holds already: that is a
     race which no result can show.

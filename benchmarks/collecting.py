@@ -66,7 +66,7 @@ LEAST_SIZE = 64
 """Work with fewer schedules needs no model: all of them can be tried."""
 
 PIECES = 2
-"""Of one operator at most so many pieces of work, those with the largest spaces."""
+"""Of one operator at most this many pieces of work, those with the largest spaces."""
 
 SHORTEST, LONGEST = 2e-6, 3e-3
 """Seconds of the default of work that is worth a search, and can be measured often."""

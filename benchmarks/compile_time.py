@@ -7,9 +7,9 @@ processes it starts, after imports; `wall` is on as many cores as there are, wit
 (`PLICA_JOBS` says otherwise), and is worth something on a machine that does nothing else.  `fast`
 is `effort="fast"`, and how much slower its code is.  `warm` is another process with the store of an
 earlier one, and `edited` the same after the weights of one layer were changed; both begin when
-numpy and onnx are imported and count what Plica imports.  `--rows` are models of so many layers, no
-two of which have the same sizes: time for each should not depend on how many there are.  Processes
-find Plica's bytecode, as they do where it is installed.
+numpy and onnx are imported and count what Plica imports.  `--rows` are models of a given number of
+layers, no two of which have the same sizes: time for each should not depend on how many there are.
+Processes find Plica's bytecode, as they do where it is installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRIME: Final = 37
 
 
 def network(name: str) -> Any:  # Any: a path, or a module
-    """What is compiled: a file, a network of the zoo, or a chain of so many layers."""
+    """What is compiled: a file, a network of the zoo, or a chain of a given number of layers."""
     from plica.frontend import zoo
 
     made: dict[str, Callable[[], Any]] = {

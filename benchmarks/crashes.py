@@ -2,9 +2,9 @@
 
     python benchmarks/crashes.py [--kills 20] [--seed 0] [killed] [interrupted] [together] [pool]
 
-`killed`: a search of real kernels is killed with SIGKILL at so many drawn moments, and asked for
-again after each.  What it reported must be there every time, and a search that nobody killed, given
-the same times, must propose the same trials in the same order.
+`killed`: a search of real kernels is killed with SIGKILL at a given number of drawn moments, and
+asked for again after each.  What it reported must be there every time, and a search that nobody
+killed, given the same times, must propose the same trials in the same order.
 
 `interrupted`: `plica tune` of a model gets what Ctrl-C sends at a quarter as many drawn moments.
 Each time it must end with the status of a shell, leave none of its processes behind, and have lost
@@ -54,14 +54,14 @@ TARGET = evolve(toolchain.host(), cores=1)
 LIMITS = TrialLimits(repeats=3, least=1e-3)
 TRIALS = 32
 KILLED = 13
-"""After so many trials a worker of a pool is killed."""
+"""After this many trials a worker of a pool is killed."""
 PARTS = ("killed", "interrupted", "together", "pool")
 KILLS = 20
 """How often a search is killed, at drawn moments."""
 BEGUN = 8.0
 """Seconds in which a command has begun, about."""
 AHEAD, PAUSE = 5, 0.4
-"""A search is killed before so many more trials, and so many seconds, are over."""
+"""A search is killed before this many more trials, and a given number of seconds, are over."""
 
 
 def subject() -> TuningSubject:

@@ -26,7 +26,7 @@ UNTIMED = 3
 """Runs at the beginning of a turn that only warm up, as `seconds` of an executable has them."""
 
 Timer: TypeAlias = "Callable[[int], list[float]]"
-"""Seconds of each of so many runs."""
+"""Seconds of each of a given number of runs."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ def of_launches(call: Callable[[], Any]) -> Timer:
 
 
 def in_turns(timers: Mapping[str, Timer], rounds: int, runs: int) -> dict[str, DeviceTime]:
-    """All timers one after another, so many runs each, and that so many times."""
+    """All timers one after another, a given number of runs each, and that a given number of
+    times."""
     times: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(rounds):
         for name, timer in timers.items():

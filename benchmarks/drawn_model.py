@@ -28,7 +28,7 @@ def _about(random: Random, low: int, high: int) -> float:
 
 
 def sizes(random: Random, rank: int, least: int, most: int) -> tuple[int, ...]:
-    """The sizes of a tensor with about so many elements."""
+    """The sizes of a tensor with about a given number of elements."""
     total = math.log(max(1.0, _about(random, least, most) * random.kept))
     cuts = np.sort(random.uniform(0, total, rank - 1))
     parts = np.diff(np.concatenate([[0], cuts, [total]]))

@@ -5,8 +5,8 @@
 Candidates are random points of the spaces of a matrix product and a convolution.  `first` is what
 the first of them costs, when formulas are made; `replayed` is what a candidate costs without them.
 
-With `--quality N` so many points of a small product are built and timed, and models are asked to
-order those they have not seen; `--candidates 0` does only that.
+With `--quality N` a given number of points of a small product are built and timed, and models are
+asked to order those they have not seen; `--candidates 0` does only that.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
 
 Operators are drawn as `cliffs.py` does; of each the piece with the largest space is taken if its
 default takes `SHORTEST` to `LONGEST` seconds and reaches less than the given part of its roof
-(operations and bytes of its arrays, by what the machine was measured to do).  It is searched with
-so many trials; then the best few and the default are timed in turns, and the default stays unless
-one is clearly faster.  A line is the part of the roof, the default, the gain, trials a second, and
-milliseconds a trial of proposing (processor time) and of every stage; stages overlap.
+(operations and bytes of its arrays, by what the machine was measured to do).  It is searched with a
+given number of trials; then the best few and the default are timed in turns, and the default stays
+unless one is clearly faster.  A line is the part of the roof, the default, the gain, trials a
+second, and milliseconds a trial of proposing (processor time) and of every stage; stages overlap.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ that keeps the device busy while it is launched (`device_time.py`).  `ratio` is 
 ours.
 
 Products are made as they are without tuning; with --tune N schedules are searched for those of f32
-with so many trials, and of f16 all tiles are tried, and each is told.
+with a given number of trials, and of f16 all tiles are tried, and each is told.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def cases(group: str, seed: int, drawn: int) -> Iterator[str]:
 
 
 def products(seed: int, drawn: int) -> Iterator[str]:
-    """The products that are named, then so many of any size, a quarter of them batches."""
+    """The products that are named, then this many of any size, a quarter of them batches."""
     for size in (2048, 4096, 8192):
         yield from (f"f16 1 {size} {size} {size} gelu", f"f32 1 {size} {size} {size} none")
     yield from ("bf16 1 4096 4096 4096 gelu", "f16 1 512 768 3072 none", "f16 1 1 4096 4096 none")

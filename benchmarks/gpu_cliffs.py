@@ -11,8 +11,8 @@ while it is launched (`device_time.py`), and medians are of the device's time al
 fresh inputs are compared with torch's in float64.
 
 The table is sorted by the ratio of device times, the slowest first; a refusal counts as 0, a wrong
-number ends the command with 1.  A part stops after so many seconds and says where the next begins;
-the files of parts are merged.
+number ends the command with 1.  A part stops after a given number of seconds and says where the
+next begins; the files of parts are merged.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ norms, argmax, prefix sums and maps of odd rows are compiled by both trees, each
 own; both artefacts of a case are loaded by this one and timed in turns (`device_time.py`): medians
 of CUDA graphs, each run queued behind a kernel that keeps the device busy.  Results are compared,
 too.  `old` is timed twice as a control: a case in which it differs from itself by more than 3 %
-says nothing.  What is not there after so many seconds is left out and named.  A wrong number ends
-the command with 1.
+says nothing.  What is not there after a given number of seconds is left out and named.  A wrong
+number ends the command with 1.
 """
 
 from __future__ import annotations

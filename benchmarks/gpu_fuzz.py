@@ -99,7 +99,7 @@ def worker(context: Any, asked: Asked) -> Worker:  # Any: the stubs have no word
 
 @attrs.define
 class Plan:
-    """Which cases come next: all parts at the same pace; kernels until so many ran."""
+    """Which cases come next: all parts at the same pace; kernels until enough of them ran."""
 
     wanted: dict[str, int]
     part: int = 0

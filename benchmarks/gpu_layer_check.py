@@ -58,7 +58,7 @@ def _numbers(
 
 
 def _exact(dtype: torch.dtype, count: int) -> torch.dtype:
-    """A dtype that tells so many numbers apart."""
+    """A dtype that tells a given number of numbers apart."""
     most = {torch.float16: 4096, torch.bfloat16: 512}.get(dtype, 1 << 24)
     return dtype if count < most else torch.float32
 

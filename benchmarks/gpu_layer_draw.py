@@ -37,7 +37,7 @@ class Draw:
         return round(math.exp(self.random.uniform(math.log(low), math.log(high))))
 
     def shape(self, rank: int, most: int | None = None) -> tuple[int, ...]:
-        """Sizes of so many axes, within a number of elements."""
+        """Sizes of a given number of axes, within a number of elements."""
         most = self.largest if most is None else min(most, self.largest)
         total = self.random.uniform(math.log(2), math.log(most))
         cuts = sorted(self.random.uniform(0, total) for _ in range(rank - 1))

@@ -10,8 +10,8 @@ loaded as soon as it is there, its results on fresh inputs are compared with tor
 a graph on both sides, no TF32, each run queued behind a kernel that keeps the device busy while it
 is launched (`device_time.py`).  `ratio` is torch's time over ours; `copy` is the share of what a
 copy of the same bytes would take at the bandwidth of a copy of 1 GiB, and beside it of what one of
-as many bytes takes in the same run.  What is not there after so many seconds is left out and named.
-A refusal counts as 0; a wrong number ends the command with 1.
+as many bytes takes in the same run.  What is not there after a given number of seconds is left out
+and named.  A refusal counts as 0; a wrong number ends the command with 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def bandwidth() -> float:
 
 
 def copying(size: int) -> Timer:
-    """A copy of so many bytes."""
+    """A copy of a given number of bytes."""
     import torch
 
     one = torch.empty(size, dtype=torch.uint8, device="cuda")

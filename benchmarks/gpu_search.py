@@ -5,10 +5,10 @@
 
 Square products of f32 (no TF32) beside cuBLAS, ten products of f16 that are drawn from the seed as
 `gpu_products.py` draws them, and attention of f16 in shapes that are drawn from it as well.  Each
-is tuned with so many trials in a database of its own; tuned and untuned programs run in turns on
-fresh inputs and are held against float64; what counts is the least time from one CUDA event to the
-other, the device busy while a run is launched (`device_time.py`).  After so
-many seconds no further case is begun, and what was left out is told.
+is tuned with a given number of trials in a database of its own; tuned and untuned programs run in
+turns on fresh inputs and are held against float64; what counts is the least time from one CUDA
+event to the other, the device busy while a run is launched (`device_time.py`).  After so many
+seconds no further case is begun, and what was left out is told.
 """
 
 from __future__ import annotations

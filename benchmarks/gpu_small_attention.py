@@ -8,8 +8,8 @@ causal or not, heads 32 to 128 wide, f16, bf16 and f32.  Results on fresh inputs
 those of torch in float64; times are medians of CUDA events around a graph on both sides, in turns,
 each run queued behind a kernel that keeps the device busy while it is launched (`device_time.py`);
 torch's is the least of what its backends take.  Each row says how many blocks of how many warps
-were launched.  With tiles, so many others are drawn and tried beside what is chosen: the cost of
-tiles is fitted to those.
+were launched.  With tiles, a given number of others are drawn and tried beside what is chosen: the
+cost of tiles is fitted to those.
 """
 
 from __future__ import annotations

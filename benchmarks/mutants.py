@@ -4,11 +4,11 @@
                                  [--json out.json]
     python benchmarks/mutants.py --shipped 200000 [--seed 0] [--jobs 16]
 
-Wrong rules are made of right ones, so many of each kind of mistake, drawn by seed from all shipped
-rules (`plica.rewrite.mutate`), and checked with the default budget under several seeds.  A mutant
-that is no mistake is left out only by a proof, or because a million cases could not tell its sides
-apart, and is printed.  `--shipped` checks the right rules themselves on so many cases (instances,
-each with several data sets) in all: none may be refuted.
+Wrong rules are made of right ones, this many of each kind of mistake, drawn by seed from all
+shipped rules (`plica.rewrite.mutate`), and checked with the default budget under several seeds.  A
+mutant that is no mistake is left out only by a proof, or because a million cases could not tell its
+sides apart, and is printed.  `--shipped` checks the right rules themselves on a given number of
+cases (instances, each with several data sets) in all: none may be refuted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ B = TypeVar("B")
 
 
 def each_of(work: Callable[[int], B], of: Sequence[A], jobs: int) -> Iterator[tuple[A, B]]:
-    """What is made of the numbers of things, in their order, in so many processes.
+    """What is made of the numbers of things, in their order, in a given number of processes.
 
     The processes begin as copies of this one: rules are functions, which do not travel.
     """
@@ -129,7 +129,7 @@ def shown(console: Console, rows: list[dict[str, Any]], seeds: int) -> bool:
 
 
 def doubted(console: Console, arguments: argparse.Namespace) -> bool:
-    """The shipped rules on so many cases in all; whether none is refuted."""
+    """The shipped rules on a given number of cases in all; whether none is refuted."""
     rules = shipped()
     share = -(-arguments.shipped // len(rules))
     count = sets = overflowed = proved = 0

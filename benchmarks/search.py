@@ -122,7 +122,7 @@ def middle(of: Sequence[Course], cost: float, trials: int) -> tuple[float, str]:
 
 
 def found(course: Course, trials: int) -> float:
-    """The best after so many trials."""
+    """The best after a given number of trials."""
     return next((e for e in reversed(course.curve[:trials]) if e is not None), float("inf"))
 
 

@@ -48,7 +48,7 @@ FINALISTS = 16
 """How many points of a task are compared in the end, besides the default."""
 
 ROUNDS = 30
-"""How often each of them is timed: the least of so many is hardly ever disturbed."""
+"""How often each of them is timed: the least of this many is hardly ever disturbed."""
 
 SHARED = "shared"
 T = TypeVar("T")

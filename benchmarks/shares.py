@@ -208,7 +208,8 @@ class Roofs:
         return self.best
 
     def sides(self, moved: int) -> tuple[Array, Array]:
-        """Where a copy that moves so many bytes in all goes to, and where it comes from."""
+        """Where a copy that moves a given number of bytes in all goes to, and where it comes
+        from."""
         step = self.bits // 2
         size = max(step, moved // 2 // step * step)
         to, given = aligned_array(size), aligned_array(size)

@@ -81,7 +81,7 @@ NOISE = 0.05
 """Pairs that differ by less say nothing."""
 
 BATCH = 8
-"""So many are measured at once."""
+"""This many are measured at once."""
 
 STORES = SummedTime(rounds=300, depth=6, rate=0.08)
 WHOLES = SummedTime(rounds=300, depth=6, rate=0.07, seed=1, whole=1)
@@ -97,13 +97,13 @@ SEEDS = 3
 """How often each replay is done."""
 
 SKETCHES = 5
-"""Of so many sketches the best is measured first, after a single candidate."""
+"""Of this many sketches the best is measured first, after a single candidate."""
 
 NEAR = 2
-"""So many of a batch lie next to the fastest."""
+"""This many of a batch lie next to the fastest."""
 
 DOUBTED = 2
-"""Of so many of a batch the model knows little, ..."""
+"""Of this many of a batch the model knows little, ..."""
 
 HOPED = 200
 """... of those that it thinks best."""
@@ -112,10 +112,10 @@ BELOW = 0.9
 """A default below this part of the best known leaves something to be found."""
 
 SEEN = 32
-"""After so many candidates of the work at hand a search has a model of its own."""
+"""After this many candidates of the work at hand a search has a model of its own."""
 
 OTHERS = 6
-"""So many more a table must have to say how well it orders them."""
+"""This many more a table must have to say how well it orders them."""
 
 
 LEARNED_FROM = (
@@ -139,7 +139,7 @@ class MeasuredTable:
 
 
 def packed(files: Sequence[Path], most: int) -> Iterator[MeasuredTable]:
-    """Tables of measured work, with features of so many candidates of each at most."""
+    """Tables of measured work, with features of a given number of candidates of each at most."""
     here = find_target("cpu")
     target = backend_of(here).with_threads(here, 1)
     assert isinstance(target, Target)

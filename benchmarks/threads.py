@@ -6,7 +6,8 @@
 The networks are those of `benchmarks/models.py`.  Both builds are profiled in turns; times are the
 least of all runs, in microseconds.  Above the launches stands how a network scales as a whole,
 beside a loop of multiply-adds that waits for nothing (`peak`) and copies out of caches (`copy`),
-one in each of so many threads at once against one alone, and which part that is of either.
+one in each of a given number of threads at once against one alone, and which part that is of
+either.
 
 With a contract, the network is compiled within it and within the default, for one thread and for
 several: how long the stricter code takes, in turns, and whether the number of threads changes bits.

@@ -5,14 +5,14 @@
     python benchmarks/tuned.py --merge LINES …          what several such runs wrote, as one table
     python benchmarks/tuned.py --ship --db FOLDER       what they found, as the package used here
 
-Every network is compiled as it comes, tuned for so many minutes (`plica tune`), compiled again with
-what was found, and both are called in turns in this process; what counts is the least of all
-rounds, and how far results are apart.  Each takes its turn twice, as two programs with memory of
-their own: how far the two untuned ones are apart is the noise.  Where no kernel is clearly faster
-in its network, tuned and untuned code are the same text; then the gain is 1 and what was measured
-is noise.  Launches are compared one by one, in the network (profiles, least of runs), with which
-part of its roof the untuned one reaches: mean gains of those below 70 %, and of the others, by
-time.  onnxruntime takes its turn where it is installed.  With `--graph` the passes over the graph
+Every network is compiled as it comes, tuned for a given number of minutes (`plica tune`), compiled
+again with what was found, and both are called in turns in this process; what counts is the least of
+all rounds, and how far results are apart.  Each takes its turn twice, as two programs with memory
+of their own: how far the two untuned ones are apart is the noise.  Where no kernel is clearly
+faster in its network, tuned and untuned code are the same text; then the gain is 1 and what was
+measured is noise.  Launches are compared one by one, in the network (profiles, least of runs), with
+which part of its roof the untuned one reaches: mean gains of those below 70 %, and of the others,
+by time. onnxruntime takes its turn where it is installed.  With `--graph` the passes over the graph
 are chosen first.
 
 A network needs two cores, so a larger machine takes several at once, each kept to cores of its own
@@ -20,8 +20,8 @@ A network needs two cores, so a larger machine takes several at once, each kept 
 is one line of JSON in the file.
 
 `--ship` packs what won over its default, and that default, of all databases of the folder that are
-of this machine, with so many threads, as the default package of it, which compilations take where
-no database is given; it is left out while networks are tuned here.
+of this machine, with a given number of threads, as the default package of it, which compilations
+take where no database is given; it is left out while networks are tuned here.
 """
 
 from __future__ import annotations

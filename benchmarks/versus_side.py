@@ -46,7 +46,8 @@ end:
 
 
 def native_loop() -> tuple[object, Callable[[int, int, int], int]]:
-    """A native function that calls another so many times, and what keeps its code alive."""
+    """A native function that calls another a given number of times, and what keeps its code
+    alive."""
     from llvmlite import binding
 
     binding.initialize_native_target()

@@ -50,7 +50,7 @@ MOST_SEED: Final = (1 << 63) - 1
 """What a record can hold."""
 
 HELD: Final = 4
-"""A search ends so many times earlier than its time is over as the untuned program takes to be
+"""A search ends this many times earlier than its time is over as the untuned program takes to be
 compiled: that, the tuned one twice, and their turns."""
 
 
@@ -70,8 +70,8 @@ def tune(  # noqa: PLR0917  # the public surface says so
     pool: str | None = None,
     graph: bool = False,
 ) -> Tuned:
-    """Search for fast schedules of a model's kernels, or of one kernel: so many trials, or so many
-    seconds, in all.
+    """Search for fast schedules of a model's kernels, or of one kernel: a given number of trials,
+    or this many seconds, in all.
 
     The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
     takes the best of the `database`.  The same `seed` proposes the same candidates; a search that

@@ -22,7 +22,7 @@ def fewer(page: str) -> str:
 
 
 def spread(cases: Iterable[Any], count: int) -> list[ParameterSet]:
-    """All cases, for `parametrize`: so many, evenly spread and always the same, run every time.
+    """All cases, for `parametrize`: this many, evenly spread and always the same, run every time.
 
     The others are marked slow.  For families whose cases take one road through the code: a mistake
     there shows in several, and the deep run has the rest.  The first and the last are among them.

@@ -82,7 +82,7 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Inte
 LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
 """A sum: the number in it, how often each of its other parts is, and these."""
 
-MAX_PARTS_OF_SUM: Final = 64  # so many parts of a sum are looked at; a longer one is a sum of two
+MAX_PARTS_OF_SUM: Final = 64  # this many parts of a sum are looked at; a longer one is a sum of two
 
 
 @lru_cache(maxsize=8192)

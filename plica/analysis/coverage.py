@@ -37,7 +37,7 @@ from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.type import from_polynomial, i64, known, polynomial
 
-MAX_CASES: Final = 16  # proofs are made for so many cases, at most
+MAX_CASES: Final = 16  # proofs are made for this many cases, at most
 
 
 def reached(writes: Sequence[Write], element: Places, context: Context) -> bool:

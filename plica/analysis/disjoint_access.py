@@ -31,7 +31,7 @@ from plica.ir.type import from_polynomial, i64, known, polynomial
 __all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "are_disjoint"]
 
 
-MAX_VARIABLES_PROVED: Final = 4  # questions about so many variables are looked into
+MAX_VARIABLES_PROVED: Final = 4  # questions about this many variables are looked into
 
 
 @frozen(eq=False)
@@ -196,7 +196,7 @@ def _step(context: Context, var: sc.ScalarVar) -> int | None:
 def _in_steps(
     of: IndexedAccess, var: sc.ScalarVar, step: int, number: sc.ScalarVar
 ) -> IndexedAccess:
-    """An access where a variable is so many times a number."""
+    """An access where a variable is a given number of times a number."""
 
     def change(node: Term) -> Term:
         match node:

@@ -1,9 +1,9 @@
 """Writes: elements that stores reach over some loops, and which of them are one write.
 
-Writes that differ in constants alone are one write with further loops: `4*j`, `4*j + 1`, `4*j + 2`,
-`4*j + 3` are `4*j + v` for `v < 4`.  A write whose places are all numbers of so many digits fills a
-box, whatever its loops: `16*i + j` for `i < 4`, `j < 16` is `v` for `v < 64`.  Boxes that meet
-along one axis are one box.
+Writes that differ in constants alone are one write with further loops:  `4*j`, `4*j + 1`, `4*j +
+2`, `4*j + 3` are `4*j + v` for `v < 4`.  A write whose places are all numbers of a given number of
+digits fills a box, whatever its loops:  `16*i + j` for `i < 4`, `j < 16` is `v` for `v < 64`.
+Boxes that meet along one axis are one box.
 
 >>> from plica.ir.type.dim import dim_var
 >>> i, j = dim_var("i"), dim_var("j")

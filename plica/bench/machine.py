@@ -49,7 +49,7 @@ ROUNDS: Final = 60
 does beside them for a while spoils none."""
 
 TOGETHER: Final = 0.8
-"""All cores are free if they multiply and add so many times as fast as one, for each of them."""
+"""All cores are free if they multiply and add this many times as fast as one, for each of them."""
 
 BESIDE: Final = 1.15
 """What others do beside a probe only ever makes it slower: so much is given back to it."""
@@ -57,13 +57,13 @@ BESIDE: Final = 1.15
 _KINDS: Final = ("clock", "fma", "chain", "load", "store")
 
 FASTER: Final = 1.1
-"""Vectors of twice the width are used where they compute so many times as much."""
+"""Vectors of twice the width are used where they compute this many times as much."""
 
 STEP: Final = 1.5
 """Where the time for a read grows by so much, a cache has come to its end."""
 
 FAR: Final = 4
-"""What is far takes so many times the bytes of the second cache."""
+"""What is far takes this many times the bytes of the second cache."""
 
 REGIONS: Final = 64
 """Parallel regions of one call."""
@@ -89,7 +89,7 @@ def regions(x: Buffer[({cores},), f32], y: Buffer[({cores},), f32]):
 @dataclass(frozen=True, slots=True)
 class MachineMeasurement:
     """A description, and what it was made from: cycles of a read that waits for the one before it,
-    where so many bytes are read."""
+    where a given number of bytes are read."""
 
     description: MachineDescription
     chased: tuple[tuple[int, float], ...]
@@ -215,7 +215,7 @@ def _turns(probes: Mapping[str, _Probe]) -> dict[str, float]:
 
 
 def _copied(of: _Probe, size: int) -> float:
-    """Bytes that are read and written in a nanosecond, of so many on either side."""
+    """Bytes that are read and written in a nanosecond, of this many on either side."""
     target, given = _sides(size)
     turns = max(1, (1 << 20) // size)
     return 2 * size * turns / _least(lambda: of(turns, target.ctypes.data, given.ctypes.data, size))
@@ -246,7 +246,8 @@ def _by_all(of: _Probe, turns: int, size: int) -> float:
 
 
 def _chased(of: _Probe, size: int) -> float:
-    """Nanoseconds of a read, where each says which of so many bytes is the next, in no order."""
+    """Nanoseconds of a read, where each says which of a given number of bytes is the next, in no
+    order."""
     count = size // LINE
     room = aligned_array(size)
     order = np.random.default_rng(size).permutation(count)

@@ -20,7 +20,8 @@ from plica.runtime.profile import Profile
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """What all threads together do at best: GFLOP/s, and GB/s while so many bytes are touched.
+    """What all threads together do at best: GFLOP/s, and GB/s while a given number of bytes are
+    touched.
 
     The levels go from the nearest memory on; the last holds anything.
     """
@@ -29,7 +30,7 @@ class Roof:
     levels: tuple[tuple[int | None, float], ...]
 
     def gbytes(self, touched: int) -> float:
-        """Bytes a second, 10^9, of work that touches so many in all."""
+        """Bytes a second, 10^9, of work that touches this many in all."""
         return next(speed for holds, speed in self.levels if holds is None or touched <= holds)
 
     def least(self, operations: int, bytes: int) -> float:
@@ -37,7 +38,8 @@ class Roof:
         return max(operations / self.gflops, bytes / self.gbytes(bytes)) / 1e9
 
     def share(self, operations: int, bytes: int, seconds: float) -> float:
-        """The part of the roof that work reaches which takes so many seconds, 1 at most."""
+        """The part of the roof that work reaches which takes a given number of seconds, 1 at
+        most."""
         return min(1.0, self.least(operations, bytes) / seconds) if seconds else 0.0
 
 

@@ -217,7 +217,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="hold every kernel to its stages")  # fmt: skip
     parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
     parser.add_argument("--tune", type=positive, metavar="N",
-                        help="search for schedules first, with so many trials")  # fmt: skip
+                        help="search for schedules first, with N trials")  # fmt: skip
 
 
 COMMAND: Final = Command(

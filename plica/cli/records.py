@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     giving.add_argument("db", type=Path, metavar="DB", help="a database")
     giving.add_argument("-o", dest="output", type=ending(SUFFIX, ".jsonl"), required=True,
                         metavar="FILE", help=f"a package ({SUFFIX}), or .jsonl")  # fmt: skip
-    giving.add_argument("--keep", type=positive, default=1, help="of each work so many (1)")
+    giving.add_argument("--keep", type=positive, default=1, help="records of each work (1)")
     giving.set_defaults(verb=export)
     taking = verbs.add_parser("import", help="take the records of a package into a database")
     taking.add_argument("file", type=Path, metavar="FILE", help="a package")

@@ -75,7 +75,7 @@ def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as 
 
 
 def trials_of(arguments: argparse.Namespace) -> int:
-    """So many as were asked for; where only a time was given, no number ends the search."""
+    """The trials asked for; no limit where only a time was given."""
     timed = arguments.seconds is not None or arguments.minutes is not None
     return arguments.trials or (UNTIL_TIME if timed else USUAL)
 
@@ -91,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for all kernels (256; with a time, as many as there is time for)",
     )
     until = parser.add_mutually_exclusive_group()
-    until.add_argument("--seconds", type=seconds, help="stop after so many, trials or not")
+    until.add_argument("--seconds", type=seconds, help="stop after this time, whatever the trials")
     until.add_argument("--minutes", type=seconds, help="likewise")
     parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
     parser.add_argument("--target", default="cpu", help="this machine, or less of it")

@@ -146,7 +146,7 @@ class Backend:
     described: Callable[[Any, MachineDescription], Any] | None = None
     """The target as a description says that the machine is, where there are such descriptions."""
     with_threads: Callable[[Any, int], Any] = _any_threads
-    """The target as so many threads see it."""
+    """The target as this many threads see it."""
     check_here: Callable[[Any], None] = _anywhere
     """Refuses a target whose code cannot run on this machine."""
     check_tools: Callable[[Any], object] = _anywhere

@@ -43,7 +43,8 @@ from plica.schedule.default.machine import QUAD, WINDOW_LANES, Dot
 
 
 def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> Kernel:
-    """What a dot product of so many lanes and terms does: the dtypes are those of both sides."""
+    """What a dot product of a given number of lanes and terms does: the dtypes are those of both
+    sides."""
     x, w, y = (
         buffer("x", (terms,), dtype),
         buffer("w", (lanes, terms), weight),

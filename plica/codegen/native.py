@@ -51,7 +51,8 @@ def llvm_entry(
 
 
 def called_back(call: Callable[[Sequence[int]], int], count: int) -> tuple[int, object]:
-    """A function of the addresses of so many arrays, at an address: code that runs elsewhere."""
+    """A function of the addresses of a given number of arrays, at an address: code that runs
+    elsewhere."""
 
     def main(table: int) -> int:
         return call(list((ctypes.c_uint64 * count).from_address(table)))

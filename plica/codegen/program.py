@@ -112,8 +112,8 @@ class Launch:
 
 @frozen
 class RowKernel:
-    """A kernel for so many rows; `steps` says how many bytes a row of each argument has, 0 where
-    all rows read the same."""
+    """A kernel for a given number of rows; `steps` says how many bytes a row of each argument has,
+    0 where all rows read the same."""
 
     size: int
     kernel: int
@@ -123,7 +123,7 @@ class RowKernel:
 
 @frozen
 class Chunks(Launch):
-    """Run kernels on rows, each on as many as it takes, the first as long as there are so many.
+    """Run kernels on rows, each on as many as it takes, the first as long as there are this many.
 
     `kernel` is that of the first piece, `args` are those of all.
     """

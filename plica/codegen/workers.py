@@ -38,13 +38,13 @@ class Workers(Protocol):
     """Processes beside this one."""
 
     def expect(self, operators: int) -> None:
-        """Be told that a module of so many operators is going to be compiled."""
+        """Be told that a module of a given number of operators is going to be compiled."""
 
     def unneeded(self) -> None:
         """Be told that what was to be compiled is there."""
 
     def serves(self, count: int) -> bool:
-        """Whether so many tasks are worth another process."""
+        """Whether a given number of tasks are worth another process."""
 
     def share(
         self,

@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """At most so many results; each step is one for all threads."""
+    """At most a given number of results; each step is one for all threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most

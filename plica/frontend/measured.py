@@ -71,6 +71,6 @@ def reshaped(x: Expr, sizes: Sequence[Scalar]) -> Expr:
 
 
 def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
-    """The first places along an axis, as many as a dim is; there must be so many."""
+    """The first places along an axis, as many as a dim is; there must be this many."""
     cut = op.slice(x, (0,), (size,), None, (axis,))
     return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))

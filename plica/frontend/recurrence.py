@@ -41,10 +41,10 @@ State: TypeAlias = tuple[Expr, ...]
 
 MOST_STEPS: Final = 128
 """Longer sequences are not written out, but gone through in a loop: each step takes as long to
-compile as any other kernel, and what a loop costs is little beside so many."""
+compile as any other kernel, and what a loop costs is little beside this many."""
 
 BLOCK: Final = 16
-"""So many steps of a known number are one turn of a loop, to whose cost each adds little then."""
+"""This many steps of a known number are one turn of a loop, to whose cost each adds little then."""
 
 
 def parts(x: Expr, count: int) -> list[Expr]:
@@ -100,7 +100,7 @@ class SequenceSteps:
         return _while_there(at, self.lengths, new, state)
 
     def _looped(self, turns: Scalar, block: int, state: State) -> tuple[Expr, State]:
-        """The outputs of the first steps in the order they are made, so many in each turn."""
+        """The outputs of the first steps in the order they are made, this many in each turn."""
         count = turns * block
         begin = self.length - count if self.backwards else index(0)
         gates = op.slice(self.gates, (begin,), (begin + count,))

@@ -60,8 +60,8 @@ def compile(  # noqa: PLR0917  # the public surface says so
     Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
     size becomes known while the program runs, code in segments does (`plica.runtime.staged`); what
     even that cannot do is compiled when it is called, once for each choice of the values that
-    decide, and kept (`plica.pipeline.code_for_sizes`; `exe.stats.at_call` counts it).
-    The code runs on so many `threads`, as many as this process has cores if none are given.  With
+    decide, and kept (`plica.pipeline.code_for_sizes`; `exe.stats.at_call` counts it).  The code
+    runs on a given number of `threads`, as many as this process has cores if none are given.  With
     `cache` a module that is still compiled somewhere in this process is shared, and what was made
     before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
     by name or as they are, rewrite the module first, then Plica's own; only rules within the

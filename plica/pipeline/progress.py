@@ -15,7 +15,7 @@ PATIENCE_SECONDS: Final = 2.0
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
-    """Gives what is called when one of so many kernels is made."""
+    """Gives what is called when one of a given number of kernels is made."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda: None
         return

@@ -1,6 +1,6 @@
 """The pool of workers: other processes that do a share of a compilation.
 
-    PLICA_JOBS=4      so many processes in all; 1 for this one alone; as many as cores if not said
+    PLICA_JOBS=4      processes in all; 1 for this one alone; as many as cores if not said
 
 Workers start when there is enough to do, serve later compilations too, and end when they are not
 asked for a while, when this process ends, or when a compilation is interrupted.  What comes out is
@@ -47,7 +47,7 @@ OPERATORS_OF_TASK: Final = 3
 """Operators that are one task, about: a convolution with what follows it."""
 
 MAX_WORKERS: Final = 64
-"""So many processes are started at most."""
+"""This many processes are started at most."""
 
 Item: TypeAlias = "int | Following"
 """The number of a task, or what follows one."""
@@ -164,7 +164,8 @@ class WorkerPool:
         self._busy = threading.Lock()
 
     def serves(self, count: int) -> bool:
-        """Whether so many tasks are worth another process: one that is there, or a new one."""
+        """Whether a given number of tasks are worth another process: one that is there, or a new
+        one."""
         return count >= ENOUGH or (count > 1 and any(each.is_there() for each in self._workers))
 
     def share(
@@ -203,7 +204,8 @@ class WorkerPool:
 
     @contextmanager
     def _taken(self, count: int) -> Iterator[Sequence[_Worker]]:
-        """The workers for so many tasks; none where there are few, or another thread has them."""
+        """The workers for a given number of tasks; none where there are few, or another thread has
+        them."""
         if not self._busy.acquire(blocking=False):
             yield ()
             return
@@ -234,8 +236,8 @@ class WorkerPool:
                 self._busy.release()
 
     def expect(self, operators: int) -> None:
-        """Start workers now if a module of so many operators will have enough tasks: they are there
-        when it has become groups here."""
+        """Start workers now if a module of a given number of operators will have enough tasks: they
+        are there when it has become groups here."""
         if operators >= ENOUGH * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
             try:
                 self._start(ENOUGH)
@@ -243,7 +245,7 @@ class WorkerPool:
                 self._busy.release()
 
     def _start(self, count: int) -> None:
-        """As many workers as so many tasks are worth, besides those that are there."""
+        """As many workers as a given number of tasks are worth, besides those that are there."""
         self._workers = [each for each in self._workers if each.is_there()]
         wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= ENOUGH else 0
         if len(self._workers) < wanted:

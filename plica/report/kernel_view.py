@@ -45,8 +45,9 @@ def kernels(
 ) -> list[dict[str, Any]]:
     """Every kernel, with its film; those that take longest are timed at every step.
 
-    With `costs` every step has the cycles that are expected of it.  Where only so many `films` are
-    asked for, they are of the kernels that take longest; the others are shown as they end.
+    With `costs` every step has the cycles that are expected of it.  Where only a given number of
+    `films` are asked for, they are of the kernels that take longest; the others are shown as they
+    end.
     """
     program = of.model.lowered.program
     first: dict[int, Launch] = {}

@@ -1,8 +1,8 @@
 """Line tables: many texts that differ little, each as a delta against the one before it.
 
-A delta is a list of hunks `[at, dropped, lines]`: at line `at` of the old text so many lines go,
-and the lines with those numbers in the table come.  Hunks go from the last to the first, so that
-none moves the place of another.
+A delta is a list of hunks `[at, dropped, lines]`: at line `at` of the old text a given number of
+lines go, and the lines with those numbers in the table come.  Hunks go from the last to the first,
+so that none moves the place of another.
 
 >>> table = LineTable()
 >>> first = table.delta("", "for i in range(4):\\n    x[i] = 0.0")

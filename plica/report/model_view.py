@@ -30,9 +30,9 @@ def model_view(
     costs: bool = True,
     films: int | None = None,
 ) -> dict[str, Any]:
-    """All of a study; of the kernels that take longest so many are timed at every step.
+    """All of a study; of the kernels that take longest this many are timed at every step.
 
-    Expected `costs` of every step take as long as the rest of the page; with `films` only so many
+    Expected `costs` of every step take as long as the rest of the page; with `films` only this many
     kernels, those that take longest, are shown at every step and as assembly.
     """
     progress("the graph at every step")

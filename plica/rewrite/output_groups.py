@@ -94,7 +94,8 @@ class _Uses:
                 yield from self._others(way, matchers, edges, (*chosen, node), trial)
 
     def _above(self, node: Expr, depth: int) -> list[Expr]:
-        """What uses an expression, or uses what uses it, so many times; in the order of a walk."""
+        """What uses an expression, or uses what uses it, a given number of times; in the order of a
+        walk."""
         found = {node: None}
         for _ in range(depth):
             found = dict.fromkeys(user for each in found for user in self.users[each])

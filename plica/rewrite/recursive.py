@@ -145,7 +145,7 @@ class _Unrolling:
         return rebuild(node, tuple(map(self.part, node._children)))
 
     def turn(self, of: pt.Recursive, left: int) -> Term:
-        """A turn with so many others inside."""
+        """A turn with a given number of others inside."""
         again = pt.Again(of.name)
         ways = pt.alternatives(of.step)
         if left:

@@ -160,7 +160,7 @@ def _size_lines(artefact: Artefact, word: str) -> list[str]:
     return [
         f"#define {word.upper()}_SIZES {size_count(artefact)}",
         "",
-        "/* Writes so many numbers: the bytes of the workspace, then the sizes of every axis of",
+        "/* Writes these numbers: the bytes of the workspace, then the sizes of every axis of",
         "   the inputs, then of the outputs, in the order above.  The result is 0, or -2 where the",
         "   model has no value at these dims, or -3 where they are too large to compute with.",
         *ranges,

@@ -291,7 +291,8 @@ _pools_lock: Final = threading.Lock()
 
 
 def use_threads(code: LinkedCode, threads: int) -> None:
-    """Let code run on so many threads, the calling one among them; on one if it has no pool."""
+    """Let code run on a given number of threads, the calling one among them; on one if it has no
+    pool."""
     if USE not in code or threads < 2:
         return
     with _pools_lock:

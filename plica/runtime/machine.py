@@ -92,7 +92,7 @@ def rates_of(text: str) -> CycleRates:
 
 @dataclass(frozen=True, slots=True)
 class VectorWidth:
-    """What vectors of so many bits do: multiply-adds in a cycle, and the clock meanwhile (GHz)."""
+    """What vectors of a width do: multiply-adds in a cycle, and the clock meanwhile (GHz)."""
 
     bits: int
     fma: float
@@ -134,7 +134,9 @@ def from_text(text: str) -> MachineDescription:
             raise refused_description("A machine has a name, vectors, caches and rates.", text)
     names = {each.name for each in fields(CycleRates)}
     if set(rates) != names or not 0 <= vector <= 1 << 16:
-        raise refused_description("A machine has these rates, and vectors of so many bits.", text)
+        raise refused_description(
+            "A machine has these rates, and vectors of a width in bits.", text
+        )
     try:
         return MachineDescription(
             name,

@@ -33,16 +33,16 @@ _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 MAX_KNOWN_SIZES: Final = 256
-"""For so many different sizes it is remembered what they lead to."""
+"""For this many different sizes it is remembered what they lead to."""
 
 MAX_SPECIAL_CODES: Final = 16
-"""For so many sizes code of their own is kept."""
+"""For this many sizes code of their own is kept."""
 
 MAX_BYTES: Final = 1 << 46
 """Bytes that no machine has."""
 
 MAX_NEEDS_SHOWN: Final = 4
-"""So many of the things that a program asks of sizes are said in an error."""
+"""This many of the things that a program asks of sizes are said in an error."""
 
 TOO_LARGE: Final = -1
 NEGATIVE: Final = -2

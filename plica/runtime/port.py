@@ -58,11 +58,11 @@ LINE: Final = 64
 """Bytes of a line of a cache: where vectors begin at a multiple, none is written to two lines."""
 
 MIN_ALIGNED_BYTES: Final = 1 << 15
-"""Results of so many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors of
-64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
+"""Results of this many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors
+of 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
 
 MAPPED: Final = range(1 << 25, 1 << 28)
-"""Rooms of so many bytes go back to the system when they are dropped, and come from it by pages,
+"""Rooms of this many bytes go back to the system when they are dropped, and come from it by pages,
 each page cleared: that takes longer than to fill them.  The last few are kept instead."""
 
 _KEPT: Final[deque[Array]] = deque(maxlen=2)
@@ -93,7 +93,7 @@ _ALONE: Final = _references([np.empty(0, np.uint8)])
 
 
 def _room(size: int) -> Array:
-    """Memory of so many bytes: that of a result which is gone, or new."""
+    """Memory of a given number of bytes: that of a result which is gone, or new."""
     if size not in MAPPED:
         return np.empty(size, np.uint8)
     for _ in range(len(_KEPT)):
@@ -263,13 +263,15 @@ class Workspace(NamedTuple):
 
 
 def with_table(count: int, constants: Sequence[int], memory: Array, *last: int) -> Workspace:
-    """A workspace with a table for so many inputs and outputs, which ends with the last."""
+    """A workspace with a table for a given number of inputs and outputs, which ends with the
+    last."""
     table = array("Q", [*[0] * count, *constants, *last])
     return Workspace(memory, table, table.buffer_info()[0])
 
 
 def entering(count: int) -> Callable[..., None]:
-    """What writes so many addresses at the beginning of a table: `enter(table, 0, *addresses)`."""
+    """What writes a given number of addresses at the beginning of a table: `enter(table, 0,
+    *addresses)`."""
     return struct.Struct(f"{count}Q").pack_into
 
 

@@ -34,7 +34,7 @@ with lazy_imports(__name__):
     from plica.runtime.timing import busy, load, median, spread_of
 
 Speeds: TypeAlias = tuple[tuple[int, float], ...]
-"""GB/s for so many bytes, from the fewest on."""
+"""GB/s for this many bytes, from the fewest on."""
 
 _PROFILING: Final = Lock()
 _TURNS: Final = 40_000
@@ -174,7 +174,7 @@ def _times(runs: tuple[float, ...]) -> str:
 
 
 def _speed(speeds: float | Speeds, size: int) -> float:
-    """The GB/s at which so many bytes are moved."""
+    """The GB/s at which a given number of bytes are moved."""
     if not isinstance(speeds, tuple):
         return speeds
     return next((speed for most, speed in speeds if size <= most), speeds[-1][1])
@@ -188,7 +188,7 @@ def check_runs(runs: object) -> None:
 
 
 def noted_profile(call: Callable[[], object], parts: Sequence[NotedCode], runs: int) -> Profile:
-    """The launches of some codes in so many calls, after one that is not counted."""
+    """The launches of some codes in a given number of calls, after one that is not counted."""
     notes = [np.zeros(1 + 2 * len(launches), np.int64) for launches, _ in parts]
     noted: list[list[Array]] = []
     whole = []
@@ -224,8 +224,8 @@ def noted_profile(call: Callable[[], object], parts: Sequence[NotedCode], runs: 
 
 
 def measured_peak(run: Callable[[int], int], threads: int) -> float:
-    """GFLOP/s of so many cores, by the function `plica_peak` on one and the time of its thread, so
-    that other processes do not lower the roof."""
+    """GFLOP/s of a given number of cores, by the function `plica_peak` on one and the time of its
+    thread, so that other processes do not lower the roof."""
     best = 0.0
     for _ in range(_TRIES):
         start = thread_time_ns()

@@ -39,7 +39,7 @@ class Selector(ABC):
 
     @abstractmethod
     def stats(self, calls: int) -> Stats:
-        """What was done so far, in so many calls, and what is held."""
+        """What was done so far, in a given number of calls, and what is held."""
 
     @abstractmethod
     def show(self, of: Executable) -> str:
@@ -99,7 +99,7 @@ class SelectingExecutable(Executable, Generic[S_co]):
 
     def wait(self, timeout: float | None = None) -> Self:
         """This executable, once its best code answers; raises what went wrong with that, and
-        `TimeoutError` where it takes longer than so many seconds."""
+        `TimeoutError` where it takes longer than a given number of seconds."""
         self.selector.best(timeout)
         return self
 

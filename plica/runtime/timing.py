@@ -41,7 +41,7 @@ MAX_CALLS: Final = 100_000
 """So often a function is called in a round, at most."""
 
 BUSY: Final = 0.5
-"""With so many others at work for each core, times are longer than they would be."""
+"""With this many others at work for each core, times are longer than they would be."""
 
 
 @dataclass(frozen=True, slots=True)

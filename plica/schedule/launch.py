@@ -234,7 +234,7 @@ def _handed_over(root: For, only: Buffer | None) -> Problem | None:
 
 
 MAX_ACCESSES: Final = 6
-"""Of so many accesses of one buffer all pairs are looked into."""
+"""Of this many accesses of one buffer all pairs are looked into."""
 
 
 def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:

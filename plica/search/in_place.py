@@ -130,7 +130,7 @@ def database_of(records: Sequence[Record]) -> Database:
 
 
 def copies(of: Executable) -> list[Executable]:
-    """A program so many times, each with memory of its own."""
+    """A program a given number of times, each with memory of its own."""
     bytes_ = sum([each.nbytes for each in of.artefact.constants])
     count = max(2, min(COPIES, ROOM // max(1, bytes_)))
     return [of, *[_copy(of) for _ in range(count - 1)]]

@@ -85,7 +85,7 @@ def _at_roof(of: Standing, among: Sequence[Standing]) -> float:
 
 
 def promised(standings: Sequence[Standing], batches: int) -> float:
-    """How many seconds of the whole so many more batches are expected to gain."""
+    """How many seconds of the whole this many more batches are expected to gain."""
     timed = [(each, [cost for cost in each.best if cost]) for each in standings]
     firsts = [1 - costs[-1] / costs[0] for _, costs in timed if len(costs) > 1]
     usual = sum(firsts) / len(firsts) if firsts else 0.0

@@ -33,7 +33,8 @@ from plica.schedule.primitive.sample_tuple import SampleTuple
 
 @frozen
 class Tiles:
-    """All ways to write an extent as a product of so many factors, the last at most `max_inner`."""
+    """All ways to write an extent as a product of a given number of factors, the last at most
+    `max_inner`."""
 
     extent: int
     parts: int

@@ -45,7 +45,7 @@ __all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_
 
 @frozen(eq=False, slots=False)
 class Task:
-    """Some work that occurs so many times, and what is known of what it reads."""
+    """Some work that occurs a given number of times, and what is known of what it reads."""
 
     function: Function
     facts: Facts

@@ -38,7 +38,7 @@ from plica.search.space import Point, Space
 FINALISTS: Final = 4  # how many of a task are timed once more
 AHEAD: Final = 4  # how many defaults are built while one is timed
 NEARLY: Final = 0.5  # of the best promise is enough for a task that has its proposals
-BARREN: Final = 512  # a task is given up after so many refusals with no trial between them
+BARREN: Final = 512  # a task is given up after this many refusals with no trial between them
 
 LATE: Final = "timeout"
 
@@ -178,8 +178,8 @@ def tuned(
     clock: Callable[[], float] = time.monotonic,
     finals: bool = True,
 ) -> tuple[Course, ...]:
-    """Search until so many trials are spent, or so many seconds, or nothing is left to try.  What
-    is proposed or measured when time is up is given up, and not recorded.
+    """Search until a given number of trials are spent, or a given number of seconds, or nothing is
+    left to try.  What is proposed or measured when time is up is given up, and not recorded.
 
     Trials of an earlier run with the same policy and seed count: running again with the same
     number of trials measures what is missing.

@@ -45,7 +45,7 @@ Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
 
 
 ROOMS: Final = 3
-"""Memory for so many states is kept to be used again."""
+"""Memory for this many states is kept to be used again."""
 
 
 class StateBuffer:

@@ -215,7 +215,7 @@ def test_two_futures_in_a_browser(browser: Browser, tmp_path: Path) -> None:
 
 
 def boxes_at(view: dict[str, Any], step: int) -> dict[int, list[int]]:
-    """The nodes of a view's graph after so many steps."""
+    """The nodes of a view's graph after a given number of steps."""
     now = dict(view["graph"]["start"])
     for _, _, _, gone, changed, _ in view["graph"]["frames"][:step]:
         now = {node: reads for node, reads in now.items() if node not in gone} | dict(changed)

@@ -23,7 +23,8 @@ WINDOW = 5
 
 
 def attention(sizes: Sizes, mask: Mask = "none", dtype: DType = f16, shared: int = 1) -> Stages:
-    """Stages of attention as a front end spells them out; so many lots share keys and values."""
+    """Stages of attention as a front end spells them out; a given number of lots share keys and
+    values."""
     z, m, n, d, c = sizes
     q, k, v = (
         buffer("q", (z, m, d), dtype),

@@ -99,7 +99,7 @@ def _until_reached(
     examples: int,
     wanted: Sequence[str],
 ) -> None:
-    """Checks so many cases, and more of them for the forms that have not applied yet."""
+    """Checks a given number of cases, and more of them for the forms that have not applied yet."""
     count: Counter[str] = Counter()
 
     def missing() -> list[Form]:

@@ -10,13 +10,14 @@ from plica.search.schedule_tasks import Standing, gain, next_task
 
 
 def after(task: int, batches: int) -> float:
-    """The best of a synthetic task after so many batches: some improve fast, some never."""
+    """The best of a synthetic task after a given number of batches: some improve fast, some
+    never."""
     start, rate, floor = 10.0 + task, (0.3, 0.6, 0.9)[task % 3], 1.0 + task % 4
     return floor + (start - floor) * float(rate**batches)
 
 
 def total(choose: Callable[[Sequence[Standing]], int | None], batches: int) -> float:
-    """The seconds of a model of ten tasks after so many batches."""
+    """The seconds of a model of ten tasks after a given number of batches."""
     standings = [Standing(weight=1.0 + 3 * (n % 2)) for n in range(10)]
     for _ in range(batches):
         at = choose(standings)

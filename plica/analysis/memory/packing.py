@@ -156,7 +156,7 @@ class _Gaps:
         self.ends: dict[int, int] = {}  # from the end to the offset
 
     def take(self, size: int) -> int:
-        """The offset of so many bytes."""
+        """The offset of a given number of bytes."""
         if size == 0:
             return 0
         at = bisect_left(self.by_size, (size, -1))

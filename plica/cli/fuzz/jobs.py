@@ -1,4 +1,4 @@
-"""Jobs: shares of fuzzing in processes of their own, for so long, on so many cores.
+"""Jobs: shares of fuzzing in processes of their own, for so long, on a given number of cores.
 
 A process that dies, or hangs in one case, is a finding about that case, and another takes its
 place.  When time is up the shares that are under way are waited for a little and then left.
@@ -59,7 +59,8 @@ Done = Callable[[FuzzTask, FuzzReport[Finding]], bool]
 
 
 def work_through(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Done) -> None:
-    """Run tasks in so many processes until there are none, time is up or `done` says so."""
+    """Run tasks in a given number of processes until there are none, time is up or `done` says
+    so."""
     ends = None if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="plica-fuzz-") as folder:
         crew = [_Worker(Path(folder) / f"{number}.txt") for number in range(jobs)]

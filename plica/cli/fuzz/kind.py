@@ -52,7 +52,7 @@ class FuzzKind:
     about: str
     epilog: str
     run: Callable[[argparse.Namespace, int, int, Say], Report]
-    """So many cases from a number on, as options say; it may end with its first finding."""
+    """This many cases from a number on, as options say; it may end with its first finding."""
     summary: Callable[[Report, argparse.Namespace], Iterable[object]]
     """What is printed of a report before findings."""
     good: str
@@ -147,7 +147,7 @@ def _by_name(name: str) -> FuzzKind:
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """For how long, on how many cores, where findings go and whether to go on after one."""
     parser.add_argument("--seconds", type=seconds, help="so long, whatever the number")
-    parser.add_argument("--jobs", type=positive, metavar="J", help="in so many processes")
+    parser.add_argument("--jobs", type=positive, metavar="J", help="the number of processes")
     parser.add_argument("--corpus", type=Path, metavar="DIR",
                         help="keep every finding there, as a file of tests")  # fmt: skip
     parser.add_argument("--keep-going", action="store_true", help="go on after a finding")

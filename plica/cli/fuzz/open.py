@@ -76,6 +76,6 @@ KIND: Final = FuzzKind(
     together=4,
     options=(
         option("--length", type=count, default=6, help="operators of each, at most (6)"),
-        option("--findings", type=count, default=1, help="stop after so many (1)"),
+        option("--findings", type=count, default=1, help="stop after this number of findings (1)"),
     ),
 )  # fmt: skip

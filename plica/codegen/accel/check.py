@@ -254,7 +254,7 @@ def _recurrences(
 
 
 def recurs(written: Array, latency: int) -> bool:
-    """Whether an element is written twice within so many turns."""
+    """Whether an element is written twice within a given number of turns."""
     return any(bool((written[apart:] == written[:-apart]).any()) for apart in range(1, latency))
 
 

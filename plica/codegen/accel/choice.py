@@ -30,8 +30,8 @@ TRIALS: Final = 6
 """How many tilings are simulated for each number of threads."""
 
 MOST: Final = 100_000
-"""After so many instructions no further tiling is simulated: of a machine whose elements are small
-a large layer has more than that in one stream, and the guesses are in order."""
+"""After this many instructions no further tiling is simulated: of a machine whose elements are
+small a large layer has more than that in one stream, and the guesses are in order."""
 
 
 @frozen

@@ -49,7 +49,7 @@ NEVER: Final = (1 << 30, 0.0)
 """More than any cost: nothing of it would run there."""
 
 Rewritten = Callable[[IntegerConvolution, Expr, int], Expr | None]
-"""The layer otherwise, over its data, for so many rows; None where that makes no sense."""
+"""The layer otherwise, over its data, for this many rows; None where that makes no sense."""
 
 
 def mapped(of: Module, machine: Accelerator) -> Module:
@@ -191,7 +191,8 @@ def _weight(of: np.ndarray[Any, Any]) -> Expr:
 def _finished(
     of: IntegerConvolution, sums: Expr, mine: np.ndarray[Any, Any], axes: int = 2
 ) -> Expr:
-    """The sums of some outputs with their bias, shift and clip; so many axes follow the outputs."""
+    """The sums of some outputs with their bias, shift and clip; a given number of axes follow the
+    outputs."""
     shape = (-1, *(1,) * axes)
     bias = None if of.bias is None else of.bias[mine].reshape(shape)
     shift: Any = of.shift

@@ -25,7 +25,7 @@ POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8
 """The flags as bits of `Instruction.tokens`, in the order of `FLAGS`."""
 
 WORD: Final = 64
-"""No field crosses from one word of so many bits to the next."""
+"""No field crosses from one word of this many bits to the next."""
 
 MOST_BITS: Final = 128
 

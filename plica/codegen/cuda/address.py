@@ -29,7 +29,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.type import i64, polynomial
 
 VECTORS: Final = {4: "unsigned int", 8: "uint2", 16: "uint4"}
-"""The types by which so many bytes are moved at once."""
+"""The types by which this many bytes are moved at once."""
 
 
 def wide(term: sc.Scalar) -> sc.Scalar:

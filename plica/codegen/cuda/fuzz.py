@@ -413,7 +413,7 @@ def report(
     first: int = 0,
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """What comes of so many cases, drawn by their numbers.
+    """What comes of a given number of cases, drawn by their numbers.
 
     It ends with the first fault, after which a GPU does nothing more.
     """
@@ -446,7 +446,7 @@ def report(
 def fuzz(
     examples: int = 200, seed: int = 0, *, first: int = 0, length: int = 6, say: Say | None = None
 ) -> FuzzReport[Finding]:
-    """So many cases on the GPU of this machine, one after another."""
+    """A given number of cases on the GPU of this machine, one after another."""
     gpu = device()
     return report(
         lambda number: case(seed, number, length),

@@ -183,7 +183,7 @@ def come_together(nest: Stmt) -> None:
 
 
 def _takes(call: Invoke, lanes: int) -> bool:
-    """Whether a loop over so many threads is one of a warp, or of the parts that join."""
+    """Whether a loop over a given number of threads is one of a warp, or of the parts that join."""
     found = find_intrinsic(call.name)
     part = None if found is None else dict(found.hints).get("lanes")
     return lanes == WARP if part is None else lanes % int(str(part)) == 0

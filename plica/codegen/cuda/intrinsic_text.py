@@ -80,7 +80,7 @@ ANYWHERE: Final = f"""\
   return uint4{{w[0], w[1], w[2], w[3]}};
 }}
 """
-"""16 bytes from any place, of which but the first so many are, and zeros after them.
+"""16 bytes from any place, of which but the first this many are, and zeros after them.
 
 Memory is read in aligned words of 16 bytes, each of which has one of those in it: so no word lies
 in a page which is not there, and none outside of an allocation of whole words (`CudaMemory`)."""

@@ -225,7 +225,8 @@ def _by_length(of: Stages, names: Names) -> st.Stmt:
 
 
 def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.Stmt:
-    """One launch, so many threads for each row; there is none where it is not `asked` for."""
+    """One launch, a given number of threads for each row; there is none where it is not `asked`
+    for."""
     rows = _rows(of)
     *before, last = [each for each in of.stages if isinstance(each, Each)]
     writer = _RowBlock(names, tuple([names.var("row") for _ in range(rows)]), along)

@@ -137,7 +137,7 @@ class _Maker:
         return [RowLaunch(size_text(step.rows), pieces, least)]
 
     def piece(self, of: RowKernel) -> RowPiece:
-        """The functions for so many rows."""
+        """The functions for a given number of rows."""
         scratch = fold(self.program.kernels[of.kernel], "kernel").scratch
         code = self.code(of.kernel, RowSteps(of.size, of.steps, scratch))
         functions = [RowFunction(e.function, e.grid, e.block, e.shared) for e in code.launches]

@@ -63,13 +63,13 @@ from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.trace import Trace
 
 MANY_PARTS: Final = 32
-"""So many parts of the most rows are done at once, where there are less of them otherwise."""
+"""This many parts of the most rows are done at once, where there are less of them otherwise."""
 
 PARTS: Final = 8
-"""So many parts of fewer rows, of which there are not enough for the next size."""
+"""This many parts of fewer rows, of which there are not enough for the next size."""
 
 LONE_PARTS: Final = 2
-"""So many of single rows, which are large: an image is work for half of a machine."""
+"""This many of single rows, which are large: an image is work for half of a machine."""
 
 TOGETHER: Final = 128
 """Rows of a tile of products, at most."""
@@ -199,7 +199,8 @@ def row_counts(rows: ChunkRows) -> tuple[int, ...]:
 
 
 def at_once(sizes: Sequence[int], size: int) -> int:
-    """How many parts of so many rows are done at once, for all that is known of their number."""
+    """How many parts of a given number of rows are done at once, for all that is known of their
+    number."""
     if len(sizes) == 1:
         return LONE_PARTS
     return MANY_PARTS if size == sizes[0] else PARTS

@@ -254,8 +254,8 @@ def _panels(
     source: Mapping[ScalarVar, int],
     row: int,
 ) -> Sequence[ScalarVar]:
-    """The outermost loops of a tile, if they go on where its rows of so many elements end and
-    these are not what the rows of the tensor are made of."""
+    """The outermost loops of a tile, if they go on where its rows of a given number of elements end
+    and these are not what the rows of the tensor are made of."""
     long = [source[var] for var in order if source[var] > row]
     first = next((at for at, var in enumerate(order) if source[var] == row), len(order))
     step = row

@@ -125,11 +125,11 @@ class Waits:
         return tuple(steps)
 
     def _allow(self, copies: int) -> None:
-        """Before a barrier at which so many copies may be under way."""
+        """Before a barrier at which a given number of copies may be under way."""
         self._copies = copies
 
     def _await(self, copies: int) -> None:
-        """Wait for tiles, but for so many."""
+        """Wait for tiles, but for this many."""
         awaited, ring = self.awaited, self.of.ring
         self.lines.do(f"for (; {awaited} + {copies} < {self.begun}; ++{awaited})")
         at, turn = f"{awaited} % {ring}", f"{awaited} / {ring} % 2"

@@ -83,7 +83,7 @@ def is_product(node: sc.Scalar) -> bool:
 
 
 MOST_BITS: Final = 16
-"""Integers of so many bits are floats exactly, and so are they beside each other."""
+"""Integers of this many bits are floats exactly, and so are they beside each other."""
 
 
 @frozen(eq=False)

@@ -154,12 +154,12 @@ class Dialect(Generic[P]):
     """Whether an index is not negative and below a number."""
 
     def register(self, of: DType, lanes: int = 0) -> str:
-        """The type of a value, or of so many lanes of it."""
+        """The type of a value, or of a given number of lanes of it."""
         kind = self.registers.get(of.name) or self.registers[of.computed.name]
         return self.lanes.format(type=kind, lanes=lanes) if lanes else kind
 
     def memory(self, of: DType, lanes: int = 0) -> str:
-        """The type of an element of a buffer, or of so many."""
+        """The type of an element of a buffer, or of this many."""
         if of.is_coded:
             kind = self.registers[f"u{8 * of.bytes}"]
         else:
@@ -171,7 +171,7 @@ class Dialect(Generic[P]):
         return self.conversion(self.register(of), value)
 
     def literal(self, value: bool | int | float, of: DType, lanes: int = 0) -> str:
-        """A value as it is written, or in every of so many lanes."""
+        """A value as it is written, or in every of a given number of lanes."""
         if of is bool_:
             text = "true" if value else "false"
         else:

@@ -45,7 +45,7 @@ class ItemWords:
     loop: Callable[[Expressions, Sequence[Buffer]], Row]
     """How a loop is written, where some buffers are parameters."""
     function: Callable[[str, Sequence[ItemTensor], bool, int, str], str]
-    """A function of a name, over tensors which may not overlap, for so many items."""
+    """A function of a name, over tensors which may not overlap, for this many items."""
 
 
 def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> DeviceKernel:

@@ -24,7 +24,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 @frozen
 class ItemLaunch:
-    """What each of so many work items does; `var` is the number of the item."""
+    """What each of a given number of work items does; `var` is the number of the item."""
 
     items: int
     var: ScalarVar | None

@@ -86,7 +86,8 @@ class TracedCase:
 def fuzz_decisions(
     examples: int = 200, seed: int = 0, *, first: int = 0, say: Say | None = None
 ) -> FuzzReport[TraceFinding]:
-    """Default traces of so many cases, each kind of stages in turn, until the first finding."""
+    """Default traces of a given number of cases, each kind of stages in turn, until the first
+    finding."""
     every = kinds()
     names = tuple(every)
 

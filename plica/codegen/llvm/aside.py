@@ -80,7 +80,7 @@ class LlvmProcess:
 
 
 def send(to: IO[bytes], data: bytes) -> None:
-    """Write so many bytes behind their number."""
+    """Write a given number of bytes behind their number."""
     to.write(_LENGTH.pack(len(data)) + data)
     to.flush()
 

@@ -28,8 +28,8 @@ from plica.ir.type import evaluate, known, product
 
 REGISTER_BYTES: Final = 16
 UNALIGNED: Final = 256
-"""Instructions that name whole steps beside an address read so many bytes at once, at most, and any
-byte that is no further."""
+"""Instructions that name whole steps beside an address read this many bytes at once, at most, and
+any byte that is no further."""
 
 FIRST_ELEMENT: Final = constant(0)
 
@@ -85,7 +85,8 @@ def place_of(buffer: Buffer, pointer: str) -> BufferAddress:
 
 
 def parameter_facts(buffer: Buffer, size: int, read_only: bool = False) -> str:
-    """What LLVM may know of a parameter that is the address of a buffer of so many bytes."""
+    """What LLVM may know of a parameter that is the address of a buffer of a given number of
+    bytes."""
     align = max(buffer.align, buffer.dtype.bytes)
     words = ["ptr", "noalias", "nonnull", "captures(none)", f"align {align}"]
     if read_only:
@@ -108,7 +109,7 @@ def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
 def base_element(plus: int, element: int, size: int, steps: int) -> int:
     """The element beside which an instruction that reads `size` bytes names the one at `plus`.
 
-    From there to what it reads are whole steps of its size, about so many of them at most.
+    From there to what it reads are whole steps of its size, about this many of them at most.
 
     Neighbours share it.  It is a register before the first of these: LLVM would advance an address
     that is read itself from one neighbour to the next, in a register for each, and the reads that

@@ -55,7 +55,7 @@ def parts(node: sc.Scalar, contracted: frozenset[sc.Scalar]) -> tuple[sc.Scalar,
 
 @frozen(eq=False)
 class StraightIndex:
-    """An index that is a sum of a number and of variables, each so many times."""
+    """An index that is a sum of a number and of variables, each a given number of times."""
 
     number: int
     counts: tuple[tuple[ScalarVar, int], ...]

@@ -3,8 +3,8 @@
     fetch=n                             what a loop reads, n elements ahead
     fetch_rows=n                        what a loop reads, n rows ahead
     fetch_next=(n, passes, lines)       what the next of such loops will read, n elements ahead: the
-                                        loop around goes over the same so many times, and each time
-                                        asks for another share, some lines in each iteration
+                                        loop around goes over the same this many times, and each
+                                        time asks for another share, some lines in each iteration
 
 Nothing depends on it: a line that is outside of all buffers is not read, and no fault.
 

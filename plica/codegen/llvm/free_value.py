@@ -147,7 +147,8 @@ def _known_lanes(node: Scalar, found: Sequence[LaneValue], count: int) -> LaneVa
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _outcomes(kind: type, left: tuple[int, int], right: tuple[int, int], count: int) -> LaneValue:
-    """How a comparison comes out in so many lanes, of two numbers each with what a lane adds."""
+    """How a comparison comes out in a given number of lanes, of two numbers each with what a lane
+    adds."""
     holds, (a, step), (b, other) = _COMPARED[kind], left, right
     return mask_of(tuple([holds(a + step * n, b + other * n) for n in range(count)]))
 

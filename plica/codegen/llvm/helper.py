@@ -64,7 +64,7 @@ WAVES: Final = frozenset(("math.sin", "math.cos", "math.tan"))
 
 
 def text(used: Iterable[tuple[str, int]], target: Target, contract: bool) -> str:
-    """The definitions of helpers, each for so many lanes, in a fixed order.
+    """The definitions of helpers, each for a given number of lanes, in a fixed order.
 
     `contract` allows a product and a sum to be rounded once, where the machine does so.
     """
@@ -151,7 +151,8 @@ _TOKEN: Final = re.compile(
 
 
 def widened(text: str, lanes: int) -> str:
-    """Straight text for one value made one for so many lanes, each type and constant by itself.
+    """Straight text for one value made one for a given number of lanes, each type and constant by
+    itself.
 
     >>> print(widened("  %y = call float @llvm.fabs.f32(float 1.0)\\n", 4), end="")
       %y = call <4 x float> @llvm.fabs.v4f32(<4 x float> splat (float 1.0))

@@ -155,7 +155,7 @@ def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: 
 
 
 def _in_words(rows: Sequence[str], some: int, values: LlvmValues) -> list[str]:
-    """Four rows of bytes as words of four, so many at a time: long vectors are made of parts that
+    """Four rows of bytes as words of four, this many at a time: long vectors are made of parts that
     no instruction brings side by side, but each byte is widened and moved to its place."""
     w, kind, lanes, found = values.w, f"<{some} x i32>", WINDOW_LANES, []
     for start in range(0, lanes, some):
@@ -194,7 +194,7 @@ def _side_by_side(rows: Sequence[str], some: int, values: LlvmValues) -> list[st
 
 
 def _in_turn(start: int, count: int) -> list[int]:
-    """Half of the lanes of two vectors of so many, in turn."""
+    """Half of the lanes of two vectors of this many, in turn."""
     return [at + number for at in range(start, start + count // 2) for number in (0, count)]
 
 

@@ -71,7 +71,7 @@ def mask_of(flags: tuple[bool, ...]) -> LaneValue:
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _ramp(first: int, step: int, count: int, of: DType) -> tuple[str, bool]:
-    """Numbers of a dtype in so many lanes as text, and whether one of them is not 0."""
+    """Numbers of a dtype in a given number of lanes as text, and whether one of them is not 0."""
     kind, bits = register(of), of.bits
     numbers = [wrapped(first + step * lane, bits) for lane in range(count)]
     return f"<{', '.join([f'{kind} {each}' for each in numbers])}>", any(numbers)
@@ -219,7 +219,7 @@ class Lanes:
         return self._wide("mul", a, b)
 
     def total(self, written: Sequence[tuple[str, int]], facts: str = "") -> str:
-        """Registers, each so many times, in one; none is 0."""
+        """Registers, each a given number of times, in one; none is 0."""
         found, multiple = "", 0
         for text, count in written:
             part = text if abs(count) == 1 else self.pure(f"mul {facts}i64 {text}, {count}")
@@ -367,6 +367,6 @@ class Lanes:
 
 
 def wrapped(number: int, bits: int = 64) -> int:
-    """A number modulo a power of 2, as a signed integer of so many bits."""
+    """A number modulo a power of 2, as a signed integer of a given number of bits."""
     half = 1 << bits - 1
     return number if -half <= number < half else (number + half) % (2 * half) - half

@@ -32,7 +32,7 @@ APART: Final = 4
 """How far apart lanes may lie for all between them to be read as well."""
 
 FEW_ELEMENTS: Final = 16
-"""So many elements at most are read one by one for the lanes of a vector."""
+"""This many elements at most are read one by one for the lanes of a vector."""
 
 NARROW: Final = 1 << 31
 """As many elements are told apart by an i32."""
@@ -42,7 +42,7 @@ NEIGHBOURS: Final = 64
 """Elements of a row that are named beside one address, where it may be that of zeros."""
 
 BEFORE: Final = 16
-"""So many of them are before it."""
+"""This many of them are before it."""
 
 
 class GuardedRow(NamedTuple):
@@ -134,10 +134,10 @@ class LoadEmitter(AddressEmitter):
     def beside(
         self, buffer: Buffer, at: LaneValue, most: int, copies: tuple[tuple[int, int], ...]
     ) -> LaneValue | None:
-        """An element that all lanes share, out of a vector of its neighbours: so many copies of a
-        loop read others of them so far apart, and products take one lane for all.  None where the
-        machine has no such products, no registers for these vectors beside the sums, or the vector
-        may end outside, as what is in a register is `most`."""
+        """An element that all lanes share, out of a vector of its neighbours: a given number of
+        copies of a loop read others of them so far apart, and products take one lane for all.  None
+        where the machine has no such products, no registers for these vectors beside the sums, or
+        the vector may end outside, as what is in a register is `most`."""
         lanes, size = self.lanes, buffer.dtype.bytes
         if not lanes.count or not lanes.w.traits.picks or buffer.dtype not in (f32, f64):
             return None

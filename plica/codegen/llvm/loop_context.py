@@ -101,7 +101,7 @@ class LoopContext(KnownBounds):
         self.unbound(var)
 
     def open(self, var: ScalarVar, extent: LaneValue, bounds: Interval, step: int = 1) -> OpenLoop:
-        """Begin a loop of so many iterations; what is returned closes it."""
+        """Begin a loop of a given number of iterations; what is returned closes it."""
         if extent.number is not None and 1 <= extent.number <= step:
             self.bind(var, constant(0), (0, max(0, bounds[1] - 1)))
             return OpenLoop(var, "", step, (), self.lanes.mark())
@@ -143,7 +143,8 @@ class LoopContext(KnownBounds):
     def spread(
         self, var: ScalarVar, first: LaneValue, count: int, padding: LaneValue = TRUE
     ) -> None:
-        """Begin to do everything in so many lanes, in which the variable counts from `first`.
+        """Begin to do everything in a given number of lanes, in which the variable counts from
+        `first`.
 
         With `padding`, only in some of them, to which alone the bounds of the variable apply.
         """

@@ -19,7 +19,8 @@ from plica.ir.type import polynomial
 
 
 def move(values: LlvmValues, loop: For, count: int) -> bool:
-    """Write a loop that moves so many elements as one call; False where it does more than that."""
+    """Write a loop that moves a given number of elements as one call; False where it does more than
+    that."""
     around, access, store = values.around, values.access, loop.body
     assert isinstance(store, Store)
     assert isinstance(store.value, Load)

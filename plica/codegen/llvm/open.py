@@ -178,8 +178,8 @@ class OpenRegions(Regions):
         least: int,
         code: int,
     ) -> str:
-        """Do the last rows, if more than so many are left, with some before them, if there are any;
-        how many are done then."""
+        """Do the last rows, if more than this many are left, with some before them, if there are
+        any; how many are done then."""
         done, many = counts
         last, end = w.labels("last", "whole")
         left = w.let(f"icmp sgt i64 {w.let(f'sub i64 {many}, {done}')}, {least}")

@@ -41,7 +41,7 @@ CHAINED: Final = 8
 
 
 def text(target: Target, bits: int) -> str:
-    """A module of all probes for vectors of so many bits."""
+    """A module of all probes for vectors of a given number of bits."""
     lanes = bits // 32
     kind = f"<{lanes} x float>"
     fma = f"@llvm.fmuladd.v{lanes}f32"
@@ -60,7 +60,7 @@ def text(target: Target, bits: int) -> str:
 
 
 def _define(name: str, before: Sequence[str], body: Callable[[], Sequence[str]]) -> str:
-    """A function that goes through its body so many turns."""
+    """A function that goes through its body a given number of turns."""
     return "\n".join([
         f"define i64 @{name}(i64 %turns, ptr %to, ptr %from, i64 %bytes) {{",
         "entry:", *before, "  br label %again", *body(), "}",
@@ -79,7 +79,8 @@ def _again(more: Sequence[str]) -> list[str]:
 
 
 def _summing(name: str, lanes: int, sums: int, count: int, chained: int = 0) -> str:
-    """So many multiply-adds of so many sums, beside pairs of chained additions of integers."""
+    """A given number of multiply-adds of a given number of sums, beside pairs of chained additions
+    of integers."""
     kind, fma = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
     before = [
         "  %given = sitofp i64 %bytes to float",

@@ -308,7 +308,7 @@ def reads(of: st.Stmt) -> tuple[Buffer, ...]:
 
 
 def moves(of: st.Store, count: int) -> bool:
-    """Whether a statement does no more than move so many elements, and they are many."""
+    """Whether a statement does no more than move a given number of elements, and they are many."""
     size = count * of.buffer.dtype.bytes
     return size >= MOVED and isinstance(of.value, Load) and of.value.buffer is not of.buffer
 

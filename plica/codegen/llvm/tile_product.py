@@ -21,7 +21,7 @@ ROWS: Final = 16
 
 
 def name_of(dtype: str, rows: int, vectors: int) -> str:
-    """The function for so many rows and vectors, by its name after `plica.tiles`.
+    """The function for a given number of rows and vectors, by its name after `plica.tiles`.
 
     >>> name_of("u8", 29, 2), name_of("u8", 7, 1)
     ('u8.15.14.2', 'u8.7.0.1')
@@ -66,7 +66,8 @@ def text(name: str) -> str:
 
 
 def _load(tile: int, name: str, step: str, times: tuple[str, int], apart: str) -> list[str]:
-    """A tile is read at a step of what has a name, so many times some bytes further on."""
+    """A tile is read at a step of what has a name, a given number of times some bytes further
+    on."""
     size, count = times
     return [
         f"%t{tile}.step = getelementptr i8, ptr %{name}, i64 {step}",

@@ -31,7 +31,7 @@ BLOCK: Final = 16
 """The bytes of a block."""
 
 FENCED: Final = 256
-"""From so many bits of a register on turning a tile takes more than two rounds."""
+"""From this many bits of a register on turning a tile takes more than two rounds."""
 
 
 class Exchange(NamedTuple):
@@ -52,7 +52,8 @@ class Network:
 
 @lru_cache(maxsize=64)
 def network(count: int, width: int, size: int) -> Network:
-    """The rounds that turn so many rows of `width` elements of some bytes, all powers of 2.
+    """The rounds that turn a given number of rows of `width` elements of some bytes, all powers of
+    2.
 
     With fewer rows than elements a column is followed by those that are `count` further on.
     """

@@ -243,7 +243,7 @@ class LlvmValues:
         return valued((name, None if n else 0, 0))
 
     def _place(self, lanes: int) -> LlvmPlace:
-        """Where operators of so many lanes stand; 0 for a single value."""
+        """Where operators of a given number of lanes stand; 0 for a single value."""
         found = self._places.get(lanes)
         if found is None:
             found = LlvmPlace(LLVM, self.w, lanes, self.around.divides_naturals)

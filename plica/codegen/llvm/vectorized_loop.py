@@ -39,10 +39,10 @@ WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
 
 STRAIGHT: Final = 64
-"""As many lanes are written out, though no register holds so many, ..."""
+"""As many lanes are written out, though no register holds this many, ..."""
 
 WRITTEN: Final = 4
-"""... but no more than so many registers hold: what is computed of them takes some, too."""
+"""... but no more than this many registers hold: what is computed of them takes some, too."""
 
 BESIDE: Final = 2
 """Vectors of a strip, at least."""
@@ -89,9 +89,10 @@ class VectorizedLoops:
     def strips(self, loop: For, count: int, side_by_side: int = 0) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left.
 
-        A strip is so many vectors side by side; of formulas, in which one instruction waits for
-        another, as many as leave registers for what they are made of.  Where instructions read
-        memory two are enough: such machines look further ahead, and spill what more would take.
+        A strip is a given number of vectors side by side; of formulas, in which one instruction
+        waits for another, as many as leave registers for what they are made of.  Where instructions
+        read memory two are enough: such machines look further ahead, and spill what more would
+        take.
         """
         if not side_by_side:
             many = self.values.w.traits.picks // FORMULA_REGISTERS
@@ -165,7 +166,7 @@ class VectorizedLoops:
     def _spread(self, loop: For, done: int, count: int) -> Sequence[Step]:
         """The body of a vectorized loop for the lanes from one on.
 
-        So many at once as the greatest power of two that is not more: LLVM makes registers of
+        At once go the greatest power of two that is not more: LLVM makes registers of
         these, but single numbers of what fills no register.  With masks, as many as are left.
         """
         if done == count:

@@ -40,7 +40,7 @@ class CodeTraits:
     whole: bool = False  # a vector is read whole, no part of it by one instruction
     far: bool = False  # any number may stand beside an address at no cost
     open: bool = False  # how far rows are apart is known when it runs: no number beside an address
-    near: int = 0  # as may so many times the size of what is read there
+    near: int = 0  # as may this many times the size of what is read there
     corrects: bool = False  # the rest of a quotient is exact: a product and a sum, rounded once
     registers: int = 0  # vectors that are held at once, 0 if that is not known
     saturates: bool = False  # floats become the nearest integers there are by one instruction
@@ -137,7 +137,7 @@ class LlvmWriter:
     def help(  # as `call`, and which helper it is
         self, helper: str, name: str, result: str, args: Sequence[tuple[str, str]], lanes: int = 0
     ) -> str:
-        """Call a helper, and remember that it is needed for so many lanes."""
+        """Call a helper, and remember that it is needed for a given number of lanes."""
         self.helpers.add((helper, lanes))
         end = f".v{lanes}" if lanes else ""
         return self.let(f"call {result} @{name}{end}({', '.join(f'{k} {v}' for k, v in args)})")

@@ -56,7 +56,7 @@ SMALL: Final = 1 << 14
 """Elements that rows share and that the nearest caches hold: four rows gain as much as more do."""
 
 MUCH: Final = 1 << 16
-"""A row of so many operations gains nothing by company, unless it shares what it reads."""
+"""A row of this many operations gains nothing by company, unless it shares what it reads."""
 
 NEAR: Final = 1 << 19
 """Elements that rows share and that stay in a cache: yet more rows at once gain nothing."""
@@ -241,7 +241,7 @@ def _terms(stmt: Stmt) -> list[Term]:
 
 @lru_cache(maxsize=4096)
 def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
-    """The function on so many rows."""
+    """The function on a given number of rows."""
     main = Var(Name("main"), None)
     of = rows.of
     whole = Function(rows.dims, (), of.params, of.ret, of.body, of.attrs)

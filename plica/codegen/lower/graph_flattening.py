@@ -40,10 +40,10 @@ LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
 
 SAMPLE: Final = 5_000
-"""After so many of them it is asked how many there may be in all."""
+"""After this many of them it is asked how many there may be in all."""
 
 HOPELESS: Final = 100 * LIMIT
-"""A program of so many calls is refused if its first ones are not the same again and again."""
+"""A program of this many calls is refused if its first ones are not the same again and again."""
 
 
 def is_resolved(of: Module) -> bool:
@@ -296,7 +296,7 @@ class _Machine:
 
     def count(self) -> None:
         self.made += 1
-        # Calls of calls double at each level: where so many would be written out, and the first
+        # Calls of calls double at each level: where this many would be written out, and the first
         # ones were no repetition, the rest is not waited for.
         if self.made == SAMPLE:
             total = written_out(self.table, self.main)

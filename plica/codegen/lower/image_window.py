@@ -19,13 +19,13 @@ from plica.ir.type import f32, f64, known, polynomial
 from plica.schedule.default.contraction import product_of, says_inside
 
 TAPS: Final = 49
-"""So many terms are written out, at most."""
+"""This many terms are written out, at most."""
 
 WRITTEN: Final = 100
 """Terms in the text of a tile, about."""
 
 BLOCKS: Final = 16
-"""Into so many parts the channels are cut, where cores share them."""
+"""Into this many parts the channels are cut, where cores share them."""
 
 
 @frozen(eq=False)

@@ -243,7 +243,7 @@ class _Maker:
         return {step: at for step, at in made.items() if self.slots[at].within is not None}
 
     def part(self, whole: int, offset: int, leaf: Expr) -> int:
-        """The slot of what lies in another one, so many bytes behind its beginning."""
+        """The slot of what lies in another one, a given number of bytes behind its beginning."""
         of, inside = type_of(leaf), self.slots[whole]
         assert isinstance(of, TensorType)
         within = whole if inside.within is None else inside.within

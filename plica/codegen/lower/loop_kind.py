@@ -127,7 +127,7 @@ FORMULA: Final = 24
 """Instructions of a short formula."""
 
 SHORTER: Final = 2
-"""A loop takes so many times fewer instructions than what it stands for, or is none."""
+"""A loop takes this many times fewer instructions than what it stands for, or is none."""
 
 
 @frozen(eq=False)

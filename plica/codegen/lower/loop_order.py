@@ -161,7 +161,7 @@ def last_store(
 
 @frozen
 class _Columns:
-    """Some columns of a row: so many times so many lanes, from a place on."""
+    """Some columns of a row: a given number of times a given number of lanes, from a place on."""
 
     place: sc.Scalar
     many: sc.Scalar
@@ -280,7 +280,7 @@ def _columns(
         some = _Columns(done + one * few + lane, dim((size - done) // few), few)
         rest = _Columns(ends + one + lane, dim(size - ends), 1)
         return [each for each in (strips_, some, rest) if known(each.many) != 0]
-    inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + few, size))  # if there are so many
+    inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + few, size))  # if there are this many
     begin = (column, sc.Min(done + one * few, size - few), inside)
     narrow = sc.Max(sc.Min(sc.index(few) - size, sc.index(1)), sc.index(0))
     return [
@@ -291,8 +291,8 @@ def _columns(
 
 
 def panels(of: Each, lanes: int) -> tuple[LoopOrder, ...]:
-    """A row of known length so many lanes at a time, then what is left of it, for reductions of
-    each lane."""
+    """A row of known length a given number of lanes at a time, then what is left of it, for
+    reductions of each lane."""
     axis, size = of.axes[-1], known(of.out.shape[-1])
     assert size is not None
     around = tuple(zip(of.axes, of.out.shape, strict=True))[:-1]

@@ -78,7 +78,7 @@ SHORT: Final = 16
 """A reduction of fewer terms is done at once."""
 
 LONG: Final = 64
-"""A run of so many terms has an accumulator of its own for each neighbour."""
+"""A run of this many terms has an accumulator of its own for each neighbour."""
 
 FEW: Final = 64
 """Sums side by side that registers are kept for, where lanes may be masked off.  A processor waits

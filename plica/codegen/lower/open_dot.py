@@ -6,7 +6,7 @@
     for b, groups of rows, blocks of outputs, tiles of rows:   registers
         acc[t, v, lane] += dot(quads[b, m + t, q], packed[b, n, q, lane])
         out[b, m + t, n] = f(acc + factor * sums)
-    the same for what is left of the rows, in tiles of just so many
+    the same for what is left of the rows, in tiles of just this many
 
 A weight that comes with a call is packed once for all of them, which kernels of some rows would do
 again and again.  Terms and outputs are known in number; nothing else has to be.

@@ -5,7 +5,7 @@ for b, groups of rows, blocks of outputs:
         acc[t, v, lane] = 0
         for q: acc[t, v] += dot(x[b, 8 * s + t, q], packed[b, n + v, q])
         out[b, 8 * s + t, n + v, lane] = f(acc)
-    what is left of the rows has a tile of just so many
+    what is left of the rows has a tile of just this many
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class _Writer:
         return loops_around(around, st.seq(*[self._rows(*each) for each in parts]))
 
     def _rows(self, blocks: int, first_block: int, outputs: int) -> st.Stmt:
-        """Blocks of so many outputs for all rows, a group of these after another."""
+        """Blocks of a given number of outputs for all rows, a group of these after another."""
         of, names, steps = self.of, self.names, self.of.tile.steps
         size = self.product.sizes[self.product.row]
         group, first, count, column, strip, block = [

@@ -56,7 +56,7 @@ USUAL_COLUMNS: Final = tuple([side * side for side in range(4, 64, 5)])
 """How many places images have, deep in a network and near its input."""
 
 FEWEST: Final = 4
-"""Tiles of a panel at least: a block of outputs is read once for so many."""
+"""Tiles of a panel at least: a block of outputs is read once for this many."""
 
 MOST: Final = 64
 """And at most."""
@@ -228,7 +228,7 @@ class _PanelWriter:
         return st.For(group, (tiles + (of.group - 1)) // of.group, "serial", made)
 
     def strips(self, vectors: int) -> st.Stmt:
-        """Tiles of so many vectors, whose columns are read where they lie."""
+        """Tiles of a given number of vectors, whose columns are read where they lie."""
         wide, strip = vectors * self.of.lanes, self.names.var("strip")
 
         def read(data: Load, start: Scalar, column: Scalar) -> Load:

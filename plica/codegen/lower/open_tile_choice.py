@@ -38,7 +38,7 @@ ROWS: Final = (1, 2, 4, 6, 8, 12, 16)
 """How many rows a tile of a product may have."""
 
 EACH: Final = 6
-"""Up to so many rows of a tile, what is left has a tile of its own whatever its number is."""
+"""Up to this many rows of a tile, what is left has a tile of its own whatever its number is."""
 
 
 @lru_cache(maxsize=256)
@@ -99,7 +99,8 @@ def open_passes(
 
 @cache
 def _fitting(registers: int, masks: bool) -> list[RegisterTile]:
-    """The tiles that so many registers hold, with what is turned where lanes are not masked."""
+    """The tiles that a given number of registers hold, with what is turned where lanes are not
+    masked."""
     return [
         tile
         for m in range(1, registers + 1)
@@ -121,7 +122,7 @@ def _widths(steps: int, soon: bool) -> list[tuple[int, ...]]:
 
 @lru_cache(maxsize=256)
 def _shares(steps: int, rows: tuple[int, ...]) -> tuple[float, tuple[float, ...]]:
-    """How many whole tiles there are for each place of rows, and how often so many are left."""
+    """How many whole tiles there are for each place of rows, and how often this many are left."""
     left = [0.0] * steps
     for row in rows:
         left[row % steps] += 1 / row
@@ -132,7 +133,8 @@ def _shares(steps: int, rows: tuple[int, ...]) -> tuple[float, tuple[float, ...]
 def _tiles_after(
     steps: int, narrower: tuple[int, ...], often: tuple[float, ...]
 ) -> tuple[tuple[int, float], ...]:
-    """How many tiles of each width are taken for what is left, where so many are left so often."""
+    """How many tiles of each width are taken for what is left, where this many are left so
+    often."""
     counts = dict.fromkeys(narrower, 0.0)
     for left in range(1, steps):
         rest = left

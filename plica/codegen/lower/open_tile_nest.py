@@ -8,7 +8,7 @@
         of the last place, or of where there is room, and not stored
 
 Where rows are images as a whole, the last tile ends with the image, and makes some elements again.
-Where neighbours are rows of a product, what is left of these has tiles of just so many.
+Where neighbours are rows of a product, what is left of these has tiles of just this many.
 
 Law: each sum has its terms in the order that it says.
 """
@@ -133,7 +133,8 @@ class _Block:
         return found
 
     def _narrow(self, wide: int, done: sc.ScalarVar) -> st.Stmt:
-        """A tile of so many neighbours after those that are done, which may hang over the end."""
+        """A tile of a given number of neighbours after those that are done, which may hang over the
+        end."""
         of, size, near = self.of, self.size, self.near
         column, end = self.names.var("column"), self.names.var("end")
         last = column + near
@@ -200,7 +201,8 @@ class _Block:
         read: sc.Scalar | None = None,
         guard: sc.Scalar | None = None,
     ) -> st.Stmt:
-        """A tile of so many neighbours: where they are, what is read of there, which are stored."""
+        """A tile of a given number of neighbours: where they are, what is read of there, which are
+        stored."""
         of, tile = self.of, self.tile
         inner = (
             (self.near, sc.index(steps)),

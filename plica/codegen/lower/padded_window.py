@@ -150,7 +150,7 @@ class PaddedWriter:
         *,
         narrow: bool = False,
     ) -> Stmt:
-        """The windows of so many rows and a vector of columns."""
+        """The windows of a given number of rows and a vector of columns."""
         of, (down, along) = self.of, self.of.sides
         near, lane = self.names.var("near"), self.names.var("lane")
         here: dict[sc.ScalarVar, sc.Scalar] = {down.axis: row + near, along.axis: column + lane}

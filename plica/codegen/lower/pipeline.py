@@ -10,8 +10,8 @@
 
 `software_pipeline_stage` says how many iterations behind the first each statement runs,
 `software_pipeline_order` its place among those of one turn.  A buffer allocated in the loop has as
-many versions as are alive together, and `software_pipeline_spare` more: for so many turns nothing
-is written over what was read, so that work on it may still be under way.
+many versions as are alive together, and `software_pipeline_spare` more: for a given number of turns
+nothing is written over what was read, so that work on it may still be under way.
 
 Law: the kernel means the same.  Refused: numbers that do not fit the statements; a statement that
 would run before what it needs; statements of different stages that share memory from outside the

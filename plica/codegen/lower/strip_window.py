@@ -204,7 +204,8 @@ class StripWriter:
         step, rest = self.rows.side.step, min(self.rows.remainders)
 
         def within(first: sc.Scalar, count: int) -> sc.Scalar:
-            """That so many rows are there, as they are, and what that says of those they read."""
+            """That a given number of rows are there, as they are, and what that says of those they
+            read."""
             there = sc.And(sc.Le(sc.index(0), first), sc.Le(first + count, size))
             return sc.And(there, sc.Le((first + count) * step + rest, self.rows.read))
 
@@ -290,7 +291,7 @@ class StripWriter:
         after: StoredElement | None,
         outside: tuple[bool, bool],
     ) -> Stmt:
-        """The windows of so many rows, of lanes that may be outside before or behind."""
+        """The windows of a given number of rows, of lanes that may be outside before or behind."""
         of, (down, along) = self.of, self.of.sides
         near, lane = self.names.var("near"), self.names.var("lane")
         column, begin = columns

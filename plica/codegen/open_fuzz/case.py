@@ -51,7 +51,7 @@ class Case:
 
 @st.composite
 def open_cases(draw: DrawFn, most: int = 6) -> Case:
-    """A module of up to so many operators, at four or five choices of sizes.
+    """A module of up to a given number of operators, at four or five choices of sizes.
 
     In two of them all dims differ, in one they are equal, in one some dim is 1.
     """

@@ -33,7 +33,7 @@ from plica.runtime.open_executable import OpenExecutable
 from plica.runtime.process import Died, apart
 
 Compile: TypeAlias = Callable[[Module, int, "str | None"], Executable]
-"""One code for a module, on so many threads, under a contract; what has none is refused."""
+"""One code for a module, on this many threads, under a contract; what has none is refused."""
 
 Kind: TypeAlias = Literal["passed", "refused", "meaning", "names", "crash"]
 

@@ -34,10 +34,11 @@ def fuzz(
     isolated: bool = True,
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """So many programs of up to `most` operators, from the `first` on, until so many findings.
+    """A given number of programs of up to `most` operators, from the `first` on, until a given
+    number of findings.
 
     Every so many-th, as `renames` says, is compiled with other names for its dims as well.  What
-    goes wrong is made smaller in so many `tries` at most.
+    goes wrong is made smaller in a given number of `tries` at most.
     """
 
     def oracle(case: Case, number: int, tally: Tally) -> Finding | None:

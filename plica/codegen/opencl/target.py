@@ -28,7 +28,7 @@ SPELLINGS: Final = ("opencl", *[f"opencl:{each}" for each in WIDTHS])
 
 @frozen
 class OpenclTarget:
-    """A device of OpenCL whose vectors have so many bits."""
+    """A device of OpenCL whose vectors have a given number of bits."""
 
     vector: int = 128
 

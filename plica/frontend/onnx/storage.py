@@ -111,7 +111,7 @@ def _is_packed(dtype: DType) -> bool:
 
 
 def _stored_bytes(dtype: DType, count: int) -> int:
-    """How many bytes the format takes for so many elements."""
+    """How many bytes the format takes for a given number of elements."""
     return -(-count * dtype.bits // 8) if _is_packed(dtype) else count * dtype.bytes
 
 

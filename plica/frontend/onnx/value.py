@@ -38,7 +38,7 @@ with lazy_imports(__name__):
 Array = np.ndarray[Any, Any]
 
 SMALL: Final = 1 << 12
-"""Constants of at most so many elements are computed at once."""
+"""Constants of at most this many elements are computed at once."""
 
 LARGE: Final = 1 << 22
 """What takes more elements on the way is not computed even where its value is asked for."""

@@ -11,7 +11,8 @@ from plica.ir.graph.module import Module
 
 
 def dcgan(*, noise: int = 100, batch: int = 1, width: int = 64, seed: int = 0) -> Module:
-    """An image of 64 x 64 pixels from so many numbers; the last layer but one is `width` wide."""
+    """An image of 64 x 64 pixels from a given number of numbers; the last layer but one is `width`
+    wide."""
     layers = Layers(seed)
     x = given("x", (batch, noise))
     y = apply("reshape", x, shape=(batch, noise, 1, 1))

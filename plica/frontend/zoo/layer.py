@@ -53,7 +53,7 @@ def sizes(x: Expr) -> tuple[int, ...]:
 
 
 def scaled(channels: int, width: float) -> int:
-    """The number of channels of a network that is so many times as wide, at least 4."""
+    """The number of channels of a network that is a given number of times as wide, at least 4."""
     return max(4, round(channels * width))
 
 
@@ -64,7 +64,8 @@ class Layers:
         self.random = np.random.default_rng(seed)
 
     def weight(self, *shape: int, sums: int | None = None) -> Const:
-        """Weights of a layer whose sums have so many terms: those of all axes but the first."""
+        """Weights of a layer whose sums have a given number of terms: those of all axes but the
+        first."""
         terms = sums or int(np.prod(shape[1:])) or 1
         values = self.random.standard_normal(shape, np.float32) * np.sqrt(2.0 / terms)
         return const(values.astype(np.float32))

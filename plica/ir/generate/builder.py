@@ -49,7 +49,7 @@ class Builder:
         return pick(self.draw, options)
 
     def chance(self, one_in: int) -> bool:
-        """True once in so many times; the simplest is False."""
+        """True once in a given number of times; the simplest is False."""
         return self.draw(between(0, one_in - 1)) == one_in - 1
 
     def count(self, low: int, high: int) -> int:

@@ -46,7 +46,8 @@ MAX_ROWS_TRIED: Final = 3
 
 @st.composite
 def open_modules(draw: DrawFn, most: int = 6) -> Module:
-    """A main function over one to three tensors with open sizes: up to so many operators."""
+    """A main function over one to three tensors with open sizes: up to a given number of
+    operators."""
     shapes = [pick(draw, SHAPES) for _ in range(draw(between(1, 3)))]
     names = dict.fromkeys(size for shape in shapes for size in shape if isinstance(size, str))
     params = tuple([Var(Name(f"x{at}"), tensor(each, f32)) for at, each in enumerate(shapes)])

@@ -42,7 +42,7 @@ COLUMNS: Final = 1 << 15
 
 
 def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """The box in row-major order, in pieces of about so many rows."""
+    """The box in row-major order, in pieces of about a given number of rows."""
     inner, at = 1, len(extents)
     while at > 0 and inner * extents[at - 1] <= rows:
         at -= 1
@@ -60,7 +60,8 @@ def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...
 
 
 class ColumnwiseArray(DeferredBytes):
-    """So many rows of columns; `make` writes them into an array, from columns of the source.
+    """A given number of rows of columns; `make` writes them into an array, from columns of the
+    source.
 
     `words` say how, as a plain recipe does (`plica.ir.graph.plain_recipe`), if one can.
     """
@@ -104,7 +105,8 @@ class ColumnwiseArray(DeferredBytes):
 @dataclass(frozen=True, slots=True)
 class StridedCopy:
     """Where the elements of an array of a shape lie in another, padded with `fill`: at `starts`,
-    and a step along an axis is so many along each of the other's (a row of `steps` for each)."""
+    and a step along an axis is a sum of steps along the other's axes (a row of `steps` for
+    each)."""
 
     shape: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]

@@ -139,12 +139,12 @@ def number_truncmod(a: int, b: int) -> int:
 
 
 def number_shift_left(a: int, b: int, bits: int) -> int:
-    """`a << b` of so many bits, before it wraps around."""
+    """`a << b` of a given number of bits, before it wraps around."""
     return a << b if 0 <= b < bits else 0
 
 
 def number_shift_right(a: int, b: int, bits: int) -> int:
-    """`a >> b` of so many bits."""
+    """`a >> b` of a given number of bits."""
     return a >> (b if 0 <= b < bits else bits)
 
 

@@ -171,7 +171,8 @@ class _Runs:
     def _total(
         self, like: sc.ScalarVar, count: Size, at: Callable[[sc.Scalar], sc.Scalar], depth: int = 0
     ) -> sc.Scalar:
-        """What there is at each of so many places, added up in f64; runs of f64 in runs again."""
+        """What there is at each of a given number of places, added up in f64; runs of f64 in runs
+        again."""
         run = TOTALS
         short = isinstance(count, int) and count <= run
         if self.dtype is not f64 or short or depth == MAX_LEVELS_OF_TOTALS:

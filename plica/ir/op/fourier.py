@@ -96,7 +96,7 @@ def _dft_rule(attrs: Values, x: TensorType) -> TensorType:
 
 
 def extents(attrs: Values, there: int) -> tuple[int, int]:
-    """The length of a transform of so many places, and how many bins it has."""
+    """The length of a transform of a given number of places, and how many bins it has."""
     length = attrs["length"] or there
     return length, attrs["bins"] or length
 

@@ -68,7 +68,8 @@ def is_before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
 def _prefix(
     bits: int, start: sc.Scalar, stop: sc.Scalar, holds: Callable[[sc.Scalar], sc.Scalar]
 ) -> sc.Scalar:
-    """Where what holds from `start` on ends, at `stop` at the latest; so many bits tell how far.
+    """Where what holds from `start` on ends, at `stop` at the latest; a given number of bits tell
+    how far.
 
     `holds` may be asked of places past `stop`, and what it says of them does not matter.
     """

@@ -192,14 +192,14 @@ def same(name: str, what: str, a: Scalar, b: Scalar) -> None:
 
 
 def rank_at_least(name: str, of: TensorType, rank: int) -> None:
-    """Ask for a tensor with so many dims."""
+    """Ask for a tensor with a given number of dims."""
     if len(of.shape) < rank:
         message = f"{name} takes a tensor of rank {rank} or more."
         refuse("shape-conflict", message, f"rank {rank} or more", str(of))
 
 
 def rank_is(name: str, what: str, of: TensorType, rank: int) -> None:
-    """Ask for a tensor with exactly so many dims."""
+    """Ask for a tensor with exactly a given number of dims."""
     if len(of.shape) != rank:
         message = f"{name}: {what} must have rank {rank}."
         refuse("shape-conflict", message, f"rank {rank}", str(of))

@@ -45,16 +45,16 @@ _LANES: Final = 16
 """Comparisons that most processors do at once, or two at a time."""
 
 _TURN: Final = 64
-"""To end a turn, in which one is found among all, takes as long as to compare so many keys."""
+"""To end a turn, in which one is found among all, takes as long as to compare this many keys."""
 
 _TURNED: Final = 4096
-"""For so many keys turns after the first are not worth choosing blocks."""
+"""For this many keys turns after the first are not worth choosing blocks."""
 
 _COUNTED: Final = 64
-"""So many keys, or fewer, are brought into order by comparing each with each."""
+"""This many keys, or fewer, are brought into order by comparing each with each."""
 
 _MOST_COUNTED: Final = 128
-"""So many are, where many of them are wanted."""
+"""This many are, where many of them are wanted."""
 
 
 _EACH: Final = 6
@@ -62,7 +62,8 @@ _EACH: Final = 6
 
 
 _OPEN_TURNS: Final = 64
-"""So many are found one after another where it is open of how many: to sort compares all pairs."""
+"""This many are found one after another where it is open of how many: to sort compares all
+pairs."""
 
 
 def _topk_rule(attrs: Values, x: TensorType) -> TupleType:
@@ -184,7 +185,8 @@ def place_of_rank(
     terms: tuple[sc.ScalarVar, sc.ScalarVar],
     descending: bool,
 ) -> sc.Scalar:
-    """The place of the element that so many others come before, by two variables for places."""
+    """The place of the element that a given number of others come before, by two variables for
+    places."""
     mine, other = terms
     before = comes_before((key(other), other), (key(mine), mine), descending)
     count = sc.Reduce("sum", (other,), (size,), sc.Select(before, index(1), index(0)))

@@ -1,6 +1,6 @@
 // Graphs: the film's state at a step, a layered layout, and a pane with zoom, pan and selection.
 
-const KEEP = 32; // every so many frames a state is kept
+const KEEP = 32; // frames between two kept states
 
 function graphAt(of, step) {
   of.kept ??= [new Map(of.start.map(([node, reads]) => [node, reads]))];

@@ -38,7 +38,7 @@ T = TypeVar("T")
 MAX_TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 READ: Final = 4
-"""So many of these are read from the tape.  In half of all instances one number of the tape seeds
+"""This many of these are read from the tape.  In half of all instances one number of the tape seeds
 the others: an operator that refuses most of what is chosen would use it up, and be left with the
 plainest."""
 REPEATS: Final = 3
@@ -58,7 +58,8 @@ LONG: Final = (5, 8, 17)
 LONG_VECTORS: Final = (33, 130, 257, 1025)
 """Lengths of vectors that are longer than any block of a sum."""
 MAX_PAIRS: Final = 1 << 21
-"""Elements of a result times those of an argument: at most so many are computed for one of them."""
+"""Elements of a result times those of an argument: at most this many are computed for one of
+them."""
 MAX_ELEMENTS: Final = 600
 """Elements of a shape with long axes."""
 

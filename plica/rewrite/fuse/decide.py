@@ -116,10 +116,10 @@ class FusionLimits:
 DEFAULT_LIMITS: Final = FusionLimits()
 
 LANES: Final = 16
-"""Neighbours that fill a vector: what takes long is computed for so many at once."""
+"""Neighbours that fill a vector: what takes long is computed for this many at once."""
 
 PLACES: Final = 4
-"""At so many places a group reads what is moved, at most: each is code of its own."""
+"""At this many places a group reads what is moved, at most: each is code of its own."""
 
 MIN_KERNEL_ELEMENTS: Final = 2048
 """Fewer elements are not worth a kernel of their own."""

@@ -80,7 +80,7 @@ class ByNumber(Generic[C]):
 class ByStrategy(Generic[C]):
     """Cases drawn from a strategy by number; of those of one `key` one is judged.
 
-    When so many `attempts` were made no smaller case is judged.
+    When a given number of `attempts` were made no smaller case is judged.
     """
 
     strategy: Callable[[int], SearchStrategy[C]]
@@ -108,7 +108,7 @@ class Campaign(Generic[C, F]):
     def run(
         self, examples: int, seed: int = 0, *, first: int = 0, say: Say | None = None
     ) -> FuzzReport[F]:
-        """Cases by their numbers, from the `first` on, until so many ran or findings end it.
+        """Cases by their numbers, from the `first` on, until enough of them ran or findings end it.
 
         `say` is told of each as its turn comes.  A case that takes too long is a finding.
         """
@@ -260,8 +260,8 @@ def least(
 ) -> C:
     """A case that fails as `of` does, and of which nothing smaller was found to fail.
 
-    So many smaller ones are tried at most, all of them where no number is given, and none once time
-    is up.
+    A given number of smaller ones are tried at most, all of them where no number is given, and none
+    once time is up.
     """
     tried = 0
 

@@ -31,7 +31,8 @@ class TimeUp(KeyboardInterrupt):
 
 @contextmanager
 def watched(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` in what is done here after so many seconds, and again after as many more.
+    """Raise `TimeUp` in what is done here after a given number of seconds, and again after as many
+    more.
 
     Only the main thread can be told; elsewhere, and where there are no such clocks, nobody is.
     """

@@ -1,4 +1,4 @@
-"""Drawing mutants: so many of each kind, by seed, from all rules that are shipped.
+"""Drawing mutants: this many of each kind, by seed, from all rules that are shipped.
 
 A rule is asked for a few instances; an edit is worth drawing if it changes what the right side
 gives on one of them and leaves it a type.  A guard is worth losing if the rule then applies where
@@ -90,7 +90,7 @@ def named_mutants() -> tuple[Mutant, ...]:
 
 
 def draw(each: int, seed: int = 0, rules: Iterable[Rule] | None = None) -> tuple[Mutant, ...]:
-    """So many mutants of each kind, the three that were believed among them."""
+    """A given number of mutants of each kind, the three that were believed among them."""
     source = random.Random(seed)
     order = list(shipped() if rules is None else rules)
     source.shuffle(order)

@@ -227,8 +227,8 @@ def _data(m: PatternMatch) -> Expr:
 
 
 def _has_sums(m: PatternMatch, each: int) -> bool:
-    """Whether sums of the data of a window, of so many channels in each group, are less than its
-    results."""
+    """Whether sums of the data of a window, of a given number of channels in each group, are less
+    than its results."""
     return m.groups == 1 or each > 1
 
 
@@ -303,7 +303,7 @@ MOVED_BYTES: Final = (
 
 @lru_cache(maxsize=4)
 def byte_middles_for(fewest: int = 1) -> Pack:
-    """The rules where so many rows are worth to pack a weight that is given."""
+    """The rules where a given number of rows are worth to pack a weight that is given."""
     made = partial(about_middles, fewest=fewest)
     products = [(f"byte-product-middle{end}", matmul(*sides)) for end, *sides in PRODUCTS]
     over = [(f"byte-window-middle{end}", conv(*sides, *window, groups)) for end, *sides in OVER]

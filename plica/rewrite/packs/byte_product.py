@@ -57,7 +57,7 @@ from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
 MAX_TERMS: Final = 1 << 15
-"""So many products of two bytes are less than 2**31 together."""
+"""This many products of two bytes are less than 2**31 together."""
 
 SCALE_RANGE: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
@@ -130,7 +130,7 @@ def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
 
 
 def _is_told_by_dtype(of: DType, zero: Array, depth: int) -> bool:
-    """Whether numbers are signed bytes, and sums of so many of them short enough, in any case."""
+    """Whether numbers are signed bytes, and sums of this many of them short enough, in any case."""
     return of is i8 and not zero.any() and depth <= MAX_TERMS
 
 

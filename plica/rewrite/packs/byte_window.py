@@ -218,7 +218,8 @@ def _zero(m: PatternMatch) -> Expr | None:
 
 
 def _is_of_lanes(m: PatternMatch, weight: Expr, shape: tuple[int, ...], lanes: int) -> bool:
-    """Whether dot products take a window, of which each channel is one of so many lanes."""
+    """Whether dot products take a window, of which each channel is one of a given number of
+    lanes."""
     sizes = sizes_of_tensor(m.q)
     alone = m.groups == shape[0] and shape[1] == 1 and shape[0] % lanes == 0
     if (
@@ -258,7 +259,7 @@ def _is_byte(of: Expr) -> bool:
 
 
 def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
-    """Multiples of a step along an axis, of so many axes."""
+    """Multiples of a step along an axis, of a given number of axes."""
     shape = [count if at == axis else index(1) for at in range(rank)]
     found: Expr = op("iota")(shape=tuple(shape), axis=axis) * const(step, i64)
     return found
@@ -303,7 +304,8 @@ def byte_channels_for(lanes: int) -> Pack:
 
 @lru_cache(maxsize=4)
 def byte_windows_for(lanes: int = 0) -> Pack:
-    """The rules where dot products take windows of so many channels by themselves, or of none."""
+    """The rules where dot products take windows of a given number of channels by themselves, or of
+    none."""
     # fmt: off
     apart = partial(in_floats, lanes=lanes)
     return pack(

@@ -171,7 +171,7 @@ def _combined(function: Function, least: int, batch: bool) -> Function:
 
 
 def _one(group: tuple[Apply, ...], batch: bool) -> Expr | None:
-    """The layers of a group as one, by the rule for so many."""
+    """The layers of a group as one, by the rule for this many."""
     *rules, in_batch = combining(len(group))
     for each in (in_batch, *rules) if batch else rules:
         if isinstance(found := each.at(Tuple(group)), Expr):

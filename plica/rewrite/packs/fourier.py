@@ -59,7 +59,8 @@ def complex_products(size: int) -> float:
 def first_factor(size: int, given: int, planes: int, bins: int, parts: int = 2) -> int | None:
     """The factor that a transform is taken apart by, None where one product costs less.
 
-    So many places of the signal are given, on one plane or two, and so many bins asked for.
+    A given number of places of the signal are given, on one plane or two, and a given number of
+    bins asked for.
     """
     least, best = planes * parts * given * (bins / size), None
     for a in divisors(size):

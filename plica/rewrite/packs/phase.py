@@ -1,6 +1,6 @@
 """Phases of a transposed convolution: results that leave the same rest, and what each reads.
 
-The taps of a phase are every so many of the window, turned around; it reads some of the pixels, and
+The taps of a phase are every `step`th tap of the window, reversed; it reads some of the pixels, and
 zeros outside.  Results of all phases lie between each other.
 
 >>> list(phases(size=8, taps=4, result=16, stride=2, before=1))
@@ -31,7 +31,7 @@ Sides: TypeAlias = tuple[tuple[int, int], ...]
 
 @frozen
 class Phase:
-    """One axis of the results that leave the same rest: its taps are every so many from the first.
+    """One axis of the results that leave the same rest: its taps are every `step`th from the first.
 
     They read the data from `start` on and before `stop`, which may lie outside.
     """

@@ -67,7 +67,7 @@ from plica.rewrite.pattern import hole, holes
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
 MAX_PHASES: Final = 32
-"""So many phases, at most."""
+"""This many phases, at most."""
 
 MAX_IDLE_OUTPUTS: Final = 8
 """Outputs that leave most lanes of a vector without work."""
@@ -163,7 +163,7 @@ def turned_around(m: PatternMatch) -> Expr | None:
 def spread(
     m: PatternMatch, of: Transposed, axes: Sequence[Sequence[Phase]], residues: Sequence[int]
 ) -> Expr:
-    """The results of the one phase that has taps, so many apart; there is nothing between them."""
+    """The results of the one phase that has taps, strided; the elements between them are zeros."""
     phase = []
     for axis, rest, length, result, step in zip(
         axes, residues, of.lengths, of.result[2:], of.steps, strict=True

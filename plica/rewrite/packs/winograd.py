@@ -123,14 +123,15 @@ class Costs:
         return copied + before + self.products(places * tiles, of, places) + after
 
     def products(self, count: int, of: WinogradLayer, places: int) -> float:
-        """So many products for each pair of channels, with weights for so many places."""
+        """A given number of products for each pair of channels, with weights for a given number of
+        places."""
         pairs = of.channels * of.outputs
         work = count * pairs / (self.at_once * self.vector(of.outputs)) / self.share
         weights = 4 * places * pairs
         return max(work, weights / self.far if weights > self.cache // 2 else 0.0)
 
     def vector(self, count: int) -> int:
-        """As many lanes as divide so many channels."""
+        """As many lanes as divide a given number of channels."""
         lanes = self.lanes
         while count % lanes:
             lanes //= 2

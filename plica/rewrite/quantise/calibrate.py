@@ -36,7 +36,7 @@ BINS: Final = 2048
 LEVELS: Final = 128
 """Steps of a byte on one side of zero."""
 STRIDE: Final = 16
-"""Thresholds are tried at every so many bins."""
+"""Thresholds are tried at every this many bins."""
 TOP: Final = 127
 
 
@@ -155,7 +155,7 @@ def weights(values: Array, axis: int, spec: Spec) -> tuple[Array, Array]:
 
 
 def by_percentile(seen: Seen, spec: Spec) -> float:
-    """The end of the bin up to which so many numbers lie."""
+    """The end of the bin up to which a given number of numbers lie."""
     if not (total := int(seen.counts.sum())):
         return seen.far
     wanted = spec.percentile / 100 * total

@@ -64,8 +64,8 @@ def tensor(of: Expr) -> TensorType:
 
 
 def along(values: Array, axis: int, rank: int, after: int) -> Array | None:
-    """Numbers along one axis of a weight, as they stand `after` so many axes from the end of the
-    result; None where they differ along another."""
+    """Numbers along one axis of a weight, as they stand `after` a given number of axes from the end
+    of the result; None where they differ along another."""
     shape = (1,) * (rank - values.ndim) + values.shape
     if values.size == 1:
         return values.reshape(())

@@ -236,7 +236,7 @@ class _State:
         of_right = (*(1 + y.index(letter) for letter in inner), 0,
                     *(1 + y.index(letter) for letter in rest))  # fmt: skip
         spread = ["m", *free, "r", *rest]
-        # Letters of axes are lower case from a on; no element has so many that these two are used.
+        # Letters of axes are lower case from a on; no element has enough axes to use m and r.
         back = [spread.index(letter) for letter in ("r", "m", *z)]
         for group in known.groups:
             some = left[group.left].transpose(of_left).astype(product.dtype)

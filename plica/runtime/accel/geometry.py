@@ -38,7 +38,7 @@ class CopyBox:
         return self.start + (self.rows - 1) * self.stride + self.size
 
     def shape(self, size: int) -> tuple[int, int]:
-        """Rows and columns in the memory, of elements of so many bytes."""
+        """Rows and columns in the memory, of elements of a given number of bytes."""
         top, bottom, left, right = self.pads
         return top + self.rows + bottom, left + self.size // size + right
 

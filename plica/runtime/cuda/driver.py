@@ -170,7 +170,7 @@ class CudaModule:
         of.ask("cuModuleLoadData", byref(self._handle), cubin)
 
     def function(self, name: str, shared: int = 0) -> c_void_p:
-        """A function by name, allowed so many bytes of shared memory."""
+        """A function by name, allowed a given number of bytes of shared memory."""
         found = c_void_p()
         self._device.ask("cuModuleGetFunction", byref(found), self._handle, name.encode())
         if shared > 48 * 1024:

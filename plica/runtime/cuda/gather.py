@@ -19,7 +19,7 @@ THREADS: Final = 256
 FUNCTION: Final = "gather"
 
 _KINDS: Final = {1: ("u8", "rs"), 2: ("u16", "rs"), 4: ("u32", "r"), 8: ("u64", "rd")}
-"""How elements of so many bytes are moved, and in which register."""
+"""How elements of this many bytes are moved, and in which register."""
 
 
 def is_dense(shape: Sequence[int], steps: Sequence[int], size: int) -> bool:

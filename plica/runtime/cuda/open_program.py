@@ -28,7 +28,7 @@ from plica.runtime.size_text import NoSize, number_of
 from plica.runtime.stats import Stats
 
 MAX_PROGRAMS: Final = 16
-"""For so many sizes the launches, their memory and graphs are kept."""
+"""For this many sizes the launches, their memory and graphs are kept."""
 
 OnDevice = Callable[[Artefact], Executable]
 """Makes an artefact of known sizes callable, with the code that is loaded already."""

@@ -8,9 +8,9 @@ How many blocks there are, which sizes a function is told, and how many bytes a 
 over dims (`plica.runtime.size_text`).  `at` puts numbers in their place: what is left is a program
 as for sizes that were known before, and nothing is compiled.
 
-A `RowLaunch` is of functions that were made for so many rows at once: the largest that are not more
-than there are, as often as it takes.  Its last rows are done together with some before them, which
-come to what they were.
+A `RowLaunch` is of functions that were made for a given number of rows at once: the largest that
+are not more than there are, as often as it takes.  Its last rows are done together with some before
+them, which come to what they were.
 
 >>> slots = (OpenSlot("input", "4 * n"), OpenSlot("output", "4 * n"))
 >>> step = OpenLaunch("k", ("(n + 31) // 32", "1", "1"), (32, 1, 1), 0, (0, 1), ("n",))
@@ -114,8 +114,8 @@ class RowFunction:
 
 @dataclass(frozen=True, slots=True)
 class RowPiece:
-    """Functions for so many rows, on the tensors of some slots, and the scratch memory of one part
-    of the rows."""
+    """Functions for a given number of rows, on the tensors of some slots, and the scratch memory of
+    one part of the rows."""
 
     size: int
     functions: tuple[RowFunction, ...]
@@ -132,7 +132,7 @@ class RowLaunch:
     least: tuple[str, ...] = ()
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
-        """The launches for so many rows, and their scratch memory."""
+        """The launches for a given number of rows, and their scratch memory."""
         rows = number_of(self.rows, sizes)
         if rows <= 0:
             return [], []

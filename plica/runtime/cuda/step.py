@@ -42,8 +42,8 @@ Three: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class DeviceLaunch:
-    """A function over the tensors of some slots, then so many scratch buffers, then maps of
-    tensors whose tiles it fetches.
+    """A function over the tensors of some slots, then a given number of scratch buffers, then maps
+    of tensors whose tiles it fetches.
 
     Programs that are written down have no `numbers`: those of sizes that were open are made when
     they are called (`plica.runtime.cuda.open_step`).

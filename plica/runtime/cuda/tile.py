@@ -29,7 +29,8 @@ MAX_DEPTH: Final = 5
 """Axes of a tensor, at most."""
 
 _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
-"""Unsigned numbers of so many bytes, as the driver calls them: what they mean is no matter here."""
+"""Unsigned numbers of this many bytes, as the driver calls them: what they mean is no matter
+here."""
 
 _SWIZZLE, _PROMOTION = 3, 3
 """Rows of 128 bytes are swizzled; 256 bytes at a time come to the second level of cache."""

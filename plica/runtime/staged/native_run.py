@@ -38,7 +38,7 @@ Driver: TypeAlias = Callable[[int], int]
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
 MAX_KEPT_RUNS: Final = 64
-"""For so many different sizes the words of a run are kept."""
+"""For this many different sizes the words of a run are kept."""
 
 
 class NativeRun:

@@ -224,7 +224,7 @@ export class Model {
     new Uint32Array(memory.buffer, at, words.length).set(words);
   }
 
-  /** Have so many threads share the work; those beside this one are workers with the same memory. */
+  /** Have a given number of threads share the work; those beside this one are workers with the same memory. */
   async share(module, threads) {
     if (!this.#exports.plica_threads) return; // no loop of the model is parallel
     const from = Math.ceil(this.#memory.buffer.byteLength / PAGE) * PAGE;

@@ -46,7 +46,7 @@ STREAMED_ROWS: Final = 4
 """Rows that are read side by side where they are read as they lie."""
 
 WIDE_ROW_VECTORS: Final = 4
-"""A row of so many vectors has enough of them by itself."""
+"""A row of this many vectors has enough of them by itself."""
 
 MIN_VECTORS: Final = 16
 """Fewer vectors than that are added up as they come."""
@@ -242,7 +242,7 @@ class Folds:
         axes: tuple[sc.ScalarVar, ...],
         shape: tuple[sc.Scalar, ...],
     ) -> sc.Load:
-        """An element of a new fold over axes of so many terms."""
+        """An element of a new fold over axes of a given number of terms."""
         counts = tuple([sc.index(count) for _, count in over])
         body = sc.Reduce(self.combiner, tuple([axis for axis, _ in over]), counts, term)
         self.made.append(
@@ -252,7 +252,8 @@ class Folds:
 
 
 class _LongRow:
-    """Rows of a column reduction, several of them as one, in whole vectors of so many lanes.
+    """Rows of a column reduction, several of them as one, in whole vectors of a given number of
+    lanes.
 
     x[i, k, j]  -->  x[i, k * W + p]                      where rows are read as one of W elements
                      x[i, k, c * 16 + v] if … < J else 0  where lanes do not divide J

@@ -59,13 +59,13 @@ Window: TypeAlias = Callable[[Stages, Facts, Machine], Stages | None]
 """What makes the form of a window, None where stages are none."""
 
 TAPS = 49
-"""So many places of a window are written out, at most; those of larger ones row by row.  A window
+"""This many places of a window are written out, at most; those of larger ones row by row.  A window
 that is summed column after column has a column written out."""
 
 TALL = 2
 """How many times as many rows as keep products busy a tile has that is summed column after column:
-what is read of a column, and its weights, serve so many more sums.  At most so many, where vectors
-are short and all columns are written out."""
+what is read of a column, and its weights, serve this many more sums.  At most this many, where
+vectors are short and all columns are written out."""
 
 PICKS = 64
 """Vectors that the places of a window read for one of a row, at most, where all are written out: of
@@ -75,7 +75,7 @@ SMALL = 25
 """Places of a window of which all tiles of a small picture may be written out, at most."""
 
 FEW = 4
-"""So many tiles of an axis are all written out where each has something outside, at most."""
+"""This many tiles of an axis are all written out where each has something outside, at most."""
 
 WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
@@ -200,7 +200,7 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
     taps: int, rows: int, row: int, machine: Machine, most: int, by_columns: bool = False,
     columns: int = 0,
 ) -> tuple[int, int]:  # fmt: skip
-    """How many rows a tile has, and how many lanes, of which a vector has at most so many.
+    """How many rows a tile has, and how many lanes, of which a vector has at most this many.
 
     Of short vectors that are read by `columns` of a window, as many rows as take the fewest
     instructions.  Higher ones, where these are all whole and one text, but those would not be.

@@ -107,7 +107,8 @@ def digit_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
 
 
 def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, int]) -> Stages:
-    """The stages for runs of so many words, and tiles of so many vectors and steps."""
+    """The stages for runs of a given number of words, and tiles of a given number of vectors and
+    steps."""
     whole, (rows, groups, held, several) = of.whole, of.sizes
     names = names_of(whole)
     lane, lanes, (vectors, high) = whole.n[0], dot.lanes, tile

@@ -43,7 +43,8 @@ NOWHERE = sc.index(0)
 
 
 def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:
-    """The stages, for tiles of so many vectors of lanes and steps of the last axis of the data."""
+    """The stages, for tiles of a given number of vectors of lanes and steps of the last axis of the
+    data."""
     return DotForm(of, dot, tile).formed()
 
 

@@ -65,7 +65,7 @@ TURNED = 16
 """Steps that fill a vector of the result."""
 
 WORSE = 1.15
-"""Steps of a tile divide a whole if that costs no more than so many times the best."""
+"""Steps of a tile divide a whole if that costs no more than this many times the best."""
 
 
 def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -89,7 +89,8 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False) -> RegisterTile:
-    """The tile for so many vectors and steps: it divides the steps where that is nearly as good.
+    """The tile for a given number of vectors and steps: it divides the steps where that is nearly
+    as good.
 
     Where steps lie side by side in the result they fill a vector of it: it is `turned`.
     """
@@ -274,7 +275,7 @@ def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
 
 
 def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
-    """The result of a tile, in vectors of so many steps where it goes along these."""
+    """The result of a tile, in vectors of a given number of steps where it goes along these."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = every[outside:]
     if inside and lanes < steps:

@@ -63,7 +63,7 @@ HIDDEN: Final = 0.5
 
 @frozen
 class DotTile:
-    """So many rows of one side, by so many of the other."""
+    """A given number of rows of one side, by this many of the other."""
 
     rows: int
     columns: int

@@ -64,13 +64,13 @@ TAPS = 25
 """Dot products of a window that are written out for each column, at most."""
 
 HELD = 2
-"""Of so many registers one holds a sum, the others what is read for several of these."""
+"""Of this many registers one holds a sum, the others what is read for several of these."""
 
 WIDEST = 8
 """Columns of a tile, at most: more of them are a longer text and read hardly less."""
 
 NEAR = 2
-"""Rows that are copied at once fill so many of the nearest cache, at most."""
+"""Rows that are copied at once fill this many of the nearest cache, at most."""
 
 
 def columns_of(count: int, machine: Machine, dot: Dot) -> int:
@@ -106,7 +106,7 @@ def _axes(of: Contraction) -> Axes | None:
 
 
 class WindowForm(DotForm):
-    """What is read lies in rows of channels, with a border and as many rows as dots take; so many
+    """What is read lies in rows of channels, with a border and as many rows as dots take; this many
     bytes of it are copied at once, for a band of rows of the result."""
 
     def __init__(self, of: QuantisedContraction, dot: Dot, tile: RegisterTile, near: int) -> None:

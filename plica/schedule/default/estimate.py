@@ -89,7 +89,7 @@ TURNED_STEPS = (4, 8)
 """Steps of a tile beside a weight that is packed while the program runs: registers turn squares."""
 
 LEAST = 12
-"""Panels are read more often than they are written if there are so many outputs."""
+"""Panels are read more often than they are written if there are this many outputs."""
 
 
 @frozen
@@ -135,7 +135,8 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
 
 
 def _waits(of: Contraction, machine: Machine, between: int) -> Callable[[int], int]:
-    """How many vectors the data of so many steps wait in, which lie so many bytes apart."""
+    """How many vectors the data of a given number of steps wait in, which lie a given number of
+    bytes apart."""
     terms = [of.sizes[k] for k in of.k]
     if machine.masks or not has_rows(terms):
         return lambda _: 0
@@ -328,7 +329,7 @@ def tiles_together(
     of: Roles, tile: RegisterTile, lanes: int, machine: Machine, cores: int, *, kept: bool
 ) -> int:
     """How many tiles of a matrix product go together: their rows stay in a cache, that of a core
-    where so many share the rows; 0 for all.
+    where a given number of share the rows; 0 for all.
 
     Where totals are `kept` from run to run these are the rows of one run, and weights of that come
     again for each group: unless data come from behind the cache less often, all go together.

@@ -185,7 +185,8 @@ def _run(of: FewBits) -> int | None:
 
 
 def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
-    """The stages for runs of so many words, where so many rows lie side by side."""
+    """The stages for runs of a given number of words, where a given number of rows lie side by
+    side."""
     whole, (rows, groups, held, several) = of.whole, of.sizes
     names = names_of(whole)
     lane = whole.n[0]

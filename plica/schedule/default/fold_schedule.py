@@ -209,7 +209,8 @@ class _Columns:
         )
 
     def vectors(self, lane: Sequence[Handle], size: int) -> Body:
-        """Vectors of so many places side by side; a row that is streamed is as long as it is."""
+        """Vectors of a given number of places side by side; a row that is streamed is as long as it
+        is."""
         *many, last = lane
         if (
             not many

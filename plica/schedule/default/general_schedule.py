@@ -160,8 +160,8 @@ class _Element:
 
 @frozen(eq=False)
 class _Inside:
-    """What goes inside the terms of reductions: so many neighbours of one of their axes at a time,
-    which may be lanes of vectors."""
+    """What goes inside the terms of reductions: a given number of neighbours of one of their axes
+    at a time, which may be lanes of vectors."""
 
     at: int
     together: int
@@ -441,7 +441,7 @@ def _reads(of: _Element, buffer: Buffer) -> bool:
 
 
 def _is_at_row(of: _Element, sizes: Sequence[int], made: Collection[Buffer]) -> bool:
-    """Whether a block goes through so many rows, and reads others at its own."""
+    """Whether a block goes through a given number of rows, and reads others at its own."""
     rows = of.block.vars[: len(sizes)]
     return [of.sizes[each] for each in rows] == [*sizes] and all(
         place is row or known(size) == 1

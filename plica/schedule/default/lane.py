@@ -41,7 +41,7 @@ def is_row(
 ) -> bool:
     """Whether everything a term reads is contiguous along an axis, or the same all along it.
 
-    Only those reductions may be part of it that are `inside`, and neighbours may be so many
+    Only those reductions may be part of it that are `inside`, and neighbours may be this many
     elements `apart`; or anywhere, if a row of narrow numbers names their places, and may (`named`).
     """
     seen: set[Term] = set()

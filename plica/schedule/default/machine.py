@@ -20,13 +20,13 @@ from plica.runtime.machine import CycleRates
 __all__ = ["QUAD", "Dot", "Machine", "f32"]
 
 LINE: Final = 64
-"""Bytes of a line of a cache, which come from memory together: so many on all machines known."""
+"""Bytes of a line of a cache, which come from memory together: this many on all machines known."""
 
 PAGE: Final = 4096
 """Bytes that are one entry of what translates addresses, where a system does not ask for more."""
 
 MASKED: Final = 256
-"""Vectors of so many bits, and longer ones, can be read and written in part."""
+"""Vectors of this many bits, and longer ones, can be read and written in part."""
 
 LONGEST: Final = 128 * 1024
 """Bytes of a panel by which its copy goes as fast as it can."""
@@ -55,9 +55,9 @@ PASSING: Final = 2
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
-    """How many vectors of so many neighbours wait at once until products have taken all of their
-    lanes, where copies of loops, from the outermost on, read so far apart; None where no two copies
-    read of one vector.
+    """How many vectors of a given number of neighbours wait at once until products have taken all
+    of their lanes, where copies of loops, from the outermost on, read so far apart; None where no
+    two copies read of one vector.
 
     >>> waiting(((4, 1), (9, 64)), 4), waiting(((5, 1), (12, 1)), 4), waiting(((3, 64), (9, 64)), 4)
     (9, 4, None)

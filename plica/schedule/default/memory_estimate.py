@@ -111,7 +111,7 @@ def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machin
 
 
 def tiles_of_group(tiles: int, most: int) -> int:
-    """How many tiles of rows go together, of so many at most; 0 where groups would be short.
+    """How many tiles of rows go together, of this many at most; 0 where groups would be short.
 
     A group with empty tiles at its end would have loops whose ends vary: no sums in registers.
     """

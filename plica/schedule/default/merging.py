@@ -89,7 +89,8 @@ def runs_of(x: sc.Buffer, places: Sequence[sc.Scalar], value: sc.Scalar) -> Runs
 
 
 def _groups(count: int) -> Iterator[tuple[int, int, int]]:
-    """Groups of pairs: the first, how many, and of how many each, for all of so many pairs."""
+    """Groups of pairs: the first, how many, and of how many each, for all of a given number of
+    pairs."""
     whole, left = divmod(count, SIDE_BY_SIDE)
     if whole:
         yield 0, whole, SIDE_BY_SIDE
@@ -204,5 +205,5 @@ class _Merging:
         return Branch(sc.Lt(at, sc.index(self.shown)), store, NOTHING)
 
     def state(self, name: str, count: int) -> sc.Buffer:
-        """How many were taken of a run, for so many pairs."""
+        """How many were taken of a run, for a given number of pairs."""
         return sc.Buffer(self.names.name(name), (sc.index(count),), i64, "local")

@@ -191,16 +191,17 @@ def _is_packed(of: sc.Load) -> bool:
 
 
 def panel_room(machine: Machine, weights: int, *, whole: bool) -> int:
-    """Bytes of the panels of a group, at most, beside weights of so many bytes: those that do not
-    stay in a cache come again for each group.  Panels that are copied as a `whole` are on no
-    stack."""
+    """Bytes of the panels of a group, at most, beside weights of a given number of bytes: those
+    that do not stay in a cache come again for each group.  Panels that are copied as a `whole` are
+    on no stack."""
     if whole:
         return machine.cache(2) // 2
     return machine.near if weights > machine.cache(2) // 2 else machine.panel
 
 
 def group_of(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
-    """How many of so many tiles, each with a panel of so many bytes, go together in some room.
+    """How many of a given number of tiles, each with a panel of a given number of bytes, go
+    together in some room.
 
     >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
     >>> group_of(168, 24 * 1024, 8, near, near.near), group_of(167, 24 * 1024, 8, near, near.near)
@@ -211,7 +212,7 @@ def group_of(tiles: int, panel: int, width: int, machine: Machine, room: int) ->
 
 
 def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
-    """So many tiles, or a few more that are empty, of which longer groups can be made.
+    """A given number of tiles, or a few more that are empty, of which longer groups can be made.
 
     >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
     >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, near.near) for tiles in (167, 37)]

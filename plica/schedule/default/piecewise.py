@@ -66,7 +66,7 @@ FEWEST: Final = 512
 """Fewer elements than that are not worth a schedule."""
 
 MOST: Final = 256
-"""So many pieces have loops of their own, at most."""
+"""This many pieces have loops of their own, at most."""
 
 
 def pieces_of(of: Each) -> Mapping[int, tuple[int, ...]]:
@@ -239,7 +239,7 @@ def _reach(place: Scalar, axis: ScalarVar) -> int | None:
 
 
 def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
-    """A place of an axis each of whose steps is now so many."""
+    """A place of an axis each of whose steps is now this many."""
     apart = _reach(place, axis)
     assert apart is not None
     return axis + index(apart * by) if apart else axis

@@ -329,7 +329,7 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(lambda of, _, machine: transpose_form(of, machine)), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
-    Form("split-steps", "Places so many apart have loops of their own.", exact,
+    Form("split-steps", "Strided places have loops of their own.", exact,
          _one(_stepped), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _one(lambda of, _, machine: elementwise_form(of, machine)), 2),

@@ -70,18 +70,18 @@ RUN = 16
 """Vectors that a lane adds up one by one in a long sum."""
 
 ONE_RUN = 32
-"""So many are one run."""
+"""This many are one run."""
 
 SHORT_RUN = 8
 """Fewer vectors than that make a run only where there is no other."""
 
 WIDE = 512
-"""Lanes of a sum of so many terms are joined in f64."""
+"""Lanes of a sum of this many terms are joined in f64."""
 
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
-    """The stages of a reduction along rows, at most so many vectors at once; None where it is
-    none."""
+    """The stages of a reduction along rows, at most a given number of vectors at once; None where
+    it is none."""
     if not all(isinstance(each, Each) for each in of.stages):
         return None
     every = pairs(flattened(of))
@@ -151,7 +151,7 @@ def flattened(of: Stages) -> Stages:
 
 
 def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
-    """The stages with so many of the last terms as one, None where they are not contiguous."""
+    """The stages with this many of the last terms as one, None where they are not contiguous."""
     terms, extents = body.axes[-many:], body.extents[-many:]
     views: dict[Buffer, Buffer] = {}
     count = product(extents)
@@ -295,7 +295,7 @@ def reduced_in_parts(
         done = min(done + lanes, cut.length)
 
     def left(width: int, place: Scalar) -> list[Scalar]:
-        """What is still to come, so many lanes at a time."""
+        """What is still to come, a given number of lanes at a time."""
         nonlocal done
         start, count = done, (cut.length - done) // width if flat else 0
         done += count * width

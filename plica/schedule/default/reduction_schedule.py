@@ -54,7 +54,7 @@ TOGETHER = 4
 """Short rows whose last lanes are joined at once."""
 
 LONG = 256
-"""A row of so many elements is long enough for the next to come from memory meanwhile."""
+"""A row of this many elements is long enough for the next to come from memory meanwhile."""
 
 ROWS_AT_HAND = 3
 """Rows that half of the second cache has to hold where the next comes nearer: what is read, what is
@@ -234,8 +234,8 @@ def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[
 def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds: bool) -> Body:
     """The loops of a block inside that over rows: those of one iteration are gone.
 
-    What is a row of its own is `kept` in memory, where there is room for so many bytes of the next,
-    all else in registers.  One that `adds` up runs has these inside its terms already.
+    What is a row of its own is `kept` in memory, where there is room for a given number of bytes of
+    the next, all else in registers.  One that `adds` up runs has these inside its terms already.
     """
     long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
     there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]

@@ -52,7 +52,7 @@ WORTH = 0.75
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
-    """The tile a machine's registers hold, where so many cores share the work."""
+    """The tile a machine's registers hold, where a given number of cores share the work."""
     vectors = -(-of.extents[of.lane] // lanes)
     steps = 1 if of.steps is None else of.extents[of.steps]
     if of.sliding:

@@ -76,14 +76,15 @@ def scheduled(
     beside: int | None = None,
     rows: int = 0,
 ) -> Do:
-    """The schedule with a tile; where the lanes are part of a loop, so many of them.
+    """The schedule with a tile; where the lanes are part of a loop, this many of them.
 
-    So many tiles of steps go together, 0 for all, or so many `rows` of the last loop around, or
-    tiles of the one row there is.  If it `pads`, the copy of the data with room around it is made
-    where it is needed.  So many cores share loops around; to call them once takes `region` of the
-    time of one, and to read all data and all weights `reads`.  If it `fetches`, weights of the next
-    tile come from far away while this one is worked on, and data so many elements `ahead`.  All of
-    the loop `beside`, one of those around, is part of every tile.
+    A given number of tiles of steps go together, 0 for all, or a given number of `rows` of the last
+    loop around, or tiles of the one row there is.  If it `pads`, the copy of the data with room
+    around it is made where it is needed.  A given number of cores share loops around; to call them
+    once takes `region` of the time of one, and to read all data and all weights `reads`.  If it
+    `fetches`, weights of the next tile come from far away while this one is worked on, and data a
+    given number of elements `ahead`.  All of the loop `beside`, one of those around, is part of
+    every tile.
     """
     made = _TileSchedule(
         of, blocks, tile, lanes, block_of, pads, cores, region, reads, fetches, ahead, beside, rows
@@ -269,7 +270,7 @@ def _fetched(  # noqa: PLR0917  # as the schedule
     vector: int,
 ) -> Body:
     """A loop of terms in which each pass fetches its share of the next tile's weights, in vectors
-    of so many bytes."""
+    of a given number of bytes."""
     loop, inside = terms[0], prod(extents[1:])
     # Elements of several terms are one short vector for each step, which would wait beside sums.
     waits = vector <= BRIEF and tile.vectors * tile.steps + tile.steps > HELD

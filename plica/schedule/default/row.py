@@ -84,8 +84,8 @@ def _at_row(load: sc.Load, of: Each, rows: int) -> bool:
 def chain_form(
     of: Stages, machine: Machine, most: int = AT_ONCE, *, approximates: bool = False
 ) -> Stages | None:
-    """Stages along rows, in which at most so many vectors are reduced at once; None where vectors
-    do not help.
+    """Stages along rows, in which at most a given number of vectors are reduced at once; None where
+    vectors do not help.
 
     Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by, unless
     a quotient is rounded.

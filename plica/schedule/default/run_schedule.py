@@ -79,8 +79,8 @@ def run_within(
     """The sum of a run, in registers, where its tile is added to the total; gives the loops of its
     terms and how many there are of each, those of one left out.
 
-    A tile has so many places of each axis (`counts`), one of those that are not named; `lane` says
-    which axis goes in vectors of how many.
+    A tile has a given number of places of each axis (`counts`), one of those that are not named;
+    `lane` says which axis goes in vectors of how many.
     """
     long = tuple([each for each in terms_of(of) if each > 1])
     one = yield block(str(of.label))
@@ -190,9 +190,9 @@ def written_out(
     near: int = 0,
     wide: int = 0,
 ) -> Body:
-    """The innermost terms are written out, a few of them where there are many; of a window all of
-    a row, in a longer text where vectors are no more than so many bytes `wide`, and there all rows
-    if that is no longer.
+    """The innermost terms are written out, a few of them where there are many; of a window all of a
+    row, in a longer text where vectors are no more than a given number of bytes `wide`, and there
+    all rows if that is no longer.
 
     If one vector is multiplied, a product and the read of its element, which is used once, are one
     instruction: unless the address has an index, which it gets where terms lie so `near` one

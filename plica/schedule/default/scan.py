@@ -205,7 +205,8 @@ def _floor_power(of: int) -> int:
 
 
 def _side_by_side(rows: int) -> int:
-    """How many of so many rows go side by side: all of a few, else a number that divides them."""
+    """How many of a given number of rows go side by side: all of a few, else a number that divides
+    them."""
     if rows <= 2 * ROWS_SIDE_BY_SIDE:
         return max(1, rows)
     few = range(ROWS_SIDE_BY_SIDE // 2, ROWS_SIDE_BY_SIDE + 1)

@@ -62,7 +62,8 @@ GROUP: Final = 16
 kept; if one does all of them are gone through, so that more would cost more than they save."""
 
 UNASKED: Final = 3
-"""So many vectors are gone through without a question: a branch that is not foreseen is no less."""
+"""This many vectors are gone through without a question: a branch that is not foreseen is no
+less."""
 
 SHARED: Final = 1 << 14
 """Fewer elements than that are not worth waking other cores."""
@@ -218,7 +219,8 @@ class _Writer:
         return Alloc(few, seq(_vectors(lane, FEW, Store(few, (lane,), parts)), then(last)))
 
     def each(self, start: sc.Scalar, count: int) -> Stmt:
-        """So many elements from a place on, those that come before the last that is kept."""
+        """A given number of elements from a place on, those that come before the last that is
+        kept."""
         step = self.names.var("p")
         place = start + step
         return For(
@@ -250,7 +252,7 @@ class _Writer:
         return seq(*parts)
 
     def put_into(self, place: sc.Scalar, start: sc.Scalar, count: int) -> Stmt:
-        """An element among so many that are kept from a place on, and the one ahead of them."""
+        """An element among this many that are kept from a place on, and the one ahead of them."""
         lane, again = self.names.var("v"), self.names.var("v")
         mine = (self.element(place), sc.Cast(place, self.place))
         own, before, last = (

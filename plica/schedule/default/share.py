@@ -62,11 +62,12 @@ called: to wake cores that sleep takes some ten times as long as to call those t
 lies in the cache of one core comes to the other at the speed of a cache that both have."""
 
 ALONE: Final = 1.1
-"""Memory that all cores together get no more than so many times as much of is one core's."""
+"""Memory that all cores together get no more than this many times as much of is one core's."""
 
 
 def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32) -> bool:
-    """Whether so many operations of a lane on the elements of some buffers are worth sharing.
+    """Whether a given number of operations of a lane on the elements of some buffers are worth
+    sharing.
 
     None of them reads more than one element of a buffer.
     """
@@ -78,7 +79,8 @@ def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DT
 def cycles(
     machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32
 ) -> float:
-    """What so many operations take one core, as far as others could take a share of it."""
+    """What a given number of operations take one core, as far as others could take a share of
+    it."""
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
     rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
@@ -109,7 +111,8 @@ class SharedReads:
 
 
 def read_times(machine: Machine, data: int, weight: int, work: float) -> tuple[float, float]:
-    """How long a core reads so many bytes of data and weights, as parts of so many cycles of work.
+    """How long a core reads a given number of bytes of data and weights, as parts of a given number
+    of cycles of work.
 
     The kernel before left a part of the data in each core's cache, from which it comes to others
     line by line; weights nobody writes.
@@ -179,7 +182,7 @@ def _joins(loop: tuple[H, int, float]) -> bool:
 
 
 def _busy(count: int, left: float, cores: int) -> float:
-    """How long cores take for so many iterations, of which the last may be cut short."""
+    """How long cores take for a given number of iterations, of which the last may be cut short."""
     rounds, short = -(-count // cores), 1 - left if left else 0.0
     last = short if count % cores == 1 else 0.0  # nobody waits for more than what is left
     return (rounds - last) / (count - short)

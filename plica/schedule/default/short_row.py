@@ -58,7 +58,7 @@ MAX_ROW_ELEMENTS: Final = 15
 the shortest vectors there are."""
 
 MIN_VECTOR_ELEMENTS: Final = 4
-"""Plain loops make vectors of rows of so many elements."""
+"""Plain loops make vectors of rows of this many elements."""
 
 VECTORS_SIDE_BY_SIDE: Final = 4
 """Vectors of functions that are computed side by side, so that none waits for another's steps."""

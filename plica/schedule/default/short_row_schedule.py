@@ -138,8 +138,8 @@ def _end_to_end(of: Block, machine: Machine) -> Do | None:
 
 
 def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
-    """Which axis of the result goes along lanes: all stages before it have blocks of so many rows
-    in its place, and a row in each lane as their last axis, where the result reads its own.
+    """Which axis of the result goes along lanes: all stages before it have blocks of a given number
+    of rows in its place, and a row in each lane as their last axis, where the result reads its own.
 
     Some stage reads rows that lie one behind another: where all that lanes read is contiguous, as
     in sums of columns, they are no rows."""

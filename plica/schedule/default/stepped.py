@@ -1,4 +1,5 @@
-"""Stepped tensors: elements so many places apart are made in one way, those between in another.
+"""Stepped tensors: elements a given number of places apart are made in one way, those between in
+another.
 
     out[i, j] = x[i // 3, j // 2] if i % 3 == 0 and j % 2 == 0 else 0
       -->  for a:  for b: out[3 a, 2 b] = x[a, b]; out[3 a, 2 b + 1] = 0

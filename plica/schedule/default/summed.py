@@ -65,7 +65,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
 
 
 def _free(extents: Sequence[int], most: int) -> tuple[int, ...] | None:
-    """Runs of about so many terms, in equal parts; None where sizes have none."""
+    """Runs of about a given number of terms, in equal parts; None where sizes have none."""
     found: list[int] = []
     for at, extent in reversed(list(enumerate(extents))):
         found.append(extent)
@@ -136,7 +136,7 @@ def _reduce(
     body: sc.Scalar,
     starts: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> sc.Reduce:
-    """The sum of so many terms of each axis, from some places on."""
+    """The sum of a given number of terms of each axis, from some places on."""
     where: dict[Term, Term] = {each: each + start for each, start in starts.items()}
     value = substitute(body, where) if where else body
     sizes = tuple([sc.index(extents[each]) for each in of.k])

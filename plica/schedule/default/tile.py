@@ -48,7 +48,7 @@ ELEMENT_NEAR: Final = 1 / 16
 """The same for an element, which comes from the nearest."""
 
 WAYS: Final = 8
-"""Rows that are half a page apart keep their lines in the nearest cache if there are so many."""
+"""Rows that are half a page apart keep their lines in the nearest cache if there are this many."""
 
 LARGE, LARGE_WAYS = 64 * 1024, 4
 """Bytes of a nearest cache whose ways are longer than a page, from there on, and how many it has:
@@ -56,8 +56,8 @@ rows that are so far apart as such a way is long have one line each in it."""
 
 
 def most_steps(apart: int, near: int) -> int | None:
-    """How many steps a tile may have that read so many bytes apart, where the nearest cache has so
-    many; None for any number.
+    """How many steps a tile may have that read a given number of bytes apart, where the nearest
+    cache has so many; None for any number.
 
     >>> most_steps(16384, 64 * 1024), most_steps(8192, 64 * 1024), most_steps(16384, 32 * 1024)
     (4, 8, 8)
@@ -69,14 +69,14 @@ def most_steps(apart: int, near: int) -> int | None:
 
 @frozen
 class RegisterTile:
-    """So many vectors side by side, for so many steps of another axis."""
+    """A given number of vectors side by side, for a given number of steps of another axis."""
 
     vectors: int
     steps: int
 
     def cycles(self, lines: float = 1, rates: CycleRates = USUAL, size: int = LINE) -> float:
-        """What the products of one term cost, where a vector lies on so many lines of a cache, and
-        takes so many bytes of those that come for it."""
+        """What the products of one term cost, where a vector lies on a given number of lines of a
+        cache, and takes a given number of bytes of those that come for it."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
         begun = (many + self.vectors + self.steps + LOOP) / rates.issue
@@ -90,13 +90,13 @@ def fits(tile: RegisterTile, registers: int) -> bool:
 
 
 SINGLES: Final = 8
-"""Of so many registers one was left out before, for single elements that wait."""
+"""Of this many registers one was left out before, for single elements that wait."""
 
 
 def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Callable[[int], int]:
-    """How many registers the elements of so many steps wait in, beside those that are left out for
-    single ones, where so many terms are written out: terms lie so `near` one another, steps so far
-    `apart`, in bytes.
+    """How many registers the elements of a given number of steps wait in, beside those that are
+    left out for single ones, where a given number of terms are written out: terms lie so `near` one
+    another, steps so far `apart`, in bytes.
 
     Steps that read the same vectors need none besides for single elements; others read ahead.
 
@@ -110,9 +110,9 @@ def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Cal
 
 
 def bytes_of_line(size: int, between: int) -> int:
-    """Of a line that comes for a packed vector of so many bytes, how many count beside what comes
-    for elements: all of them, unless steps have so many bytes `between` them that each of their
-    elements is alone on a line as well."""
+    """Of a line that comes for a packed vector of a given number of bytes, how many count beside
+    what comes for elements: all of them, unless steps have a given number of bytes `between` them
+    that each of their elements is alone on a line as well."""
     return size if between >= LINE else LINE
 
 
@@ -126,7 +126,8 @@ def cost(  # noqa: PLR0917  # as of a tile
 ) -> float:
     """The cycles for one term of all sums of a whole; what fills no tile has a smaller one.
 
-    Each vector that is read lies on so many lines of a cache and takes so many bytes of them.
+    Each vector that is read lies on a given number of lines of a cache and takes a given number of
+    bytes of them.
     """
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
@@ -158,12 +159,14 @@ def best_tile(
     size: int = LINE,
     uneven: Callable[[RegisterTile], float] = lambda _: 1.0,
 ) -> RegisterTile:
-    """The tile that costs least for so many vectors and steps, of which it has at most `most`.
+    """The tile that costs least for a given number of vectors and steps, of which it has at most
+    `most`.
 
     If `exact` it divides both; of as many vectors as lie side by side, if these are `held` so
-    already.  Elements of so many steps are in so many vectors, each of which `waits` until the tile
-    has taken all of it.  A vector takes so many bytes of the lines that come.  Cores that share
-    tiles are busy for `uneven` times as long as if all had the same to do.
+    already.  Elements of a given number of steps are in a given number of vectors, each of which
+    `waits` until the tile has taken all of it.  A vector takes a given number of bytes of the lines
+    that come.  Cores that share tiles are busy for `uneven` times as long as if all had the same to
+    do.
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1) if held is None else (held,):

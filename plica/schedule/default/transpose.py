@@ -216,8 +216,8 @@ def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 @frozen
 class AxisPart:
-    """Elements along an axis, and so many squares of them that go together; none if there are too
-    few for a square."""
+    """Elements along an axis, and a given number of squares of them that go together; none if there
+    are too few for a square."""
 
     length: int
     squares: int

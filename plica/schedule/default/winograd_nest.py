@@ -134,7 +134,7 @@ class WinogradWriter(WinogradSteps):
         return self.zeros(at, 0, known(self.room.shape[-2]) or 0)
 
     def zeros(self, at: Scalar, left: int, width: int) -> Stmt:
-        """Zeros in so many columns of a row, from one on."""
+        """Zeros in a given number of columns of a row, from one on."""
         of, lanes = self.of, self.plan.inner
         if not width:
             return NOTHING
@@ -183,7 +183,7 @@ class WinogradWriter(WinogradSteps):
         )
 
     def strips(self, whole: int, many: int, body: Callable[[Scalar], Stmt]) -> Stmt:
-        """So many at a time until the end; the last may overlap those before it."""
+        """This many at a time until the end; the last may overlap those before it."""
         last = index(whole - many)
 
         def part(at: Scalar) -> Stmt:

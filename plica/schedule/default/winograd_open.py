@@ -25,7 +25,7 @@ from plica.schedule.default.winograd_step import Size, TilePasses, WinogradSteps
 
 
 class OpenWinogradWriter(WinogradSteps):
-    """Writes the kernel for images of any size; blocks have so many tiles at `most`."""
+    """Writes the kernel for images of any size; blocks have a given number of tiles at `most`."""
 
     def __init__(  # noqa: PLR0917  # what was found, and what to do about it
         self,
@@ -146,7 +146,7 @@ class OpenWinogradWriter(WinogradSteps):
         )
 
     def transform(self, first: Scalar, count: Scalar) -> Stmt:
-        """So many tiles from a first one on."""
+        """A given number of tiles from a first one on."""
         of, lanes, size = self.of, self.plan.inner, self.of.of.size
 
         def line(row: Scalar, base: Scalar, low: Scalar, high: Scalar) -> Stmt:

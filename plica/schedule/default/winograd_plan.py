@@ -300,7 +300,7 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
 
 def _open_cost(tile: RegisterTile, rest: int, machine: Machine) -> float:
     """What a vector of outputs takes for a tile of a usual image, where what is left of these goes
-    in passes over so many."""
+    in passes over this many."""
     short, whole = _cycles(tile.vectors, rest, machine), _cycles(tile.vectors, tile.steps, machine)
     left, total = _left(tile, rest, machine), 0.0
     for count in USUAL_TILES:
@@ -311,7 +311,7 @@ def _open_cost(tile: RegisterTile, rest: int, machine: Machine) -> float:
 
 
 def _left(tile: RegisterTile, rest: int, machine: Machine) -> int:
-    """How many tiles go in passes over so many, of those that fill no whole pass."""
+    """How many tiles go in passes over this many, of those that fill no whole pass."""
     short, whole = _cycles(tile.vectors, rest, machine), _cycles(tile.vectors, tile.steps, machine)
     return min(int(whole / short) * rest, tile.steps - 1)
 
@@ -322,8 +322,8 @@ def _cycles(vectors: int, steps: int, machine: Machine) -> float:
 
 
 def _tiles(vectors: int, steps: int, machine: Machine) -> list[RegisterTile]:
-    """The tiles that registers hold, of vectors that divide so many, of steps so many at most (0
-    for any).  Short vectors of channels are read whole, one for each step."""
+    """The tiles that registers hold, of vectors that divide this many, of steps this many at most
+    (0 for any).  Short vectors of channels are read whole, one for each step."""
     registers = machine.registers
     return [
         tile

@@ -311,7 +311,8 @@ class WinogradSteps(ABC):
     def columns_inside(
         self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
     ) -> Stmt:
-        """What is done to so many rows and columns, for those columns that are in the result."""
+        """What is done to a given number of rows and columns, for those columns that are in the
+        result."""
         return self.nest(
             (rows, "unrolled"), (count, "vectorized"),
             body=lambda row, v: self.column_inside(left + v, body(row, v)),

@@ -164,7 +164,7 @@ def _around(here: Here, given: Given) -> Handle:
 
 
 def _inner(here: Here, given: Given, outwards: int) -> Handle:
-    """The loop around the block given so many loops outwards, mostly."""
+    """The loop around the block given a given number of loops outwards, mostly."""
     mine = {here.state.outputs[each]: each for each in here.loops()}
     label = here.state.outputs[given["block"]]
     assert isinstance(label, Name)

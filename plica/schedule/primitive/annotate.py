@@ -23,9 +23,9 @@ from plica.schedule.problem import Problem
 KEYS: Final[dict[str, type]] = {
     "cut_choices": bool,  # a loop: cut where a choice between values begins to be, or ceases
     "double_buffer": bool,  # a block: what it writes is held twice, so that it runs ahead
-    "fetch": int,  # a loop: what it reads is fetched so many elements ahead of itself
+    "fetch": int,  # a loop: what it reads is fetched a given number of elements ahead of itself
     "fetch_next": tuple,  # a loop: shares of what the next of these loops will read are fetched
-    "fetch_rows": int,  # a loop: what it reads is fetched so many rows ahead of itself
+    "fetch_rows": int,  # a loop: what it reads is fetched a given number of rows ahead of itself
     "pragma": str,  # a word for the code generator
     "role": str,  # what a block is for, so that a trace finds it again
     "software_pipeline_order": tuple,  # a loop: the order of its statements in an iteration

@@ -14,9 +14,9 @@
 Buffers are counted among those the block writes.
 
 Preconditions: `stage-pipeline` (only loops and blocks in the scope), `write-index` (the block
-writes so many buffers), `in-place` (it reads that one too), `scope` (somebody declared it), `alone`
-(nobody else touches the buffer in the outermost loop around the block), `covered` (an earlier block
-has written all that is copied in).
+writes more buffers than the index), `in-place` (it reads that one too), `scope` (somebody declared
+it), `alone` (nobody else touches the buffer in the outermost loop around the block), `covered` (an
+earlier block has written all that is copied in).
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ the box that is read there.  Buffers are counted in the order in which the block
 it writes left out.  Without `consumers` every reader in the scope reads the copy.
 
 Preconditions: `stage-pipeline` (only loops and blocks in the scope), `read-index` (the block reads
-so many buffers), `scope` (somebody declared it), `consumers` (they are in the scope and read the
-buffer), `sole-writer` (at most one block writes the buffer, and none of those that are to read the
-copy), `written-before` (the writer comes before all of them, and they share one place after it),
-`covered` (all that is copied has been written).
+more buffers than the index), `scope` (somebody declared it), `consumers` (they are in the scope and
+read the buffer), `sole-writer` (at most one block writes the buffer, and none of those that are to
+read the copy), `written-before` (the writer comes before all of them, and they share one place
+after it), `covered` (all that is copied has been written).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ The copy comes right after the block, before all that read the buffer.  `consume
 instead of the buffer.
 
 Preconditions: `stage-pipeline` (only loops and blocks in the scope), `write-index` (the block
-writes so many buffers), `scope` (somebody declared it), `consumers` (they are in the scope and
-read the buffer), `sole-writer` (no other block writes it), those of a complete block or a
+writes more buffers than the index), `scope` (somebody declared it), `consumers` (they are in the
+scope and read the buffer), `sole-writer` (no other block writes it), those of a complete block or a
 reduction (so that it reads nothing but what it wrote), `written-before` (its readers come after it,
 and there is one place before all of them), `covered` (the block writes all of the box it writes
 to).

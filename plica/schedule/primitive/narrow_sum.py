@@ -42,7 +42,7 @@ from plica.schedule.primitive.pad_fold import starts_from_identity
 from plica.schedule.problem import Problem
 
 MAX_TERMS: Final = 128
-"""Terms that are added in the narrow dtype: so many roundings at most."""
+"""Terms that are added in the narrow dtype: this many roundings at most."""
 
 
 @primitive("narrow_sum")

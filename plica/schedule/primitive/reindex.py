@@ -13,12 +13,13 @@ for each result of a map of the block's variables.  The copy of what is read com
 `cache_read` would, the copy of what is written where that of `cache_write` would.
 
 Preconditions: `stage-pipeline` (only loops and blocks in the scope), `side`, `read-index` and
-`write-index` (the block has so many buffers), `scope` (somebody declared it), `one-place` (the
-block accesses the buffer at one place, which does not depend on data), `in-bounds` (that is inside
-the buffer for all values of the variables), `rank`, `map-dims` and `injective` (the map takes the
-block's variables, and tells those of the access), `sole-writer`, `written-before` (nothing writes
-and reads the buffer in one loop), `covered` (all that is copied has been written), and for what is
-written: those of a complete block or a reduction, `affine`, `spatial-only` (of the map).
+`write-index` (the block has more such buffers than the index), `scope` (somebody declared it),
+`one-place` (the block accesses the buffer at one place, which does not depend on data), `in-bounds`
+(that is inside the buffer for all values of the variables), `rank`, `map-dims` and `injective` (the
+map takes the block's variables, and tells those of the access), `sole-writer`, `written-before`
+(nothing writes and reads the buffer in one loop), `covered` (all that is copied has been written),
+and for what is written: those of a complete block or a reduction, `affine`, `spatial-only` (of the
+map).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A parameter lies as the caller has it.  So that the kernel means the same, a buf
 its place in the kernel: a block at the beginning copies an input there, one at the end an output
 from there.
 
-Preconditions: `side` (read or write), `read-index` and `write-index` (the block has so many),
+Preconditions: `side` (read or write), `read-index` and `write-index` (the block has more such buffers),
 `rank` (the map takes its indices), `map-dims` (it speaks of dims of the kernel at most),
 `injective` (different elements come to different places; where sizes are known all of them are
 tried, and where they are not and nothing is shown, who says `assume_injective` vouches for it),
@@ -150,7 +150,7 @@ def buffer_of(scene: Scene, block: Handle, side: str, number: int) -> Buffer | P
 
 
 def unfit(of: IndexMap, kernel: Kernel, rank: int, where: str) -> Problem | None:
-    """Why a map is not one of so many indices, in terms of the kernel."""
+    """Why a map is not one of a given number of indices, in terms of the kernel."""
     if of.rank != rank:
         return Problem("rank", where, f"a map of {rank} indices", f"one of {of.rank}")
     strange = sorted(str(v.name) for v in free_vars(of) if v not in kernel.dims)  # type: ignore[attr-defined]  # every variable and hole has a name

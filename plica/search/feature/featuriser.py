@@ -85,7 +85,7 @@ MORE: Final = 4  # points replayed to try its formulas on
 AGAIN: Final = 4  # how often formulas are made, each time from more points
 FEWER: Final = 4  # points replayed for a class that is tried with the formulas of another
 KEPT: Final = 4096  # a sketch of no more points keeps the rows of all
-MOST_STORES: Final = 1 << 13  # so many stores are known, at most, before all are forgotten
+MOST_STORES: Final = 1 << 13  # this many stores are known, at most, before all are forgotten
 NO_ROWS: Final[Floats] = np.zeros((0, WIDTH))
 ATTEMPTS: Final = 4  # points drawn for each that is wanted, as some are illegal
 

@@ -48,7 +48,7 @@ class LoopFeature:
 
 @frozen
 class Stride:
-    """So many places, so many elements apart."""
+    """A given number of places, a given number of elements apart."""
 
     coefficient: float
     range: float

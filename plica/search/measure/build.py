@@ -95,7 +95,7 @@ def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]
 
 @lru_cache(maxsize=64)
 def _loop(params: int, can_fail: bool, target: Target) -> bytes:
-    """The function that calls a kernel so many times."""
+    """The function that calls a kernel a given number of times."""
     result, types = "i1" if can_fail else "void", ", ".join(["ptr"] * params)
     given = ", ".join([f"ptr %b{number}" for number in range(params)])
     call = f"call {result} @{KERNEL}({given})"
@@ -143,7 +143,7 @@ class Loaded:
         self._repeat = kind(self._code.address(REPEAT))
 
     def run(self, arrays: Sequence[Array], count: int = 1) -> None:
-        """Call the kernel on its parameters, so many times."""
+        """Call the kernel on its parameters, a given number of times."""
         self.run_table(table_of(arrays), count)
 
     def run_table(self, table: Array, count: int) -> None:

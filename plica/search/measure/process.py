@@ -30,7 +30,7 @@ MAIN: Final = "from plica.search.measure.worker import main; main()"
 GRACE: Final = 30.0  # seconds beyond those a worker has for itself: it may have to start first
 
 WAITING: Final = 10.0
-"""How many times as long a worker may take that has so many seconds of the processor: it lets
+"""How many times as long a worker may take that has this many seconds of the processor: it lets
 others go first, and is stopped while something is timed."""
 
 PATIENT: Final = 10  # by how much a worker that is not timed lets others go first
@@ -77,8 +77,8 @@ class Worker:
     def ask(
         self, what: MessageFrame, seconds: float, of_processor: bool = False, until: float = inf
     ) -> MessageFrame | Lost:
-        """The answer to a frame, or how the worker was lost after so many seconds, of the clock or
-        of the processor, or at a time of the monotonic clock."""
+        """The answer to a frame, or how the worker was lost after a given number of seconds, of the
+        clock or of the processor, or at a time of the monotonic clock."""
         with self._asking:
             process = self._process or self._start()
             assert process.stdin is not None

@@ -23,8 +23,8 @@ from plica.runtime.port import Array
 from plica.search.measure.outcome import TrialLimits
 
 FEW: Final = 3  # how often a kernel is repeated that is much slower than the best
-HOPELESS: Final = 10.0  # a kernel so many times slower than the best is run twice
-ENOUGH: Final = 5  # after so many repeats a tight least, or one beyond the bar, ends them
+HOPELESS: Final = 10.0  # a kernel this many times slower than the best is run twice
+ENOUGH: Final = 5  # after this many repeats a tight least, or one beyond the bar, ends them
 TIGHT: Final = 0.004  # a least is tight if the next is no farther above it than this part of it
 MORE: Final = 2  # how many times as often a kernel is repeated whose least is not tight by then
 CLEAR: Final = 1.1  # times slower than the best is clear after two repeats: memory alone makes 10 %
@@ -33,7 +33,7 @@ Clock = Callable[[], int]  # nanoseconds since some time
 
 
 def clock_for(threads: int) -> Clock:
-    """The clock by which code on so many threads is timed."""
+    """The clock by which code on a given number of threads is timed."""
     if threads > 1 or not hasattr(time, "CLOCK_THREAD_CPUTIME_ID"):
         return time.perf_counter_ns
     return lambda: time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID)

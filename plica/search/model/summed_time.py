@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = 4.0  # times as long as the slowest counts a trial that failed
 FARTHEST: Final = 2.0  # log times farther off pull no harder: the slowest do not matter
-PARTNERS: Final = 16  # with so many others of its group each candidate is compared
+PARTNERS: Final = 16  # with this many others of its group each candidate is compared
 NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
 MATTERS: Final = 0.5  # pairs that are farther apart matter no more
 SHARP: Final = 4.0  # how sure an order is by how far logarithms are apart

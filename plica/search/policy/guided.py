@@ -65,7 +65,9 @@ class Guided:
     exploration: float = 0.25  # the share of points that the model knows little of
     model_share: float = 0.95
     effort: int = 32  # points that may be replayed to be scored: a few times those built
-    patience: int = 2  # after so many rounds in vain, only what is next to the incumbents is tried
+    patience: int = (
+        2  # after this many rounds in vain, only what is next to the incumbents is tried
+    )
     lessons: tuple[Lesson, ...] = ()  # observations of other work, tried first here
     precedents: tuple[Precedent, ...] = ()  # the fastest schedules of work without a space
     word: str = "guided"  # what its name begins with
@@ -156,7 +158,7 @@ class Guided:
 
 FOREMOST: Final = 4  # first sketches whose neighbours are tried: the best by rule of thumb
 HOPED: Final = 200  # highly ranked points that are searched for uncertain ones
-SLOW: Final = 1.5  # a sketch that is so many times slower is left alone until the search stalls
+SLOW: Final = 1.5  # a sketch that is this many times slower is left alone until the search stalls
 
 
 def promising(known: ObservedSpace, slow: float = SLOW) -> frozenset[int]:

@@ -162,7 +162,7 @@ def _cost(of: Observation) -> float:
 
 
 def around(known: ObservedSpace, footing: Footing) -> list[Point]:
-    """The points within so many steps."""
+    """The points within a given number of steps."""
     reached = {footing.at: None}
     edge = [footing.at]
     for _ in range(footing.reach):

@@ -67,7 +67,7 @@ class Annealing:
     batch: int = 64
     chains: int = 128
     steps: int = 500
-    patience: int = 50  # a round ends when its best points stay the same for so many steps
+    patience: int = 50  # a round ends when its best points stay the same for this many steps
     model_share: float = 0.95
 
     @property

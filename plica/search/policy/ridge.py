@@ -20,7 +20,7 @@ from attrs import frozen
 from plica.search.feature.packs import Packs
 from plica.search.policy.cost_judge import Array
 
-FAILED: Final = 4.0  # a trial that failed counts as so many times the slowest one
+FAILED: Final = 4.0  # a trial that failed counts as this many times the slowest one
 
 
 @frozen(eq=False)

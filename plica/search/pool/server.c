@@ -10,7 +10,7 @@
 
    All numbers are 64 bits, low byte first.  The server begins with "plicasrv", its version (2), a status (0, or 6
    if it has too many connections already), the seconds a run may take (0: no limit) and 16 bytes that name the
-   machine.  A request is a kind, a size, and so many bytes; an answer is a status, a size, and bytes.
+   machine.  A request is a kind, a size, and a given number of bytes; an answer is a status, a size, and bytes.
      1  a program                                 the answer is its number
      2  a number, repeats, then the inputs        the answer is what the program writes
    A status: 0, 1 no such thing, 2 no memory or disk, 3 the program died (of which signal), 4 it took too long,

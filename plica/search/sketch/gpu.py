@@ -11,7 +11,7 @@ only that one is made again.
     gpu/product-128x64x16-8x16-2-8-1       rows, columns and terms, threads, slices under way,
                                            tiles that are near, parts of the terms; -kept
     gpu/warps-2x4-4x8-2-3-1                warps, squares of a warp, steps, slices under way
-    gpu/threads-128                        each element by a thread, so many in a block
+    gpu/threads-128                        each element by a thread, this many in a block
     acme/whole/threads                     what rules of installed libraries add
 
 >>> from plica.ir.type.dtype import f32
@@ -75,7 +75,7 @@ MADE: Final = 12  # results of one form rule that are tried, at most: the fastes
 HOPELESS: Final = 64  # times the best estimate: then a thread per element is not tried
 WINDOWED: Final = 8  # how many of what is gathered from windows, where each takes longer to make
 AHEAD: Final = ((2, True), (2, False), (1, False))  # slices in flight, left operand as in memory
-NEAR: Final = 8  # tiles that follow one another down, where there are so many
+NEAR: Final = 8  # tiles that follow one another down, where there are this many
 SQUARES: Final = (16, 128)  # sums of a thread, from and to
 THREADS: Final = (64, 128, 256, 512)  # threads of a block
 

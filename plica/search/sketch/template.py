@@ -233,7 +233,8 @@ def _members(cuts: Sequence[OpenSplit], registers: int, now: Decision) -> tuple[
 
 
 def _fits(values: Sequence[int], registers: int) -> bool:
-    """Whether so many sums, and a row of what they are made of, are in registers at once."""
+    """Whether a given number of sums, and a row of what they are made of, are in registers at
+    once."""
     return not values or prod(values) + min(values) + SPARE <= registers
 
 

@@ -18,7 +18,8 @@ TILES, PASSES, DEPTH, LANES = 3, 5, 12, 8
 
 
 def product(passes: int = PASSES, lines: int = 1, runs: int = 1) -> Kernel:
-    """y[t, p] = sum over k of x[p, k] * w[t, k], for each lane of w; the sum is in so many runs."""
+    """y[t, p] = sum over k of x[p, k] * w[t, k], for each lane of w; the sum is in a given number
+    of runs."""
     x = buffer("x", (PASSES, DEPTH), f32)
     w = buffer("w", (TILES, DEPTH, LANES), f32)
     y = buffer("y", (TILES, PASSES, LANES), f32)

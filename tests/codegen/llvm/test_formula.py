@@ -67,7 +67,7 @@ def sample() -> Array:
 
 
 def kernel(name: str, count: int, lanes: int) -> Kernel:
-    """The function applied to every element, so many lanes at once."""
+    """The function applied to every element, a given number of lanes at once."""
     x, y, i, j = buffer("x", (count,), f32), buffer("y", (count,), f32), axis("i"), axis("j")
     at = i * lanes + j
     if name == "sigmoid":

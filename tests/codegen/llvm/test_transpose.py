@@ -51,7 +51,8 @@ def test_what_is_stored_again_is_turned_again() -> None:
 
 
 def turned_in_a_loop(rows: int, columns: int, of: DType, apart: int, times: int = 3) -> Kernel:
-    """The same of tiles that lie in one buffer, so many elements `apart`, read in a loop."""
+    """The same of tiles that lie in one buffer, a given number of elements `apart`, read in a
+    loop."""
     x, y = buffer("x", (times, rows, columns), of), buffer("y", (times, columns, rows), of)
     tile = Buffer(Name("tile"), (index((times - 1) * apart + rows * columns),), of, "local")
     s, t, i, j, k, l = (axis(each) for each in "stijkl")  # noqa: E741  # as above

@@ -117,7 +117,7 @@ def test_every_kind_of_loop_computes_what_it_means(data: st.DataObject) -> None:
 
 
 def elementwise(inputs: tuple[Buffer, ...], value: Any, of: DType, lanes: int = 8) -> Kernel:
-    """`out[i] = value(i)` for as many as the first input has, so many lanes at once."""
+    """`out[i] = value(i)` for as many as the first input has, a given number of lanes at once."""
     (count,) = shape_of(inputs[0])
     out, i, j = buffer("out", (count,), of), axis("i"), axis("j")
     at = i * lanes + j

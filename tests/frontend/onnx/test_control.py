@@ -181,7 +181,7 @@ def test_what_no_turn_changes_is_no_state() -> None:
 
 
 def within(nodes: list[onnx.NodeProto], turns: str, value: str, row: str) -> onnx.NodeProto:
-    """A loop of so many turns on x and a value, which gives the value and its rows."""
+    """A loop of a given number of turns on x and a value, which gives the value and its rows."""
     body = helper.make_graph(
         [*nodes, node("Identity", [f"on_{row}"], [f"still_{row}"])],
         "body",

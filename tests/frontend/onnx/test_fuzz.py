@@ -21,7 +21,7 @@ from plica.frontend.onnx.fuzz.run import interpreted
 
 EXAMPLES: Final = min(600, settings().max_examples)
 EVERY: Final = max(1, 200 // EXAMPLES)
-"""Every so many are compiled: all of them where there is time."""
+"""Every this many are compiled: all of them where there is time."""
 
 
 def compiled(model: onnx.ModelProto, contract: str | None, threads: int) -> Callable[..., Any]:

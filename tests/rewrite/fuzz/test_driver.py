@@ -72,7 +72,7 @@ def test_a_case_that_does_not_end_is_a_finding_and_the_others_run() -> None:
 
 
 def test_a_smaller_case_goes_wrong_in_the_same_way() -> None:
-    """Those of another kind, and all after so many, are passed over."""
+    """Those of another kind, and all after this many, are passed over."""
     tried: list[tuple[int, ...]] = []
 
     def judge(case: tuple[int, ...], number: int, tally: Tally) -> Finding | None:

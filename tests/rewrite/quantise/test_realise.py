@@ -32,7 +32,7 @@ def weight(seed: int, shape: tuple[int, ...], scale: Any) -> Expr:
 
 
 def agrees(body: Expr, given_: Array, params: Any, steps: int = 0) -> Module:
-    """The realised module, whose bytes differ by so many steps at most."""
+    """The realised module, whose bytes differ by a given number of steps at most."""
     before = module_of(body, params)
     after = to_integers(before).module
     a, b = plica.interpret(before, given_), plica.interpret(after, given_)

@@ -25,7 +25,7 @@ NEON = Machine(128, 32, dot=SDOT)
 
 
 def product(rows: int, groups: int, words: int, columns: int, bits: int = 4) -> Stages:
-    """Rows by a weight of groups of so many words."""
+    """Rows by a weight of groups of a given number of words."""
     x = buffer("x", (rows, groups * words * 32 // bits), f32)
     w = buffer("w", (columns, groups * words), i32)
     scale, zero = (buffer(name, (columns, groups), f32) for name in ("scale", "zero"))

@@ -19,7 +19,8 @@ MASKED, PLAIN = Machine(vector=512, registers=32), Machine(vector=128, registers
 
 
 def pool(terms: int, apart: int, before: int) -> Contraction:
-    """The greatest of windows along rows, so many places of which may lie before a row."""
+    """The greatest of windows along rows, a given number of places of which may lie before a
+    row."""
     x = placeholder("x", (16, 1000), f32)
 
     def term(row: Scalar, at: Scalar) -> Scalar:

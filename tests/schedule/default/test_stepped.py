@@ -1,4 +1,5 @@
-"""Elements put so many places apart mean what they did, and no place asks for its rest."""
+"""Elements put a given number of places apart mean what they did, and no place asks for its
+rest."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ FEW = settings(max_examples=max(4, settings().max_examples // 4))
 
 
 def spread(shape: Sizes, steps: Sizes, starts: Sizes) -> Function:
-    """Elements at a start and every so many places behind it, and no negative ones."""
+    """Elements at a start and at a fixed distance from one another, and no negative ones."""
     sizes = tuple([-(-(n - a) // s) for n, s, a in zip(shape, steps, starts, strict=True)])
     x = Var(Name("x"), tensor(sizes, "f32"))
     axes, ends = tuple(range(len(shape))), (None,) * len(shape)

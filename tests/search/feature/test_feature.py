@@ -98,7 +98,7 @@ def test_what_is_counted() -> None:
 
 
 def lanes(count: int, machine: Machine, name: str) -> float:
-    """A feature of a vectorized loop of so many lanes."""
+    """A feature of a vectorized loop of a given number of lanes."""
     x, y, i = buffer("x", (count,), f32), buffer("y", (count,), f32), axis("i")
     kernel = Kernel((), (x, y), 1, For(i, index(count), "vectorized", Store(y, (i,), x[i])))
     return float(features(kernel, machine)[0, NAMES.index(name)])

@@ -112,7 +112,7 @@ def _whole(work: Query, machine: object) -> list[tuple[str, Stages]]:
 
 
 def _by_threads(of: Kernel, machine: object) -> Iterator[tuple[str, Trace]]:
-    """The rows of a product by threads, so many of which are decided."""
+    """The rows of a product by threads, this many of which are decided."""
 
     @do
     def threads() -> Body:

@@ -17,7 +17,7 @@ from plica.search.space import Point
 
 
 class Machine:
-    """A kernel that takes so many nanoseconds, and the clock that shows it."""
+    """A kernel that takes a given number of nanoseconds, and the clock that shows it."""
 
     def __init__(self, takes: int) -> None:
         self.takes, self.now, self.runs = takes, 0, 0

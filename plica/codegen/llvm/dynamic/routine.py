@@ -22,10 +22,10 @@ from plica.ir.type import known
 from plica.runtime.dynamic import state
 
 LONG: Final = 100
-"""From so many steps on, what counts objects is called instead of written out."""
+"""From this many steps on, what counts objects is called instead of written out."""
 
 LONGER: Final = 600
-"""From so many steps on, LLVM does not improve a routine: its kernels take the time."""
+"""From this many steps on, LLVM does not improve a routine: its kernels take the time."""
 
 
 def _size(of: Scalar) -> int:

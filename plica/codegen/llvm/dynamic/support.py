@@ -30,14 +30,14 @@ CELL: Final = 64
 """Bytes of the smallest object."""
 
 SMALL: Final = 32
-"""Elements of so many bytes are inside the smallest object."""
+"""Elements of this many bytes are inside the smallest object."""
 
 CHUNK: Final = 1 << 20
 """Bytes that are asked of the system at once; objects of more than a 32nd of it are alone."""
 
 
 def class_of(size: int) -> int:
-    """The class of objects of so many bytes.
+    """The class of objects of a given number of bytes.
 
     >>> class_of(16), class_of(64), class_of(65), class_of(1 << 20)
     (0, 0, 1, 14)

@@ -26,7 +26,7 @@ LATE_CASES: Final = 0.45
 """How many of the models without an open batch learn sizes when they run."""
 
 OTHERS: Final = 3
-"""So many more sets of inputs, with other values and sizes, such a model is given."""
+"""This many more sets of inputs, with other values and sizes, such a model is given."""
 
 LARGEST: Final = 1e4
 """Numbers stay below this, far from what overflows in one order of adding and not in another."""
@@ -76,7 +76,7 @@ class ModelCase:
 
 
 def random_case(seed: int, most: int = 10) -> ModelCase:
-    """A case of up to so many nodes; the same seed gives the same case."""
+    """A case of up to a given number of nodes; the same seed gives the same case."""
     random = Random(seed)
     opset = random.randrange(OLDEST, newest() + 1)
     shape = random.choice(SHAPES)

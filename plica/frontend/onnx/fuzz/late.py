@@ -87,7 +87,7 @@ def _loop(
 
 
 def _looped(c: RowChoice, x: KnownTensor) -> Drawn:
-    """x halved and moved so many times; what it was on the way is collected."""
+    """x halved and moved a given number of times; what it was on the way is collected."""
     from onnx import helper
 
     by = np.asarray(c.pick(0.25, -1.0), x.array.dtype)

@@ -38,7 +38,7 @@ Run = Callable[["ModelProto"], Callable[..., Any]]
 """What makes something one can call, with inputs by name, of a model."""
 
 Compile = Callable[["ModelProto", "str | None", int], Callable[..., Any]]
-"""The same, under a float contract and with so many threads."""
+"""The same, under a float contract and with this many threads."""
 
 CONTRACTS: Final = (None, None, "exact", "fused", "reassociates")
 
@@ -76,7 +76,7 @@ def fuzz(
     first: int = 0,
     say: Say | None = None,
 ) -> FuzzReport[ModelFinding]:
-    """Try so many models; every so many of them are compiled as well.
+    """Try a given number of models; some of them are compiled as well.
 
     Contract and threads are drawn for each.
     """

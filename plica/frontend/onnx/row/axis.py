@@ -44,7 +44,8 @@ def by_axis(
 
 
 def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
-    """Whether so many axes are different ones, all there: which of them are named says so."""
+    """Whether a given number of axes are different ones, all there: which of them are named says
+    so."""
     return op.equal(total_of([to(each, i64) for each in named], op.add, ZERO), count)
 
 

@@ -27,7 +27,7 @@ TESTS: Final[tuple[Test, ...]] = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 OPPOSITE: Final[Mapping[Test, Test]] = {"GT": "LEQ", "GTE": "LT", "NEQ": "EQ"}
 
 MOST_WEIGHTS: Final = 1 << 26
-"""So many leaves for so many targets are kept at most, together."""
+"""This many leaves for this many targets are kept at most, together."""
 
 Weights: TypeAlias = Sequence[tuple[int, float]]
 """What a leaf gives: targets and what is added to their scores."""

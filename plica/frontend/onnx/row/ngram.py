@@ -15,7 +15,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 
 MOST: Final = 1 << 24
-"""So many places are compared with so many runs at most, together."""
+"""This many places are compared with this many runs at most, together."""
 
 
 def _tf_idf(node: OnnxNode) -> Expr:
@@ -60,7 +60,7 @@ def _tf_idf(node: OnnxNode) -> Expr:
 
 
 def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) -> Expr:
-    """How often each run stands in each row, its integers up to so many places apart."""
+    """How often each run stands in each row, its integers up to a given number of places apart."""
     count, width = node.sizes(0)[0] if node.rank(0) == 2 else 1, node.sizes(0)[-1]
     length = runs.shape[1]
     found: Expr = const(np.zeros((count, len(runs)), np.float32))

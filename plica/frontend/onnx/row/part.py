@@ -73,7 +73,7 @@ def _split(node: OnnxNode) -> Made:
         node.malformed("Split says num_outputs and makes others.", str(said), str(count))
     if given is None and whole is None:
         if count > MOST_PARTS:
-            message = "Split into so many parts needs an axis of known size."
+            message = "Split into a number of parts needs an axis of known size."
             node.unsupported(message, f"at most {MOST_PARTS}", str(count))
         if known(normal_dim(size % count)) == 0:
             if node.opset >= 18:  # no part is empty
@@ -99,8 +99,8 @@ def _split(node: OnnxNode) -> Made:
 
 
 def _shares(node: OnnxNode, of: Scalar, count: int) -> Sequence[Piece]:
-    """The lengths of so many parts of a size: the last is shorter if need be, and holds something;
-    older versions want parts of one length, which together are the whole."""
+    """The lengths of a given number of parts of a size: the last is shorter if need be, and holds
+    something; older versions want parts of one length, which together are the whole."""
     if (whole := known(of)) is not None:
         part = -(-whole // count)
         last_ = whole - part * (count - 1)

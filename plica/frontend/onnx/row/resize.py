@@ -140,7 +140,8 @@ class ResizeGrid:
 
 
 def _tap(grid: ResizeGrid, kernel: ResizeKernel, at: Expr, step: Expr) -> tuple[Expr, Expr]:
-    """The places so many steps from those that places of the result lie at, and their weights."""
+    """The places a given number of steps from those that places of the result lie at, and their
+    weights."""
     place = to(op.floor(at), i64) + step
     distance = to(place, f64) - at
     distance = distance * op.minimum(grid.scale, WHOLE) if kernel.is_smooth else distance

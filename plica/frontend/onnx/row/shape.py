@@ -116,7 +116,7 @@ def _axes(node: OnnxNode) -> tuple[int, ...] | None:
 
 def _late_axes(node: OnnxNode, x: Expr, more: int) -> tuple[Expr, int, list[Expr]]:
     """x, how many axes are named, and which: values when the model runs, which are axes of a
-    tensor of so many axes more than x if `more` is 1."""
+    tensor of a given number of axes more than x if `more` is 1."""
     axes, count = node.x(1), len(pieces(node, 1))
     named = named_axes(axes, rank(x) + more * count)
     return demanded(node, x, are_axes(named, const(count, i64)), "axis"), count, named

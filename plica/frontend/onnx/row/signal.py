@@ -33,7 +33,7 @@ from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 
 MOST_PLACES: Final = 1 << 24
-"""The frames of a signal may have so many places together."""
+"""The frames of a signal may have this many places together."""
 
 
 def _single(node: OnnxNode, at: int) -> Piece:

@@ -38,7 +38,8 @@ LANES: Final = 8
 def suppression(
     sizes: Sequence[int], most: int, *, centred: bool = False, has_least: bool = True
 ) -> Kernel:
-    """The kernel for so many batches, classes and boxes, of which each class keeps `most` at most.
+    """The kernel for a given number of batches, classes and boxes, of which each class keeps `most`
+    at most.
 
     It is given boxes, by two corners or by centre and extent, their scores, how many are kept, how
     much of two may be common, and the least score if there is one; it gives rows of batch, class
@@ -136,8 +137,8 @@ class _Suppression:
         return seq(start, self.each(levels, level))
 
     def sunk(self, levels: sc.Scalar) -> Stmt:
-        """What is at a place goes down, through so many levels at most, as long as one below it
-        comes before it."""
+        """What is at a place goes down, through a given number of levels at most, as long as one
+        below it comes before it."""
 
         def level(_: sc.Scalar) -> Stmt:
             here, size = self.got(self.at, self.count - 1), self.value(self.size)

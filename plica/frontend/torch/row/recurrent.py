@@ -60,7 +60,7 @@ def _lstm_step(weights: RecurrentWeights, gates: Expr, state: State) -> State:
 
 
 def _row(step: Step, gates: int, states: int) -> Row:
-    """A row of layers whose step has so many gates and states."""
+    """A row of layers whose step has a given number of gates and states."""
 
     def row(node: TorchNode) -> list[Expr | None]:
         x = node.x("input")

@@ -377,7 +377,7 @@ def _rolled(x: Expr, shift: Size, axis: int) -> Expr:
 
 
 def _pairs(widths: Sequence[SizeT], count: int, none: SizeT) -> list[tuple[SizeT, SizeT]]:
-    """Widths for each of so many axes: torch begins with the last."""
+    """Widths for each of a given number of axes: torch begins with the last."""
     pairs = [(widths[at], widths[at + 1]) for at in range(0, len(widths), 2)]
     return [(none, none)] * (count - len(pairs)) + pairs[::-1]
 

@@ -27,7 +27,7 @@ def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 def _how(node: TorchNode, count: int) -> dict[str, Any]:
-    """The attributes of a convolution along so many axes, as operators have them."""
+    """The attributes of a convolution along a given number of axes, as operators have them."""
     strides, padding, dilation, extra = (
         each(node.integers(n), count) for n in ("stride", "padding", "dilation", "output_padding")
     )

@@ -51,10 +51,10 @@ class Origin:
 
 
 MAX_PROBLEMS: Final = 100
-"""So many problems are reported together; a text with more is not read further."""
+"""This many problems are reported together; a text with more is not read further."""
 
 MAX_SUGGESTIONS: Final = 10
-"""To so many problems a suggestion is looked for: it takes time with many names."""
+"""To this many problems a suggestion is looked for: it takes time with many names."""
 
 
 class Problems:

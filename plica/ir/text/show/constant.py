@@ -23,10 +23,10 @@ from plica.ir.text.show.type import parenthesised
 from plica.ir.type import DType, bool_
 
 MAX_NUMBERS_INLINE: Final = 16
-"""Up to so many numbers are written out."""
+"""Up to this many numbers are written out."""
 
 INLINE: Final = 4096
-"""Up to so many bytes stand in the text."""
+"""Up to this many bytes stand in the text."""
 
 
 def constant_text(of: Const) -> str:

@@ -48,7 +48,7 @@ def fuzz(
     ops: tuple[str, ...] = (),
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """So many programs, the operators in turn, until the first finding.
+    """A given number of programs, the operators in turn, until the first finding.
 
     With `native` every so many-th gradient is compiled and run as well.
     """

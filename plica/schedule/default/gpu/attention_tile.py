@@ -83,7 +83,7 @@ def region_of(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, in
 def attention_intrinsics(
     tile: AttentionTile, columns: int, dtype: DType
 ) -> tuple[TensorIntrinsic, ...]:
-    """What a tile whose values have so many columns asks of the threads of a warp."""
+    """What a tile whose values have a given number of columns asks of the threads of a warp."""
     high, keys = tile.high, tile.keys // OCTET
     return (
         scores_mma(high, keys, dtype),

@@ -3,7 +3,8 @@
     turns * slices * max(multiply, fetch)  +  beginning and end  +  joining the parts of the terms
 
 A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to
-answer with so many slices under way.  The figures are of an H200; what counts is how they compare.
+answer with a given number of slices under way.  The figures are of an H200; what counts is how they
+compare.
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
 
 
 def blocks_at_once(warps: Warps, gpu: Gpu, size: int, slices: int) -> int:
-    """Blocks that a processor has memory and registers for; elements have so many bytes, and there
-    are so many slices."""
+    """Blocks that a processor has memory and registers for; elements have a given number of bytes,
+    and there are a given number of slices."""
     rows, columns, terms = warps.tile
     shared = size * warps.versions(slices) * terms * (rows + columns)
     sums = rows * columns // warps.threads

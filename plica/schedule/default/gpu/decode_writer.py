@@ -152,7 +152,7 @@ class DecodeWriter:
         at: Callable[[Scalar], Mapping[Term, Term]],
         guards: Callable[[Scalar], list[Guard]] = lambda _: [],
     ) -> ReadAhead:
-        """A side whose keys the threads of a block share, so many at a time."""
+        """A side whose keys the threads of a block share, this many at a time."""
         lanes, ahead = by
         units = self.of.size(axis if axis in self.of.sizes else self.of.column) // lanes.near
 

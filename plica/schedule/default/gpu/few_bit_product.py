@@ -66,7 +66,7 @@ TILE: Final = 16
 
 UNDER_WAY: Final = 16
 """Vectors of each row that the warps of a block have under way together, for each of its threads:
-so many of one warp, or one of so many."""
+this many of one warp, or one of this many."""
 
 FEW_BIT_WARPS: Final = (4, 8, 16)
 """Warps of a block that are considered."""

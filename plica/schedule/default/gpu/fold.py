@@ -323,8 +323,8 @@ def one_launch(
 
 @do
 def partial_fold(block: Handle, around: Handle, counts: tuple[int, int, int], spread: bool) -> Body:
-    """What so many threads of a block fold of columns, told to others in shared memory where
-    neighbouring threads have neighbouring places; gives the loops over the threads.
+    """What a given number of threads of a block fold of columns, told to others in shared memory
+    where neighbouring threads have neighbouring places; gives the loops over the threads.
 
     Those who have several columns fold them all, or others do each where they are `spread`.
     """

@@ -102,7 +102,7 @@ def row_plan(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> Plan:
 
 def pays_staged(width: int, own: float, elements: int, gpu: Gpu) -> bool:
     """Whether rows that fill no vectors are there sooner through shared memory than where threads
-    ask for so many bytes of a row at once, `own` bytes each.
+    ask for a given number of bytes of a row at once, `own` bytes each.
 
     Where threads have few elements each, what memory takes to answer counts, and each trip through
     shared memory is one more.  Of many, less than whole lines are asked for where a row has few
@@ -144,8 +144,8 @@ def staged_plan(
 
 
 def in_flight(count: int, least: int) -> int:
-    """How many of so many reads of a thread are under way at once: all, if they are up to a quarter
-    more than the least; else as many as leave the fewest over in the last turn.
+    """How many of a given number of reads of a thread are under way at once: all, if they are up to
+    a quarter more than the least; else as many as leave the fewest over in the last turn.
 
     >>> in_flight(5, 4), in_flight(8, 4), in_flight(13, 4)
     (5, 4, 5)

@@ -80,7 +80,7 @@ def tiled(  # noqa: PLR0917  # what a form is made of
     turns: Sides = NEITHER,
     box: WindowBox | None = None,
 ) -> Stages:
-    """A product in tiles, its terms in so many parts.
+    """A product in tiles, its terms in a given number of parts.
 
     Sides that `pads` names are copied first, with rows of whole octets; those that `turns` names
     are transposed first, so that rows (or columns) are neighbours and not terms.  Rows of a tile

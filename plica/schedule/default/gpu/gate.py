@@ -128,7 +128,7 @@ def gate_cost(of: Gates, gpu: Gpu) -> float:
 
 
 def gate_intrinsics(across: int) -> tuple[TensorIntrinsic, ...]:
-    """What elements of up to so many sums ask of the threads of a warp."""
+    """What elements of up to a given number of sums ask of the threads of a warp."""
     return tuple([lanes_sum(across, count) for count in range(1, MOST + 1)])
 
 

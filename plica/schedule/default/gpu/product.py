@@ -152,7 +152,7 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
 
 @do
 def _of_sums(c: Handle, outer: int, cut: Digits) -> Body:
-    """The loops of a thread's sums inside of so many: its squares, slices, and terms of one."""
+    """The loops of a thread's sums inside of this many: its squares, slices, and terms of one."""
     inner = (yield pr.loops(c))[outer:]
     squares = sum(count > 1 for word, count in cut if word in OWN)
     if len(inner) < squares + 2:  # one slice is no loop, but it is where that is fetched
@@ -177,7 +177,7 @@ def tiles(
 ) -> Body:
     """Tiles in an order in which those that run at once read much of the same.
 
-    There are so many (`count`) down and across, in each of some `lots`.
+    There are this many (`count`) down and across, in each of some `lots`.
     """
     down, across = count
     if near == 1 or lots is not None or max(down // near, across) > BLOCKS:

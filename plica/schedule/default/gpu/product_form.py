@@ -284,7 +284,7 @@ def _in_panels(warps: Warps, along: Along, constant: tuple[bool, bool]) -> bool:
 
 
 def thread_tiles(of: Stages, facts: Facts, gpu: Gpu, parts: tuple[int, ...]) -> Iterator[Made]:
-    """Products of f32 in tiles of threads, the terms in so many parts."""
+    """Products of f32 in tiles of threads, the terms in a given number of parts."""
     found = product_of(of, facts)
     if found is None or found.dtype is not f32:
         return

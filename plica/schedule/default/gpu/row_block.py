@@ -75,8 +75,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
     rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu,
     passes: int = 2, wide: int = 1,
 ) -> RowCut:  # fmt: skip
-    """How rows are cut whose kept elements have some bytes in all, of so many loads each; a thread
-    has so many of those beside one another."""
+    """How rows are cut whose kept elements have some bytes in all, of a given number of loads each;
+    a thread has this many of those beside one another."""
     if beside == 1 and (found := _in_warps(rows, length, size, lanes, gpu)) is not None:
         return found
     gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)

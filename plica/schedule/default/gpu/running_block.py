@@ -50,7 +50,7 @@ NEIGHBOURS: Final = 8
 """Places along a row that a thread has."""
 
 GROUP: Final = 16
-"""Threads whose parts one adds up: a block has so many such groups at most."""
+"""Threads whose parts one adds up: a block has this many such groups at most."""
 
 BLOCKS: Final = 8
 """Blocks that a processor has under way; half of them where lanes lie across threads."""

@@ -74,7 +74,7 @@ class SharedRuns:
     def each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
-        """Something for each of so many numbers."""
+        """Something for each of a given number of numbers."""
         var = self.names.var("v")
         return For(var, sc.index(count), kind, body(var))
 

@@ -158,7 +158,7 @@ class _SortWriter:
         return runs.each(self.own // 2, lambda _: seq(pairs(0), pairs(1)))
 
     def _merged(self) -> Stmt:
-        """Runs of so many threads, two by two, until one is left."""
+        """Runs of a given number of threads, two by two, until one is left."""
         rounds = (self.threads - 1).bit_length()
         if not rounds:
             return NOTHING
@@ -184,8 +184,8 @@ class _SortWriter:
         return Alloc(wide, seq(Store(wide, zero, sc.Lit(self.own, i32)), whole))
 
     def _first_merged(self, rounds: int, share: int) -> Stmt:
-        """The first ones of all runs, two by two: of each pair as many as so many threads have,
-        which is a power of two.
+        """The first ones of all runs, two by two: of each pair as many as a given number of threads
+        have, which is a power of two.
 
         Rounds are written out, so that it is known which threads meet.
         """

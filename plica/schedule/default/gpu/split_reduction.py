@@ -109,7 +109,7 @@ def _part(of: sc.Reduce, parts: ReductionParts, p: sc.ScalarVar) -> sc.Reduce:
 
 
 def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
-    """How a reduction with so many results is cut, None where that would take longer."""
+    """How a reduction with a given number of results is cut, None where that would take longer."""
     extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
     terms = prod(extents.values())
     read = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
@@ -134,7 +134,7 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
 
 
 def even_cut(size: int, most: int) -> tuple[int, int]:
-    """So many parts at most, and how long they are; equal ones if there are such."""
+    """A given number of parts at most, and how long they are; equal ones if there are such."""
     even = next((n for n in range(most, most // 2, -1) if n > 1 and size % n == 0), 0)
     length = size // even if even else -(-size // max(1, most))
     return -(-size // length), length

@@ -68,8 +68,8 @@ class Warps:
     """Neighbouring terms that are moved at once: 16 bytes."""
 
     def versions(self, slices: int) -> int:
-        """Slices that have memory, of so many: those under way, the one that is multiplied, and one
-        that warps together may not have finished; no more than there are."""
+        """Slices that have memory, of this many: those under way, the one that is multiplied, and
+        one that warps together may not have finished; no more than there are."""
         return min(self.ahead + 1 + (self.together and self.ahead > 0), slices)
 
     @property
@@ -140,9 +140,10 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
     Memory of a slice is spared for a turn, where warps may not have finished with it, but if there
     is enough for all slices.
 
-    Where tiles are boxes of so many neighbours (`counts`) along each axis of the rows, these are
-    axes of the result; else they are one.  Where sums are `staged`, the number of what the epilogue
-    reads, they lie in shared memory before it, so that neighbouring threads store neighbours.
+    Where tiles are boxes of a given number of neighbours (`counts`) along each axis of the rows,
+    these are axes of the result; else they are one.  Where sums are `staged`, the number of what
+    the epilogue reads, they lie in shared memory before it, so that neighbouring threads store
+    neighbours.
     """
     c = yield pr.block(blocks.part)
     lots, down, across = blocks.count

@@ -60,8 +60,8 @@ def mma(  # noqa: PLR0917  # squares, and what they are of
     other: DType | None = None,
     few: bool = False,
 ) -> TensorIntrinsic:
-    """The intrinsic of so many squares down and across; the right side may be of `other` bytes, and
-    sums of f32 of `few` terms in all."""
+    """The intrinsic of a given number of squares down and across; the right side may be of `other`
+    bytes, and sums of f32 of `few` terms in all."""
     extents = {"i": high, "half": 2, "j": wide, "pair": 2, "h": 2, "e": 16 // dtype.bytes}
     left, right = "i half h e", "j h pair e" if along[1] else "j h e pair"
     how = extents, (left, right, "i half j pair")
@@ -69,8 +69,8 @@ def mma(  # noqa: PLR0917  # squares, and what they are of
 
 
 def panels_of(wide: int) -> tuple[int, int]:
-    """So many squares across as panels of 64 columns, and octets of columns of each; squares that
-    fill no panels are one.
+    """A given number of squares across as panels of 64 columns, and octets of columns of each;
+    squares that fill no panels are one.
 
     >>> panels_of(16), panels_of(12), panels_of(4)
     ((2, 8), (1, 12), (1, 4))
@@ -82,7 +82,7 @@ def panels_of(wide: int) -> tuple[int, int]:
 def group_mma(
     high: int, wide: int, along: Along, dtype: DType = f16, other: DType | None = None
 ) -> TensorIntrinsic:
-    """The intrinsic of four warps, with so many squares of a thread down and across."""
+    """The intrinsic of four warps, with a given number of squares of a thread down and across."""
     panels, octets = panels_of(wide)
     extents = {"s": STEPS, "i": high, "half": 2, "j": panels, "o": octets, "pair": 2,
                "h": 2, "e": 16 // dtype.bytes}  # fmt: skip

@@ -31,7 +31,7 @@ def spread(
 ) -> Body:
     """The elements of the last block spread over threads, with the reductions it reads inside.
 
-    Where rows are of whole neighbours (`lanes`), a thread takes so many.
+    Where rows are of whole neighbours (`lanes`), a thread takes this many.
     """
     handle = yield pr.block(str(last.label))
     sums = []

@@ -58,8 +58,8 @@ SHUFFLED: Final = (f32, f64, i32, i64)
 
 @lru_cache(maxsize=64)
 def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
-    """Products of what a warp holds with 16 rows of a matrix, for so many squares; with 8 rows of
-    f32, of which those with an odd number lie behind the others."""
+    """Products of what a warp holds with 16 rows of a matrix, for a given number of squares; with 8
+    rows of f32, of which those with an odd number lie behind the others."""
     if dtype is f32:
         return _wide_warp_mma(high, wide)
     a = buffer("a", (QUADS, high, 2, 2, 2), f32)
@@ -112,7 +112,7 @@ def group_scores(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def group_warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
-    """Products of what four warps hold with 64 rows of a matrix, for so many squares."""
+    """Products of what four warps hold with 64 rows of a matrix, for a given number of squares."""
     extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
                "s": STEPS, "h": 2, "t": QUADS, "p": 2}  # fmt: skip
     right = _kept("j s h e o pair", extents | {"e": OCTET})
@@ -185,18 +185,18 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
 
 
 def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
-    """Sums of what so many neighbouring threads hold, added to what was there."""
+    """Sums of what a given number of neighbouring threads hold, added to what was there."""
     return lanes_join("sum", f32, lanes, count)
 
 
 def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
-    """The greatest of what so many neighbouring threads hold, and of what was there."""
+    """The greatest of what a given number of neighbouring threads hold, and of what was there."""
     return lanes_join("max", f32, lanes, count)
 
 
 @lru_cache(maxsize=256)
 def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIntrinsic:
-    """What so many neighbouring threads of a warp hold, joined with what was there."""
+    """What a given number of neighbouring threads of a warp hold, joined with what was there."""
     shape = (lanes, count) if lanes > 1 else (count,)
     a, c = buffer("a", shape, dtype), buffer("c", (count,), dtype)
     _, join = MEANING[word]
@@ -254,8 +254,9 @@ def restored(bits: int, dtype: DType) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def quad_mma(count: tuple[int, int], dtype: DType) -> TensorIntrinsic:
-    """Products of what the four threads of a row hold of it, so many times so many terms each, with
-    what those of a column hold of that: two rows, eight apart, by two columns."""
+    """Products of what the four threads of a row hold of it, a given number of times a given number
+    of terms each, with what those of a column hold of that: two rows, eight apart, by two
+    columns."""
     a, b = buffer("a", (QUADS, 2, *count), dtype), buffer("b", (2 * QUADS, *count), dtype)
     c = buffer("c", (2, 2), f32)
 

@@ -104,8 +104,8 @@ def is_boxed(of: Operands) -> bool:
 
 
 def can_be_box(of: Operands, rows: int) -> bool:
-    """Whether so many rows of a window, one after another, may be a box of the left side: they are
-    of one of its rows, whole rows, or go on where a row ends."""
+    """Whether a given number of rows of a window, one after another, may be a box of the left side:
+    they are of one of its rows, whole rows, or go on where a row ends."""
     axes = of.groups["rows"]
     if len(axes) < 2:
         return True

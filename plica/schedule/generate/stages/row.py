@@ -270,7 +270,7 @@ def concats(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def steps(draw: DrawFn) -> StagesCase:
-    """Elements that are put so many places apart, and something else between them."""
+    """Elements that are put a given number of places apart, and something else between them."""
     axes = Axes()
     every = [axes(draw(st.integers(9, 40))) for _ in range(2)]
     dtype = draw(st.sampled_from((f32, f32, f64, i32)))

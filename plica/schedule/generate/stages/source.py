@@ -172,7 +172,7 @@ def _resized(of: sc.Buffer, along: int, size: int) -> sc.Buffer:
 
 
 def _other(of: sc.Buffer, along: int, size: int) -> sc.Buffer:
-    """One more operand like a buffer, of so many elements along an axis."""
+    """One more operand like a buffer, of a given number of elements along an axis."""
     return evolve(_resized(of, along, size), name=Name(f"{of.name}_other"))
 
 
