@@ -56,7 +56,8 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
         inside = bool(fence)
         if mark and (not fence or line.strip() == fence):
             fence = "" if fence else mark[1]
-        prose = not (mark or inside or NOT_PROSE.match(line) or not line.strip())
+        code = bool(mark) or inside or (not lines and line.startswith("    "))
+        prose = not (code or NOT_PROSE.match(line) or not line.strip())
         if lines and (not prose or BLOCK_START.match(line)):
             yield start, " ".join(lines)
             lines = []

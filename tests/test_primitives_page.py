@@ -1,4 +1,4 @@
-"""docs/primitives.md: every primitive of schedules, what it asks for, and an example."""
+"""docs/primitives.md: every primitive of schedules, its preconditions, and an example."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ from plica.schedule.replay import kernel_of
 PAGE = Path(__file__).parents[1] / "docs" / "primitives.md"
 HEAD: Final = """# Primitives
 
-Every primitive of `plica.schedule`: what it does, before and after, what it asks for, and an
-example that was run. Each stands in a do-block ([schedules](schedule.md)); `c`, `i`, … are handles
-that earlier steps gave. The page is made by `pytest tests/test_primitives_page.py --update-golden`.
+After this page you can use every primitive of `plica.schedule`: its effect before and after, its
+preconditions, and an example. [Schedules](schedule.md) explains do-blocks and traces.
+
+```py
+@do
+def tiled():
+    c = yield block("C")
+    i, j, k = yield loops(c)              # c, i, j, k are handles
+    i0, i1 = yield split(i, (None, 4))
+```
+
+`pytest tests/test_primitives_page.py --update-golden` generates this page and runs its examples.
 
 The examples schedule these kernels:
 
@@ -217,8 +226,9 @@ def entry(name: str) -> str:
     about = first.partition(": ")[2] or first
     about = about[:1].upper() + about[1:]
     return (
-        f"## {name}\n\n{about}\n{rest.rstrip()}\n\nOn `{kernel}`:\n\n```py\n{body}\n```\n\n"
-        f"gives\n\n```py\n{made(name)}\n```\n"
+        f"## {name}\n\n{about}\n{rest.rstrip()}\n\n"
+        f"Example, on `{kernel}`:\n\n```py\n{body}\n```\n\n"
+        f"The result:\n\n```py\n{made(name)}\n```\n"
     )
 
 

@@ -14,9 +14,9 @@ from plica.schedule.primitive.annotate import KEYS
 from plica.schedule.python_text import function_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "schedule.md"
-HEAD = "| primitive | gives | what it does |\n| --- | --- | --- |\n"
+HEAD = "| primitive | yields | effect |\n| --- | --- | --- |\n"
 TABLE = re.compile(r"^\| primitive \|.*?\n\n|^TABLE\n\n", re.DOTALL | re.MULTILINE)
-GIVES = {"one": "one", "several": "a tuple", "any": ""}
+GIVES = {"one": "one handle", "several": "a tuple", "any": ""}
 
 
 def row(kind: str, cls: type[Instruction]) -> str:

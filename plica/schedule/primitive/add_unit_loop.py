@@ -1,10 +1,10 @@
-"""add_unit_loop: a loop of one iteration around a loop or a block.
+"""add_unit_loop: add a loop of one iteration around a loop or a block.
 
     before                      after  add_unit_loop(c)
     with block("C"): …          for u in range(1):
                                     with block("C"): …
 
-No precondition.
+Preconditions: none.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""annotate: something is said of a loop or a block, for later steps and for lowering.
+"""annotate: attach a key and a value to a loop or a block, for later steps and for lowering.
 
     before                      after  annotate(i, "unroll_explicit", True)
     for i in range(4): …        for i in range(4, unroll_explicit=True): …
 
-Preconditions: `known-key` (a key of `KEYS`), `typed-value` (a value of its type), `not-annotated`
-(nothing else is said under that key).
+Preconditions:
+
+- `known-key`: a key of `KEYS`.
+- `typed-value`: a value of its type.
+- `not-annotated`: the key is not set yet.
 """
 
 from __future__ import annotations

@@ -1,19 +1,23 @@
-"""bind: the iterations of a loop are threads of a grid.
+"""bind: bind the iterations of a loop to threads of a grid.
 
     before                      after  bind(i, "blockIdx.x")
     for i in range(n): …        for i in thread("blockIdx.x", n): …
 
-`virtual` makes threads that one thread runs in turns.  A loop bound to the name of a loop around it
-is shared out: each of those threads does one part of what all of them did.
+`virtual` makes virtual threads, which one thread runs one after another. A loop that is bound to
+the name of an enclosing loop is distributed over those threads: each runs one part.
 
-Preconditions: `known-thread` (blockIdx or threadIdx with .x .y .z, or virtual), `plain-loop`
-(serial; annotations may stay), `independent` (threads do not meet in memory, but in buffers of a
-scope where each has its own, in shared memory of which each fills a part, or in the result of a
-reduction across threadIdx: so the loops of a copy are bound before the threads around it),
-`cooperative` (a loop that is shared out fills shared memory, the same for all, with as many parts
-as threads),
-`handed-over` (what threads of one loop write and those of another use is in shared memory, where
-lowering puts barriers; shared and private memory is not used outside the threads that have it).
+Preconditions:
+
+- `known-thread`: blockIdx or threadIdx with .x .y .z, or virtual.
+- `plain-loop`: a serial loop; annotations are allowed.
+- `independent`: threads conflict only in per-thread buffers, in shared memory of which each fills
+  a part, or in the result of a reduction across threadIdx. So bind the loops of a copy before the
+  enclosing threads.
+- `cooperative`: a distributed loop fills shared memory, the same for all, in as many parts as
+  there are threads.
+- `handed-over`: data passed between threads of different loops is in shared memory, where
+  lowering inserts barriers. Shared and private memory is not used outside the threads that own
+  it.
 """
 
 from __future__ import annotations

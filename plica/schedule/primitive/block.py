@@ -1,10 +1,13 @@
-"""block: the block of a name, or at a place.
+"""block: find a block by its name, or by its address.
 
     c = yield block("C")
 
-A name is resolved when the trace is recorded; the instruction holds the number of the block in the
-order of the text, and its role: the kinds of its variables, and whether it begins with an init.
-Precondition `exists`: there is such a block, and it has that role.
+A name is resolved when the trace is recorded. The instruction stores the number of the block in
+text order and its role: the kinds of its variables, and whether it has an init.
+
+Preconditions:
+
+- `exists`: there is such a block, with that role.
 """
 
 from __future__ import annotations

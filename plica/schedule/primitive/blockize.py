@@ -1,4 +1,4 @@
-"""blockize: a loop and all inside it become one block.
+"""blockize: turn a loop and everything inside it into one block, and return it.
 
     before                                 after  blockize(i_1)
     for i_0 in range(4):                   for i_0 in range(4):
@@ -6,16 +6,20 @@
             with block("C", v=i_0 * 8 + i_1):      for i_1 in range(8):
                 …                                      with block("C", v=vo * 8 + i_1): …
 
-Where one block stands inside, each of its variables is divided: a part from the loops outside,
-which becomes a variable of the new block, and a part from those inside.  Its init becomes that of
-the new block, over the loops inside that feed spatial variables.  Where several stand inside, the
-new block has the loops outside as its variables.  It gives the new block.
+If one block is inside, each of its variables is divided. The part from the loops outside becomes
+a variable of the new block; the part from the loops inside stays. Its init becomes the init of
+the new block, over the inner loops that feed spatial variables. If several blocks are inside, the
+new block has the outer loops as its variables.
 
-Preconditions: `rectangular` (only loops around it, whose extents do not depend on one another),
-`division` (a variable is a multiple of what the loops inside make, and that), `injective` and those
-of a reduction, `reduce-kinds`, `same-element`, `distinct-writes`, `reducer`, `starts`,
-`begins` (where there is an init: its reduce variables follow from loops of their own, and are 0
-where these are), `predicate` (it follows from the new variables and the loops inside).
+Preconditions:
+
+- `rectangular`: only loops around it, with independent extents.
+- `division`: each variable is a multiple of the extents inside, plus the part from inside.
+- `injective`, and a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
+  `starts`.
+- `begins`: if there is an init, its reduce variables come from loops of their own, and are 0
+  where these are.
+- `predicate`: it follows from the new variables and the loops inside.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""cache_inplace: a block that updates a buffer updates a copy of it, copied in and out.
+"""cache_inplace: let a block that updates a buffer update a copy, which is copied in and out.
 
     before                          after  cache_inplace(c, 0, "local")
     …                               for ax in range(n):
@@ -11,12 +11,16 @@
                                         with block("C_local_1", v_2=ax_1):
                                             C[v_2] = C_local[v_2]
 
-Buffers are counted among those the block writes.
+The index counts the buffers that the block writes.
 
-Preconditions: `stage-pipeline` (only loops and blocks in the scope), `write-index` (the block
-writes more buffers than the index), `in-place` (it reads that one too), `scope` (somebody declared
-it), `alone` (nobody else touches the buffer in the outermost loop around the block), `covered` (an
-earlier block has written all that is copied in).
+Preconditions:
+
+- `stage-pipeline`: only loops and blocks in the scope.
+- `write-index`: the block writes a buffer of that number.
+- `in-place`: it reads that buffer too.
+- `scope`: a declared memory scope.
+- `alone`: nothing else uses the buffer in the outermost loop around the block.
+- `covered`: an earlier block writes all that is copied in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""cache_read: stage what blocks read of a buffer in a memory scope.
+"""cache_read: stage a buffer that blocks read in a memory scope.
 
     before                          after  cache_read(c, 0, "shared")
     for i in range(n):              for ax in range(n):
@@ -8,15 +8,19 @@
                                         with block("C", v=i):
                                             C[v] = A_shared[v] * 2
 
-The copy comes right after the block that writes the buffer, or where the scope begins, and takes
-the box that is read there.  Buffers are counted in the order in which the block reads them, those
-it writes left out.  Without `consumers` every reader in the scope reads the copy.
+The copy comes right after the block that writes the buffer, or at the start of the scope, and
+takes the box that is read. The index counts the buffers in the order in which the block reads
+them, without those it writes. Without `consumers`, every reader in the scope reads the copy.
 
-Preconditions: `stage-pipeline` (only loops and blocks in the scope), `read-index` (the block reads
-more buffers than the index), `scope` (somebody declared it), `consumers` (they are in the scope and
-read the buffer), `sole-writer` (at most one block writes the buffer, and none of those that are to
-read the copy), `written-before` (the writer comes before all of them, and they share one place
-after it), `covered` (all that is copied has been written).
+Preconditions:
+
+- `stage-pipeline`: only loops and blocks in the scope.
+- `read-index`: the block reads a buffer of that number.
+- `scope`: a declared memory scope.
+- `consumers`: they are in the scope and read the buffer.
+- `sole-writer`: at most one block writes the buffer, and no consumer does.
+- `written-before`: the writer comes before all consumers, with one common position after it.
+- `covered`: all that is copied has been written.
 """
 
 from __future__ import annotations

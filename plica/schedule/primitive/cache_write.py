@@ -1,4 +1,4 @@
-"""cache_write: a block writes to a copy in a memory scope, which is then copied out.
+"""cache_write: let a block write to a copy in a memory scope, which is then copied out.
 
     before                          after  cache_write(c, 0, "local")
     for i in range(n):              for i in range(n):
@@ -8,15 +8,20 @@
                                         with block("C_local", v_1=ax):
                                             C[v_1] = C_local[v_1]
 
-The copy comes right after the block, before all that read the buffer.  `consumers` read the copy
+The copy comes right after the block, before all readers of the buffer. `consumers` read the copy
 instead of the buffer.
 
-Preconditions: `stage-pipeline` (only loops and blocks in the scope), `write-index` (the block
-writes more buffers than the index), `scope` (somebody declared it), `consumers` (they are in the
-scope and read the buffer), `sole-writer` (no other block writes it), those of a complete block or a
-reduction (so that it reads nothing but what it wrote), `written-before` (its readers come after it,
-and there is one place before all of them), `covered` (the block writes all of the box it writes
-to).
+Preconditions:
+
+- `stage-pipeline`: only loops and blocks in the scope.
+- `write-index`: the block writes a buffer of that number.
+- `scope`: a declared memory scope.
+- `consumers`: they are in the scope and read the buffer.
+- `sole-writer`: no other block writes it.
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`; or a
+  reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `written-before`: all readers come after it, with one position before all of them.
+- `covered`: the block writes all of the box it writes to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""child_blocks: the blocks directly inside a block, or inside a loop, in the order of the text.
+"""child_blocks: return the blocks directly inside a block or a loop, in text order.
 
     inner, outer = yield child_blocks(tile)
 
-Precondition `parent`: a block or a loop.
+Preconditions:
+
+- `parent`: a block or a loop.
 """
 
 from __future__ import annotations

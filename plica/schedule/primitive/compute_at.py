@@ -1,4 +1,4 @@
-"""compute_at: a producer runs inside a loop of its readers, as much of it as they need there.
+"""compute_at: move a producer into a loop of its consumers, and compute there only what they need.
 
     before                              after  compute_at(b, j0)
     for i in range(n + 2):              for j0 in range(n // 4):
@@ -8,19 +8,26 @@
         for j1 in range(4):                 for j1 in range(4):
             with block("C", …): …               with block("C", …): …  reads B[v] .. B[v + 2]
 
-A buffer in memory that the threads of a block share holds what all of them need, not one alone: as
-long as no loop of the block is bound to these threads, the first of them fills it for the others.
+A shared-memory buffer holds what all threads of the block need. While no loop of the producer is
+bound to these threads, thread 0 fills it for the others. `index` is the position in the body of
+the loop: a number, -1 for the last legal position (just before the first reader), -2 for the
+first one (just after its own producers).
 
-`index` says where in the body of the loop: a number, -1 for the last place that is legal (just
-before the first reader), -2 for the first one (just after its own producers).
+Preconditions:
 
-Preconditions: `same-scope` (block, loop and all who use the buffer), `loop-elsewhere` (the loop is
-not around the block), those of a complete block or a reduction, those of settled values, `affine`
-(each instance of the block runs), `sole-writer`, `written-before`, `intermediate` (the block is no
-output), `has-consumers`, `consumers-under` (all readers are in the loop), `finished` (no reader
-sees part of a reduction), `index` (the place is legal), `covered` (what the block reads at its new
-place has been written; in a block, what is read was written there), `allocated` (the buffers it
-uses are, around the loop).
+- `same-scope`: block, loop and all users of the buffer.
+- `loop-elsewhere`: the loop is not around the block.
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`; or a
+  reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- settled inputs, which have the same values later: `stage-pipeline`, `finished`.
+- `affine`: each instance of the block runs.
+- `sole-writer`, `written-before`, `has-consumers`.
+- `intermediate`: the buffer is not an output.
+- `consumers-under`: all readers are in the loop.
+- `finished`: no reader sees part of a reduction.
+- `index`: a legal position.
+- `covered`: what the block reads at its new position has been written.
+- `allocated`: the buffers it uses are allocated around the loop.
 """
 
 from __future__ import annotations

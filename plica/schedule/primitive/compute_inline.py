@@ -1,4 +1,4 @@
-"""compute_inline: what a block computes is computed where it is read.
+"""compute_inline: compute a block where its result is read.
 
     before                          after  compute_inline(b)
     for i in range(n):              for j in range(n):
@@ -8,15 +8,21 @@
         with block("C", w=j):
             C[w] = B[w] * 2
 
-The block and its buffer go away.  After `cache_read` it gives the program as it was.
+The block and its buffer are removed. After `cache_read` this restores the program.
 
-Preconditions: those of a complete block, `plain-store` (its body is one store, its indices are its
-variables, each once), `intermediate` (nobody outside the kernel sees the buffer), `sole-writer`,
-`same-scope` (the buffer is used in one scope), `has-consumers`, `written-before` (they come after),
-`element-reads` (they load single elements inside blocks), those of settled values (what the block
-reads is the same later on: `stage-pipeline`, `finished`), `names` (no reduction in a consumer binds
-a variable of the expression), `covered` (in a block: what is read was written there), `allocated`
-(its readers stand where the buffers it reads are allocated).
+Preconditions:
+
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`.
+- `plain-store`: the body is one store, indexed by the variables, each once.
+- `intermediate`: the buffer is not visible outside the kernel.
+- `sole-writer`, `has-consumers`.
+- `same-scope`: the buffer is used in one scope.
+- `written-before`: the readers come after it.
+- `element-reads`: the readers load single elements inside blocks.
+- settled inputs, which have the same values later: `stage-pipeline`, `finished`.
+- `names`: no reduction in a consumer binds a variable of the expression.
+- `covered`: inside a block, what is read was written there.
+- `allocated`: the readers are inside the allocations of the buffers that it reads.
 """
 
 from __future__ import annotations

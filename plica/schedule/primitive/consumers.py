@@ -1,8 +1,8 @@
-"""consumers: the blocks of the same scope that read what a block writes, in the order of the text.
+"""consumers: return the blocks of the same scope that read what a block writes, in text order.
 
     (relu,) = yield consumers(conv)     a tuple, of several where there are several
 
-No precondition.
+Preconditions: none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""decompose_padding: a block that pads becomes one that fills and one that copies what is inside.
+"""decompose_padding: split a block that pads into one that fills and one that copies the inside.
 
     before                                 after  decompose_padding(p, i)
     for i in range(n + 2):                 for i_1 in range(n + 2):
@@ -8,16 +8,19 @@
                                                with block("P", v=i, where=1 <= i <= n):
                                                    P[v] = x[v - 1]
 
-The constant is filled in before the loop, over all that the block writes inside it.  The loops stay
-as they are: that the copy runs only inside is its predicate, which lowering makes bounds of loops.
-It gives the block that fills.
+The constant fills the whole box that the block writes inside the loop, before that loop. The
+loops keep their extents: the copy has a predicate, which lowering turns into loop bounds. It
+returns the block that fills.
 
-Preconditions: those of a complete block (`spatial-only`, `sole-writer`, `no-self-read`,
-`distinct-writes`), `injective` (no instance runs twice: what one stored is not filled again; some
-may not run at all), `rectangular`, `around` (the loop is around the block, in its scope),
-`no-thread` (no loop from there on is over threads), `padding` (the body stores either an element or
-a constant, by a condition on its variables), `independent` and `handed-over` (loops around that run
-at once still may).
+Preconditions:
+
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`.
+- `injective`: no instance runs twice, or it would be filled again; some may not run.
+- `rectangular`.
+- `around`: the loop is around the block, in its scope.
+- `no-thread`: no loop from there on is over threads.
+- `padding`: the body stores either an element or a constant, by a condition on its variables.
+- `independent`, `handed-over`: parallel loops around it and inside it stay legal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""decompose_reduction: the init of a reduction or scan becomes a block of its own, before a loop.
+"""decompose_reduction: turn the init of a reduction or scan into a block before a loop.
 
     before                             after  decompose_reduction(c, k)
     for i in range(n):                 for i in range(n):
@@ -8,13 +8,16 @@
                 C[vi] += A[vi, vk]             with block("C", …):
                                                    C[vi] += A[vi, vk]
 
-Preconditions: `around` (the loop is around the block, in its scope), the block is a reduction
-(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`: see
-`plica.schedule.precondition`) or a scan (`scan-kinds`, `scanner` and the last three),
-`begins` (its reduce variables follow from loops of their own, and are 0 where these are),
-`no-reduce-outside` (no loop around the given one feeds a reduce variable), `no-reduce-thread` (no
-loop over threads does), `alone` (inside the loop nobody else uses the elements before the block is
-done with them, or writes what the init reads).
+Preconditions:
+
+- `around`: the loop is around the block, in its scope.
+- a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`; or a scan:
+  `scan-kinds`, `scanner`, `same-element`, `distinct-writes`, `starts`.
+- `begins`: the reduce variables come from loops of their own, and are 0 where these are.
+- `no-reduce-outside`: no loop around the given one feeds a reduce variable.
+- `no-reduce-thread`: no loop over threads does.
+- `alone`: inside the loop, nothing else uses the elements before the block is done, or writes
+  what the init reads.
 """
 
 from __future__ import annotations

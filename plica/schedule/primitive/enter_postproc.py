@@ -1,10 +1,12 @@
-"""enter_postproc: from here on nothing is sampled.
+"""enter_postproc: end the sampling steps of a trace.
 
-It changes nothing; a search looks for it, to know where its decisions end, and what comes after it
-can be cut off (`plica.schedule.without_postproc`).
+It changes nothing. A search finds it to know where its decisions end, and
+`plica.schedule.without_postproc` removes what follows.
 
-Preconditions: `once` (it comes once in a trace); afterwards steps that sample are refused
-(`sampling`).
+Preconditions:
+
+- `once`: it occurs once in a trace.
+- `sampling`: no later step samples.
 """
 
 from __future__ import annotations

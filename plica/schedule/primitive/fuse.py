@@ -1,14 +1,17 @@
-"""fuse: loops directly inside one another become one.
+"""fuse: merge perfectly nested loops into one.
 
     before                      after  fuse(i, j)
     for i in range(n):          for i_j in range(n * m):
         for j in range(m): …        …  with i = i_j // m, j = i_j % m
 
-Iterations that no block inside takes part in are left out, so that fusing what was split gives the
-loop that was there.
+Iterations in which no block runs are dropped, so fusing the result of a split restores the loop.
 
-Preconditions: `count` (at least two loops), `plain-loop` (serial, no annotations), `chain` (each is
-all that stands in the one before), `independent` (no extent depends on an outer of the loops).
+Preconditions:
+
+- `count`: at least two loops.
+- `plain-loop`: a serial loop without annotations.
+- `chain`: each loop is the only statement of the previous one.
+- `independent`: no extent depends on an outer loop of these.
 """
 
 from __future__ import annotations

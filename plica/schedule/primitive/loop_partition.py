@@ -1,17 +1,21 @@
-"""loop_partition: one loop becomes several, one after another.
+"""loop_partition: cut a loop into several loops, one after another.
 
     before                      after  loop_partition(i, (2, None))
     for i in range(n): …        for i_0 in range(min(2, n)): …  with i = i_0
                                 for i_1 in range(max(n - 2, 0)): …  with i = 2 + i_1
 
-One length may be None: whatever is left.  Blocks and loops inside are there once for each part; the
-first keeps their handles.  Where the extent is a number, choices inside that the range of a part
-decides are made: a part of a concatenation reads one tensor.
+One length may be None: the remainder. Blocks and loops inside are copied for each part; the first
+copy keeps their handles. Where the extent is a number, conditions that the range of a part
+decides are resolved: a part of a concatenation reads one tensor.
 
-Preconditions: `plain-loop` (serial, no annotations), `lengths` (at least two, positive, at most one
-None), `fits` (lengths without None add up to the extent, those with it to no more; where the extent
-is symbolic the last is None), `independent` and `handed-over` (loops inside that run at once still
-may: parts share what was private).
+Preconditions:
+
+- `plain-loop`: a serial loop without annotations.
+- `lengths`: at least two, positive, at most one None.
+- `fits`: lengths without None add up to the extent, lengths with None to no more. With a symbolic
+  extent the last one is None.
+- `independent`, `handed-over`: parallel loops inside stay legal, since parts share what was
+  private.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""loops: the loops around a block, outermost first, up to the block around it.
+"""loops: return the loops around a block, outermost first, up to the enclosing block.
 
     i, j, k = yield loops(c)
     i, j, k = yield loops("C")        the block of that name is found first
 
-No precondition.
+Preconditions: none.
 """
 
 from __future__ import annotations

@@ -1,17 +1,21 @@
-"""merge_loops: nests that stand one after another become one.
+"""merge_loops: merge adjacent loop nests into one.
 
     before                      after  merge_loops(i, j)
     for i in range(n): A        for i in range(n):
     for j in range(n): B            A
                                     B  with j = i
 
-The loops named are the innermost of each nest that is merged; the loops around them, up to where
-the nests part, are merged as well.  The first nest keeps its handles.
+The given loops are the innermost merged loop of each nest. The loops around them are merged too,
+up to where the nests part. The first nest keeps its handles.
 
-Preconditions: `count` (at least two loops), `siblings` (the nests stand directly after one another,
-only loops between where they part and the loops named), `depth` (as many loops in each), `extents`
-(the same, loop by loop), `plain-loop` (serial, no annotations), `independent` (nests meet in memory
-only in the same iteration).
+Preconditions:
+
+- `count`: at least two loops.
+- `siblings`: the nests are adjacent, with only loops between where they part and the given loops.
+- `depth`: the same number of loops in each.
+- `extents`: equal, loop by loop.
+- `plain-loop`: a serial loop without annotations.
+- `independent`: the nests conflict only in the same iteration.
 """
 
 from __future__ import annotations

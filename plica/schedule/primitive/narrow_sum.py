@@ -1,4 +1,4 @@
-"""narrow_sum: a sum of a few widened terms is made in the dtype that they had.
+"""narrow_sum: compute a short sum of widened terms in the dtype before widening.
 
     before                                  after  narrow_sum(c)
     C: f64                                  C: f32
@@ -8,14 +8,18 @@
             C[vi] += f64(A[vi, vk])                 C[vi] += A[vi, vk]
     … reads C[i]                            … reads f64(C[i])
 
-Partial sums of a long sum need no wide accumulator: `rfactor` splits off the partial sums, and this
-step narrows them.  What joins them stays wide.
+Partial sums of a long sum need no wide accumulator: `rfactor` makes partial sums, and this step
+narrows them. Their sum stays wide.
 
-Preconditions: the block is a reduction (`reduce-kinds`, `reducer`, `same-element`,
-`distinct-writes`, `starts`), `single-store` and `identity` (a sum that begins with 0), `widened`
-(the terms are casts of narrower floats), `few-terms` (at most 128 terms), `intermediate` (the
-buffer is no output), `sole-writer` (nobody else writes the buffer), `plain-reads` (whoever uses it
-reads single elements).
+Preconditions:
+
+- a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `single-store`, `identity`: a sum that starts with 0.
+- `widened`: the terms are casts of narrower floats.
+- `few-terms`: at most 128 terms.
+- `intermediate`: the buffer is not an output.
+- `sole-writer`: nothing else writes the buffer.
+- `plain-reads`: readers load single elements.
 """
 
 from __future__ import annotations

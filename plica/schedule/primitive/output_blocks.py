@@ -1,8 +1,8 @@
-"""output_blocks: the blocks that write what the kernel gives back, in the order of the text.
+"""output_blocks: return the blocks that write the outputs of the kernel, in text order.
 
     (last,) = yield output_blocks()     a tuple, of several where there are several
 
-No precondition.
+Preconditions: none.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
-"""overlap_split: a loop in tiles of one length, the last of which overlaps the one before.
+"""overlap_split: tile a loop so that the last tile overlaps the previous one.
 
     before                      after  overlap_split(i, 8)
     for i in range(20):         for i_0 in range(3):
         with block(v=i): …          for i_1 in range(8):
                                         with block(v=min(i_0 * 8, 12) + i_1): …
 
-No tile is cut short: there are vectors without guards up to the end, at the cost of elements that
-are computed twice (Halide's `ShiftInwards`).  A length that divides the extent overlaps nothing.
+No tile is cut: vectors need no guard at the end, but some elements are computed twice (Halide's
+`ShiftInwards`). A length that divides the extent overlaps nothing.
 
-Preconditions: `plain-loop` (serial, no annotations), `length` (at least 1, at most the extent,
-which is a number), `one-block` (one block, and nothing else, is inside it), what that stores does
-not depend on how often it runs (`spatial-only`, `no-self-read`, `distinct-writes`), `independent`
-and `handed-over` (loops around and inside that run at once still may).
+Preconditions:
+
+- `plain-loop`: a serial loop without annotations.
+- `length`: from 1 to the extent, which is a number.
+- `one-block`: the loop contains one block and nothing else.
+- repeatable stores: `spatial-only`, `no-self-read`, `distinct-writes`.
+- `independent`, `handed-over`: parallel loops around it and inside it stay legal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pad_einsum: a sum of products is computed over larger extents, the rest of which is zero.
+"""pad_einsum: pad a sum of products to larger extents with zeros.
 
     before                                 after  pad_einsum(c, (4, 4, 1))
     for i, j, k in grid(6, 5, 3):          A_pad = A with 2 rows of zeros more
@@ -7,15 +7,18 @@
                                                    C_pad[i, j] += A_pad[i, k] * B_pad[k, j]
                                            C = C_pad without what is outside
 
-Every extent is rounded up to a multiple of its number, so that tiles and intrinsics fit.  It gives
-the blocks that pad, then the one that copies the result if there is one.
+Every extent is rounded up to a multiple, so that tiles and intrinsics fit. It returns the blocks
+that pad, then the block that copies the result, if there is one.
 
-Preconditions: those of a reduction (`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
-`starts`), `einsum` (it sums products of elements from 0, each index a variable, each buffer at one
-place; a reduction is padded only where every factor is padded with it), `padding` (a positive
-number for each variable), `trivial` (each variable is a loop, nothing else stands in these, there
-is no predicate), `plain-loop` (these loops are serial, without annotations), `independent` and
-`handed-over` (loops around that run at once still may).
+Preconditions:
+
+- a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `einsum`: a sum of products from 0, each index a variable, each buffer at one position. A
+  reduction is padded only if every factor is padded with it.
+- `padding`: a positive number per variable.
+- `trivial`: each variable is a loop, with nothing else inside and no predicate.
+- `plain-loop`: serial loops without annotations.
+- `independent`, `handed-over`: parallel loops around it and inside it stay legal.
 """
 
 from __future__ import annotations

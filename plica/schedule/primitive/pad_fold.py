@@ -1,4 +1,4 @@
-"""pad_fold: a reduction over more terms, the last of which are the identity of its combiner.
+"""pad_fold: pad a reduction with identity terms to a multiple of a length.
 
     before                                  after  pad_fold(k, 4)
     for i, k in grid(n, 6):                 for i, k in grid(n, 8):
@@ -6,15 +6,20 @@
             with init(): C[vi] = 0                  with init(): C[vi] = 0
             C[vi] += A[vi, vk]                      C[vi] += A[vi, vk] if vk < 6 else 0
 
-The extent is rounded up to a multiple, so that tiles and `rfactor` need no guard around the store:
-a masked store would keep the accumulators in memory.  Exact: from the identity on, joining the
-identity changes no value (a sum that begins with 0.0 is never -0.0).
+Tiles and `rfactor` then need no guard around the store; a masked store would keep the
+accumulators in memory. Exact: combining with the identity changes no value, since a sum from 0.0
+is never -0.0.
 
-Preconditions: `plain-loop` (the loop is serial, without annotations), `one-block` (one block, and
-nothing else, is inside it), the block is a reduction (`reduce-kinds`, `reducer`, `same-element`,
-`distinct-writes`, `starts`), `single-store` (init and update are one store each), `identity` (the
-init stores the identity of the combiner), `reduce-loop` (the loop is a reduce variable, over its
-whole extent, and nothing else depends on it), `multiple` (a positive number).
+Preconditions:
+
+- `plain-loop`: a serial loop without annotations.
+- `one-block`: the loop contains one block and nothing else.
+- a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `single-store`: init and update are one store each.
+- `identity`: the init stores the identity of the combiner.
+- `reduce-loop`: the loop is a reduce variable over its whole extent, and nothing else depends on
+  it.
+- `multiple`: a positive number.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""parallel: the iterations of a loop run at once, on several cores.
+"""parallel: run the iterations of a loop in parallel on several cores.
 
     before                      after  parallel(i)
     for i in range(n): …        for i in parallel(n): …
 
-A buffer that each iteration fills before it reads it, and nobody else uses, is made anew in each.
-Preconditions: `plain-loop` (serial; annotations may stay), `independent` (no iteration touches an
-element that another writes, in any other buffer).
+A buffer that each iteration fills before it reads it, and that nothing else uses, becomes private
+to the iteration.
+
+Preconditions:
+
+- `plain-loop`: a serial loop; annotations are allowed.
+- `independent`: no iteration accesses an element that another writes, except in private buffers.
 """
 
 from __future__ import annotations

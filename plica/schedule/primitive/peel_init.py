@@ -1,4 +1,4 @@
-"""peel_init: a reduction begins with its first term instead of the identity.
+"""peel_init: start a reduction with its first term instead of the identity.
 
     before                                  after  peel_init(c, k)
     for i in range(n):                      for i in range(n):
@@ -8,10 +8,13 @@
                 C[vi] += A[vi, vk]                  with block("C", …, reduce=k):
                                                         C[vi] += A[vi, vk + 1]
 
-Short folds lose an operation and a dependence.  A sum of one term -0.0 keeps its sign.
+Short folds save an operation and a dependence. A sum of one term -0.0 keeps its sign.
 
-Preconditions: those of `decompose_reduction` and of `pad_fold` but `multiple`; `sole-reduction`
-(the block reduces over the loop alone), `extent` (at least 1).
+Preconditions:
+
+- those of `decompose_reduction`, and those of `pad_fold` without `multiple`.
+- `sole-reduction`: the block reduces over this loop only.
+- `extent`: at least 1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""producers: the blocks of the same scope that write what a block reads, in the order of the text.
+"""producers: return the blocks of the same scope that write what a block reads, in text order.
 
     (pad,) = yield producers(conv)      a tuple, of several where there are several
 
-No precondition.
+Preconditions: none.
 """
 
 from __future__ import annotations

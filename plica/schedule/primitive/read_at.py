@@ -1,4 +1,4 @@
-"""read_at: stage what a block reads of a buffer, inside a loop around it.
+"""read_at: stage a buffer that a block reads, inside a loop around it.
 
     before                          after  read_at(i0, c, 0, "shared")
     for i0 in range(n // 4):        for i0 in range(n // 4):
@@ -9,11 +9,13 @@
                                             with block("C", …):
                                                 C[v] = A_shared[v] * 2
 
-It is `cache_read` for this block and `compute_at` in one step, so that memory which threads have to
-themselves is never used outside their loops.
+This is `cache_read` for one block and `compute_at` in one step, so private memory of threads is
+never used outside their loops.
 
-Preconditions: `loop-around` (the loop is around the block), those of `cache_read`, and those of
-`compute_at` for the copy.
+Preconditions:
+
+- `loop-around`: the loop is around the block.
+- those of `cache_read`, and those of `compute_at` for the copy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
-"""reader_loop: the `number`th loop, from outside, around the first consumer of a block.
+"""reader_loop: return the loop of a given number around the first consumer of a block.
 
     n = yield sample_compute_location(b)
     i = yield reader_loop(b, n)
     yield compute_at(b, i)
 
-Preconditions: `has-consumers` (a block of the scope reads it), `loop-number` (the consumer has a
-loop of that number).
+Loops are counted from the outermost one.
+
+Preconditions:
+
+- `has-consumers`: a block of the scope reads it.
+- `loop-number`: the consumer has a loop of that number.
 """
 
 from __future__ import annotations

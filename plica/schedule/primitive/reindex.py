@@ -1,4 +1,4 @@
-"""reindex: stage a buffer in the order in which a block iterates over it.
+"""reindex: stage a buffer in the iteration order of a block.
 
     before                              after  reindex(c, "read", 0)
     for i, j in grid(n, m):             for ax, ax_1 in grid(n, m):
@@ -8,18 +8,25 @@
                                             with block("C", v=i, u=j):
                                                 C[v, u] = A_reindex[v, u]
 
-The copy has a dimension for each variable of the block that the access depends on; with `map`, one
-for each result of a map of the block's variables.  The copy of what is read comes where that of
-`cache_read` would, the copy of what is written where that of `cache_write` would.
+The copy has one dimension per variable of the block that the access depends on. With `map`, it
+has one per result of a map of the block's variables. The copy of an input comes where
+`cache_read` would put it, the copy of an output where `cache_write` would.
 
-Preconditions: `stage-pipeline` (only loops and blocks in the scope), `side`, `read-index` and
-`write-index` (the block has more such buffers than the index), `scope` (somebody declared it),
-`one-place` (the block accesses the buffer at one place, which does not depend on data), `in-bounds`
-(that is inside the buffer for all values of the variables), `rank`, `map-dims` and `injective` (the
-map takes the block's variables, and tells those of the access), `sole-writer`, `written-before`
-(nothing writes and reads the buffer in one loop), `covered` (all that is copied has been written),
-and for what is written: those of a complete block or a reduction, `affine`, `spatial-only` (of the
-map).
+Preconditions:
+
+- `stage-pipeline`: only loops and blocks in the scope.
+- `side`, `read-index`, `write-index`: the block has a buffer of that number.
+- `scope`: a declared memory scope.
+- `one-place`: the block accesses the buffer with one index, which does not depend on data.
+- `in-bounds`: that index is inside the buffer for all values of the variables.
+- `rank`, `map-dims`, `injective`: the map takes the block's variables and determines those of the
+  access.
+- `sole-writer`, `written-before`: no loop both writes and reads the buffer.
+- `covered`: all that is copied has been written.
+- for an output: a complete block: `spatial-only`, `sole-writer`, `no-self-read`,
+  `distinct-writes`; or a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
+  `starts`.
+- for an output also `affine` and `spatial-only`, of the map.
 """
 
 from __future__ import annotations

@@ -1,17 +1,20 @@
-"""reorder: loops directly inside one another change places.
+"""reorder: permute perfectly nested loops.
 
     before                      after  reorder(k, i)
     for i in range(n):          for k in range(p):
         for j in range(m):          for j in range(m):
             for k in range(p): …        for i in range(n): …
 
-The loops named take each other's places in the order given; those between them stay where they are.
+The given loops exchange their positions in the given order; loops between them stay.
 
-Preconditions: `count` (at least one loop), `once` (each loop once), `chain` (each is all that
-stands in the one around it), `extents` (no extent depends on a loop that comes to stand inside),
-`independent` (iterations that meet in memory keep their order, or meet in what one reduction
-updates in any order, or in what one complete block stores again, the same; those of a loop that is
-not serial never meet).
+Preconditions:
+
+- `count`: at least one loop.
+- `once`: each loop once.
+- `chain`: each loop is the only statement of the one around it.
+- `extents`: no extent depends on a loop that moves inside it.
+- `independent`: conflicting iterations keep their order, or belong to one reduction, or to one
+  complete block that stores the same value again. Iterations of a parallel loop never conflict.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""reorder_block_iter_var: the variables of a block are listed in another order.
+"""reorder_block_iter_var: permute the variables of a block.
 
     before                              after  reorder_block_iter_var(c, (1, 0))
     with block("C", vi=…, vj=…): …      with block("C", vj=…, vi=…): …
 
-Precondition: `permutation` (each number of a variable once).
+Preconditions:
+
+- `permutation`: the number of each variable once.
 """
 
 from __future__ import annotations

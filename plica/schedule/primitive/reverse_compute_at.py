@@ -1,4 +1,4 @@
-"""reverse_compute_at: a consumer runs inside a loop of its producers, on what they make there.
+"""reverse_compute_at: move a consumer into a loop of its producers.
 
     before                              after  reverse_compute_at(c, i0)
     for i0 in range(n // 4):            for i0 in range(n // 4):
@@ -8,17 +8,27 @@
         with block("C", v=j):                   with block("C", v=i0 * 4 + ax):
             C[v] = B[v] * 2                         C[v] = B[v] * 2
 
-`index` says where in the body of the loop: a number, -1 for the end, -2 for the first place that is
-legal (just after its producers).
+It computes there what the producers have written. `index` is the position in the body of the
+loop: a number, -1 for the end, -2 for the first legal position (just after its producers).
 
-Preconditions: `same-scope` (block and loop), `loop-elsewhere` (the loop is not around the block),
-those of a complete block or a reduction, those of settled values, `affine` (each instance of the
-block runs), `sole-writer`, `written-before`, `producers-under` (one at least is in the loop),
-`available` (the others come before the loop), `finished` (reductions are through in an iteration),
-`one-place` (what is made there is read at one place, by which the variables are known, and the same
-for every input), `whole-reduction` (no part of a reduction), `covered` (an iteration writes all of
-the box it writes to, and what is read is in one of these), `index` (the place is legal),
-`allocated` (the buffers the block uses are, around the loop).
+Preconditions:
+
+- `same-scope`: block and loop.
+- `loop-elsewhere`: the loop is not around the block.
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`; or a
+  reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- settled inputs, which have the same values later: `stage-pipeline`, `finished`.
+- `affine`: each instance of the block runs.
+- `sole-writer`, `written-before`.
+- `producers-under`: at least one producer is in the loop.
+- `available`: the others come before the loop.
+- `finished`: reductions are complete in an iteration.
+- `one-place`: inputs from the loop are read with one index, the same for each, which determines
+  the variables.
+- `whole-reduction`: no part of a reduction.
+- `covered`: an iteration writes all of its box, and what is read is in one of these boxes.
+- `index`: a legal position.
+- `allocated`: the buffers of the block are allocated around the loop.
 """
 
 from __future__ import annotations

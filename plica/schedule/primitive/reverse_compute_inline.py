@@ -1,4 +1,4 @@
-"""reverse_compute_inline: what a block does with its input is done where that is made.
+"""reverse_compute_inline: merge a block into the block that produces its input.
 
     before                          after  reverse_compute_inline(c)
     for i in range(n):              for i in range(n):
@@ -8,19 +8,27 @@
         with block("C", w=j):
             C[w] = B[w] * 2
 
-The block goes away, and the buffer between the two.  A block that only copies goes into a reduction
-as well: after `cache_write` that gives the program as it was.
+The block and the buffer between the two are removed. A block that only copies is merged into a
+reduction too: after `cache_write` this restores the program.
 
-Preconditions: those of a complete block, `one-store` (its body is one store), `one-producer` (it
-reads one buffer that is written in the scope), `plain-load` (at its variables, each once),
-`intermediate`, `same-scope`, `sole-writer`, `sole-reader` (of what is between the two),
-`written-before`, `complete-producer` (unless the block only copies), those of settled values,
-`available` (what else is read is there when the producer runs), `covered` (the producer writes all
-that is read), `affine` (each instance of the block runs), `unread-before` (nobody before it reads
-what it writes), `element-writes` (the producer stores single elements), `inside` (where the
-producer makes more than is read, it must be at its variables), `names` (no reduction in the block
-binds a variable of the producer), `allocated` (the producer stands where the buffers of the block
-are allocated).
+Preconditions:
+
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`.
+- `one-store`: the body is one store.
+- `one-producer`: it reads one buffer that is written in the scope.
+- `plain-load`: at its variables, each once.
+- `intermediate`, `same-scope`, `sole-writer`, `written-before`.
+- `sole-reader`: nothing else reads that buffer.
+- `complete-producer`: unless the block only copies.
+- settled inputs, which have the same values later: `stage-pipeline`, `finished`.
+- `available`: other inputs are available when the producer runs.
+- `covered`: the producer writes all that is read.
+- `affine`: each instance of the block runs.
+- `unread-before`: nothing before it reads what it writes.
+- `element-writes`: the producer stores single elements.
+- `inside`: if the producer writes more than is read, it stores at its variables.
+- `names`: no reduction in the block binds a variable of the producer.
+- `allocated`: the producer is inside the allocations of the block's buffers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""rfactor: a loop of a reduction makes partial results, which a second block combines.
+"""rfactor: split a reduction into partial results over a loop, which a second block combines.
 
     before                                 after  rfactor(k1, 0)
     for i, k0, k1 in grid(n, p, 4):        for i, k0, k1 in grid(n, p, 4):
@@ -10,16 +10,21 @@
                                                    with init(): C[vi] = 0
                                                    C[vi] += C_rf[vk1, vi]
 
-The new dimension is put before the dimension `axis` of the buffer (a negative axis counts from the
-end).  Results are combined in another order: floating-point sums differ by rounding.
+The new dimension comes before the dimension `axis` of the buffer; a negative axis counts from the
+end. Results are combined in another order: floating-point sums differ by rounding.
 
-Preconditions: `plain-loop` (the loop is serial, without annotations), `one-block` (one block, and
-nothing else, is inside the loops from the first that reduces), the block is a reduction
-(`reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`), `single-store` (init and
-update are one store each), `begins` (its reduce variables follow from loops of their own, and are 0
-where these are), `reduce-loop` (the loop feeds a reduce variable), `axis` (a place in the buffer's
-shape), `extents` (the loop's extent follows from the dims), `separate-predicate` (no condition
-speaks of loops of both kinds), `no-reduce-thread` (no other reduce loop is over threads).
+Preconditions:
+
+- `plain-loop`: a serial loop without annotations.
+- `one-block`: one block and nothing else is inside the loops from the first reduce loop.
+- a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `single-store`: init and update are one store each.
+- `begins`: the reduce variables come from loops of their own, and are 0 where these are.
+- `reduce-loop`: the loop feeds a reduce variable.
+- `axis`: a dimension of the buffer.
+- `extents`: the extent of the loop follows from the dims.
+- `separate-predicate`: no condition uses loops of both kinds.
+- `no-reduce-thread`: no other reduce loop is over threads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""sample_categorical: one of several numbers, decided at random or recorded.
+"""sample_categorical: choose one of several numbers, at random or as recorded.
 
     n = yield sample_categorical((1, 2, 4), (0.5, 0.25, 0.25))
 
-The decision is the number itself.  Preconditions: `candidates` (at least one, distinct),
-`probabilities` (as many, not negative, some positive).
+The decision is the number itself.
+
+Preconditions:
+
+- `candidates`: at least one, distinct.
+- `probabilities`: one per candidate, not negative, some positive.
 """
 
 from __future__ import annotations

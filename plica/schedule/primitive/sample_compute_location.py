@@ -1,12 +1,16 @@
-"""sample_compute_location: a loop of its readers where a block may be computed, at random.
+"""sample_compute_location: choose a loop for `compute_at`, at random or as recorded.
 
     n = yield sample_compute_location(b)
     i = yield reader_loop(b, n)
     yield compute_at(b, i)
 
-The decision is the number of a loop around the block's first reader, from outside, at which
-`compute_at` is legal.  Preconditions: `has-consumers` (some block of the scope reads it), `places`
-(there is such a loop).
+The decision is the number of a loop around the first consumer, outermost first, at which
+`compute_at` is legal.
+
+Preconditions:
+
+- `has-consumers`: a block of the scope reads it.
+- `places`: there is such a loop.
 """
 
 from __future__ import annotations

@@ -1,10 +1,15 @@
-"""sample_tile: factors of a loop, decided at random or recorded.
+"""sample_tile: choose tile factors of a loop, at random or as recorded.
 
     a, b = yield sample_perfect_tile(i, 2, max_inner=16)
     i0, i1 = yield split(i, sample_tile(2, max_inner=16))      the same, in one
 
-The decision is a tuple of positive numbers whose product is the extent, the last of them at most
-`max_inner`.  Preconditions: `constant-extent`, `parts` (1 to 64 factors).
+The decision is a tuple of positive numbers whose product is the extent, the last one at most
+`max_inner`.
+
+Preconditions:
+
+- `constant-extent`.
+- `parts`: 1 to 64 factors.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""sample_tuple: numbers that go together, decided at random or recorded.
+"""sample_tuple: choose a tuple of dependent numbers, at random or as recorded.
 
     m, r = yield sample_tuple(((1, 8), (2, 8), (4, 4)))
 
-Numbers of which only some pairs make sense are decided at once: factors whose product divides an
-extent, or a tile that fits into registers.  Preconditions: `tuples` (at least one, distinct, all of
-one length that is not 0).
+Use it where only some combinations make sense: factors whose product divides an extent, or a tile
+that fits into registers.
+
+Preconditions:
+
+- `tuples`: at least one, distinct, all of one length greater than 0.
 """
 
 from __future__ import annotations

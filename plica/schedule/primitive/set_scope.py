@@ -1,11 +1,14 @@
-"""set_scope: a buffer that a block writes lives in another memory.
+"""set_scope: change the memory scope of a buffer that a block writes.
 
     before                                after  set_scope(c, 0, "shared")
     T = alloc(Buffer[(n,), f32])          T = alloc(Buffer[(n,), f32, "shared"])
 
-Preconditions: `written` (the block writes that many buffers), `intermediate` (a buffer made inside
-the kernel), `known-scope` (a declared memory scope), and what `bind` asks for, as far as loops over
-threads touch the buffer: `independent`, `handed-over`.
+Preconditions:
+
+- `written`: the block writes that many buffers.
+- `intermediate`: a buffer made inside the kernel.
+- `known-scope`: a declared memory scope.
+- `independent`, `handed-over`: as for `bind`, if loops over threads use the buffer.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
-"""split: one loop becomes a nest.
+"""split: split a loop into a nest of loops.
 
     before                      after  split(i, (None, 4))
     for i in range(n):          for i_0 in range((n + 3) // 4):
         with block(v=i): …          for i_1 in range(4):
                                         with block(v=i_0 * 4 + i_1, where=i_0 * 4 + i_1 < n): …
 
-One factor may be None: as many iterations as are needed.  Where the product of the factors is not
-known to be the extent, every block inside runs only where the loop had an iteration.
+One factor may be None: as many iterations as needed. If the product is not known to be the
+extent, every block inside gets a predicate.
 
-Preconditions: `plain-loop` (serial, no annotations), `factors` (at least two, positive, at most
-one None), `covers` (factors without None reach the extent), `blocks-only` (only loops and blocks
-stand inside where a guard is needed: nothing else can carry one).
+Preconditions:
+
+- `plain-loop`: a serial loop without annotations.
+- `factors`: at least two, positive, at most one None.
+- `covers`: factors without None reach the extent.
+- `blocks-only`: only loops and blocks inside, where a predicate is needed.
 """
 
 from __future__ import annotations

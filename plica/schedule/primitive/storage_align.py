@@ -1,15 +1,19 @@
-"""storage_align: rows of a buffer are put further apart, so that they do not meet in one bank.
+"""storage_align: pad the rows of a buffer to avoid bank conflicts.
 
     before                                after  storage_align(c, 0, 0, 8, 1)
     T = alloc(Buffer[(4, 16), f32])       T = alloc(Buffer[(4, 16), f32, strides=(17, 1)])
 
-The stride of the dimension `axis` becomes the least that is `offset` more than a multiple of
-`factor` and not less than what was needed.  The block says so in an annotation, too, since lowering
-may make the buffer smaller.
+The stride of the dimension `axis` becomes the smallest number that is `offset` more than a
+multiple of `factor` and not less than needed. The block records this in an annotation, since
+lowering may shrink the buffer.
 
-Preconditions: `written` (the block writes that many buffers), `intermediate` (a buffer made inside
-the kernel), `row-major` (its strides were not set before), `axis` (a dimension of the buffer),
-`alignment` (0 <= offset < factor).
+Preconditions:
+
+- `written`: the block writes that many buffers.
+- `intermediate`: a buffer made inside the kernel.
+- `row-major`: its strides were not set before.
+- `axis`: a dimension of the buffer.
+- `alignment`: 0 <= offset < factor.
 """
 
 from __future__ import annotations

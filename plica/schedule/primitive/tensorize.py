@@ -1,4 +1,4 @@
-"""tensorize: a tensor intrinsic does what a block, or a loop and all inside it, does.
+"""tensorize: replace a block, or a loop nest, by a tensor intrinsic, and return its block.
 
     before                                 after  tensorize(i_1, "doc.add4")
     for i_0 in range(4):                   for i_0 in range(4):
@@ -6,14 +6,19 @@
             with block("C", v=i_0 * 4 + i_1):      invoke("doc.add4", A[vo * 4 : …], C[vo * 4 : …])
                 C[v] = C[v] + A[v]
 
-The intrinsic is known by its meaning, a kernel.  It matches up to the order of loops, loops of one
-iteration, dimensions of one element and the sides of sums and products.  Where it does not begin
-what it updates, the init of the block stays.  It gives the block.
+The intrinsic is declared by its meaning, a kernel. Matching ignores the order of loops, loops of
+one iteration, dimensions of one element, and the order of operands of sums and products. If the
+intrinsic does not initialise what it updates, the init of the block stays.
 
-Preconditions: `known-intrinsic` (somebody declared it), those of `blockize` where a loop is given
-(`rectangular`, `division`, `injective`, `begins`, `predicate` and those of a reduction),
-`describable` (its meaning is stores in loops), `match` (the block does what it means; the message
-says what differs), `within` (the regions are inside their buffers).
+Preconditions:
+
+- `known-intrinsic`: a declared intrinsic.
+- for a loop, those of `blockize`: `rectangular`, `division`, `injective`, `begins`, `predicate`.
+- for a loop, also a reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`,
+  `starts`.
+- `describable`: its meaning is stores in loops.
+- `match`: the block computes the same; the message shows the difference.
+- `within`: the regions are inside their buffers.
 """
 
 from __future__ import annotations

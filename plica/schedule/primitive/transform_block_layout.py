@@ -1,4 +1,4 @@
-"""transform_block_layout: a block iterates over another space.
+"""transform_block_layout: change the iteration space of a block by an index map.
 
     before                          after  transform_block_layout(b, index_map(lambda i, j: (i * m + j,)))
     for i in range(n):              for ax in range(n * m):
@@ -6,14 +6,21 @@
             with block("B", v=i, u=j):      B[w // m, w % m] = …
                 B[v, u] = …
 
-The block's variables become the results of the map, its body speaks of them, and its loops are new:
-one for each.  After a map, its inverse gives the program as it was.
+The block's variables become the results of the map, with one new loop for each. After a map, its
+inverse restores the program.
 
-Preconditions: those of a complete block or a reduction, `affine` (each instance runs exactly once),
-`alone` (nothing else is in its loops), `plain-loop` (serial, no annotations), `rank` (the map takes
-its variables), `map-dims` (it speaks of dims of the kernel at most), `bijective` (the map fills the
-box of its results), `one-kind` (a result is made of spatial variables, or of reduce variables),
-`zero` (it takes 0 to 0, where a reduction begins).
+Preconditions:
+
+- a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`; or a
+  reduction: `reduce-kinds`, `reducer`, `same-element`, `distinct-writes`, `starts`.
+- `affine`: each instance runs exactly once.
+- `alone`: nothing else is in its loops.
+- `plain-loop`: serial loops without annotations.
+- `rank`: the map takes its variables.
+- `map-dims`: the map uses only dims of the kernel.
+- `bijective`: the map fills the box of its results.
+- `one-kind`: each result combines either spatial or reduce variables.
+- `zero`: the map takes 0 to 0, where a reduction begins.
 """  # noqa: E501  # the call is one line
 
 from __future__ import annotations

@@ -1,24 +1,29 @@
-"""transform_layout: the elements of a buffer lie in another order, everywhere.
+"""transform_layout: change the layout of a buffer everywhere by an index map.
 
     before                          after  transform_layout(b, "write", 0, index_map(lambda i: (i // 4, i % 4)))
     B = alloc(Buffer[(n,), f32])    B = alloc(Buffer[((n + 3) // 4, 4), f32])
     … B[v] …                        … B[v // 4, v % 4] …
 
-The buffer is the one of that number among those the block reads (and does not write), or writes.
-Where the new shape has elements that no old one comes to, they are never touched; with `pad` a block
-at the beginning of the kernel fills them.  After a map that leaves no such elements, its inverse
-gives the program as it was.
+The index counts the buffers that the block reads (and does not write), or those it writes. If the
+new shape has elements without an old index, they are never accessed; with `pad`, a block at the
+start of the kernel fills them. After a map without such elements, its inverse restores the
+program.
 
-A parameter lies as the caller has it.  So that the kernel means the same, a buffer of its own takes
-its place in the kernel: a block at the beginning copies an input there, one at the end an output
-from there.
+The layout of a parameter belongs to the caller. So a buffer in the new layout replaces it inside
+the kernel: a block at the start copies an input in, one at the end copies an output out.
 
-Preconditions: `side` (read or write), `read-index` and `write-index` (the block has more such buffers),
-`rank` (the map takes its indices), `map-dims` (it speaks of dims of the kernel at most),
-`injective` (different elements come to different places; where sizes are known all of them are
-tried, and where they are not and nothing is shown, who says `assume_injective` vouches for it),
-`image` (the places have bounds that are seen), `pad` (where to fill is seen), `element-accesses`
-(the buffer is loaded and stored by single elements), `covered` (an output is written whole).
+Preconditions:
+
+- `side`: read or write.
+- `read-index`, `write-index`: the block has a buffer of that number.
+- `rank`: the map takes its indices.
+- `map-dims`: the map uses only dims of the kernel.
+- `injective`: different elements get different indices. All are tried where sizes are known;
+  otherwise it must be proved, or the caller asserts it by `assume_injective`.
+- `image`: the new indices have known bounds.
+- `pad`: the elements to fill are known.
+- `element-accesses`: the buffer is loaded and stored by single elements.
+- `covered`: an output is written completely.
 """  # noqa: E501  # the call is one line
 
 from __future__ import annotations

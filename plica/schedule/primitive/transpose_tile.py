@@ -1,4 +1,4 @@
-"""transpose_tile: elements that lanes read rows apart go in squares that registers transpose.
+"""transpose_tile: transpose square tiles in registers where lanes would gather from rows.
 
     before                          after  transpose_tile(p, k, v)
     for k in range(200):            for k in range(25):
@@ -12,23 +12,27 @@
                                                 with block("P", …):
                                                     P[8 * k + c_1, v] = tile[v, c_1] + 1
 
-What is read lies along `rows`, what is written along `lanes`: gathered, each lane would be read
-alone while its neighbours are at hand.  A square is as wide as there are lanes.  Loops between
-`rows` and `lanes` are written out: their squares are held at once, so that a line of the result
-is stored in one go.  Where the rows are no multiple of lanes, the last square ends with them and
-begins in the one before: its elements are written twice.  What a predicate leaves out is not read,
-and not written.  Fewer rows than lanes are one square of which some columns stay empty.  The loops
-keep their handles: `rows` counts squares, `lanes` is vectorized.  Exact.
+Reads are contiguous along `rows`, writes along `lanes`. Without this step each lane would load
+one element. Tiles are as wide as the vector; loops between `rows` and `lanes` are unrolled, so
+that whole lines are stored. If the lanes do not divide the rows, the last tile overlaps the
+previous one. Elements outside a predicate are neither read nor written. Fewer rows than lanes use
+part of one tile. Handles stay: `rows` counts tiles, `lanes` is vectorized. Exact.
 
-Preconditions: `plain-loop` (all loops), `tile` (`rows` holds `lanes`, perhaps inside of other
-loops, `lanes` the block, and nothing else), `square` (extents are numbers, at least 2 rows and 4
-lanes, lanes a power of two), `one-store` (a block of spatial variables stores one element of a
-buffer that it does not read, and its predicate reads no memory), `neighbours` (exactly one element
-that is read differs along the lanes and has a last index that goes by one along the rows, no other
-index of which depends on that loop; the last index of what is written does so along the lanes; what
-is read last is the same for all lanes, what is written last for all rows), `in-bounds` (that
-element is inside of its buffer, or read by one condition that is the same along the rows),
-`independent` and `handed-over` (loops around that run at once still may).
+Preconditions:
+
+- `plain-loop`: all loops.
+- `tile`: `rows` contains `lanes`, perhaps inside other loops; `lanes` contains the block and
+  nothing else.
+- `square`: extents are numbers, at least 2 rows and 4 lanes, lanes a power of two.
+- `one-store`: a block of spatial variables stores one element of a buffer that it does not read;
+  its predicate reads no memory.
+- `neighbours`: exactly one loaded element varies along the lanes. Its last index goes by one
+  along the rows and does not depend on the lanes; no other index depends on the rows.
+- `neighbours` of the store: its last index goes by one along the lanes and does not depend on the
+  rows.
+- `in-bounds`: that element is inside its buffer, or guarded by one condition that is the same
+  along the rows.
+- `independent`, `handed-over`: parallel loops around it and inside it stay legal.
 """
 
 from __future__ import annotations

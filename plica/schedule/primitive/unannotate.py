@@ -1,9 +1,11 @@
-"""unannotate: what was said of a loop or a block under a key is taken away.
+"""unannotate: remove a key from a loop or a block.
 
     before                                    after  unannotate(i, "unroll_explicit")
     for i in range(4, unroll_explicit=True)   for i in range(4): …
 
-Precondition: `annotated` (something is said under that key).
+Preconditions:
+
+- `annotated`: the key is set.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""unroll: the iterations of a loop are written one after another by the code generator.
+"""unroll: unroll a loop in the code generator.
 
     before                      after  unroll(i)
     for i in range(4): …        for i in unrolled(4): …
 
-Preconditions: `plain-loop` (serial; annotations may stay), `constant-extent`.
+Preconditions:
+
+- `plain-loop`: a serial loop; annotations are allowed.
+- `constant-extent`.
 """
 
 from __future__ import annotations

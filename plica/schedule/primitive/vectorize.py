@@ -1,13 +1,16 @@
-"""vectorize: the iterations of a loop are the lanes of a vector.
+"""vectorize: turn the iterations of a loop into vector lanes.
 
     before                      after  vectorize(i)
     for i in range(8): …        for i in vectorized(8): …
 
-A loop around others is taken as it stands: whatever is inside is done for all its lanes at once,
-and elements that lie apart in memory are gathered.  Vectors within vectors are a tile.
+An outer loop is vectorized as it stands: its body runs for all lanes at once, and strided
+elements are gathered. Nested vector loops form a tile.
 
-Preconditions: `plain-loop` (serial; annotations may stay), `constant-extent`, `independent` (no
-iteration touches an element that another writes).
+Preconditions:
+
+- `plain-loop`: a serial loop; annotations are allowed.
+- `constant-extent`.
+- `independent`: no iteration accesses an element that another writes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""write_at: a block writes to a copy, which is copied out inside a loop around it.
+"""write_at: let a block write to a copy, which is copied out inside a loop around it.
 
     before                          after  write_at(i0, c, 0, "local")
     for i0 in range(n // 4):        for i0 in range(n // 4):
@@ -9,11 +9,13 @@
                                             with block("C_local", v_1=i0 * 4 + ax):
                                                 C[v_1] = C_local[v_1]
 
-It is `cache_write` and `reverse_compute_at` in one step, so that memory which threads have to
-themselves is never used outside their loops.
+This is `cache_write` and `reverse_compute_at` in one step, so private memory of threads is never
+used outside their loops.
 
-Preconditions: `loop-around` (the loop is around the block), those of `cache_write`, and those of
-`reverse_compute_at` for the copy.
+Preconditions:
+
+- `loop-around`: the loop is around the block.
+- those of `cache_write`, and those of `reverse_compute_at` for the copy.
 """
 
 from __future__ import annotations
