@@ -16,17 +16,18 @@ plica.runtime.error.InputError: x: Input 'x' is donated, and cannot be written i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.interface import Interface
-from plica.runtime.port import Array
+from plica.runtime.port import Array, address_of
 
 
 def check_donated(of: Interface, arrays: Sequence[Array], values: Sequence[object]) -> None:
     """Refuse donated inputs that cannot be written over; `values` is what the caller gave."""
-    own = {id(each) for each in values}
+    own, shared = {id(each) for each in values}, _shared(of, arrays)
     wrong: list[Diagnostic] = []
     for old, _ in of.donated:
         port, array = of.inputs[old], arrays[old]
@@ -37,9 +38,23 @@ def check_donated(of: Interface, arrays: Sequence[Array], values: Sequence[objec
             found = "a read-only array" if id(array) in own else "what must be copied first"
             hint = "Give x.copy(), or what the last call returned."
             wrong.append(Diagnostic("input-type", message, place, expected, found, hint))
-        for at, other in enumerate(arrays):
+        for at, other in enumerate(arrays if old in shared else ()):
             if at != old and np.may_share_memory(array, other):
                 message = f"Input {port.name!r} is donated, and {of.inputs[at].name!r} lies in it."
                 wrong.append(Diagnostic("input-type", message, place, "memory of its own"))
     if wrong:
         raise InputError(wrong[0], *wrong[1:])
+
+
+def _shared(of: Interface, arrays: Sequence[Array]) -> set[int]:
+    """The donated inputs that lie in the memory of others: neighbours by their addresses.
+
+    A model has hundreds of inputs, and a step of it may take less than to look at every pair.
+    """
+    spans = sorted((address_of(each), each.nbytes, at) for at, each in enumerate(arrays))
+    given, found, end = {old for old, _ in of.donated}, set[int](), 0
+    for (start, size, at), (after, _, _) in pairwise((*spans, (1 << 64, 0, 0))):
+        if size and at in given and (start < end or after < start + size):
+            found.add(at)
+        end = max(end, start + size)
+    return found
