@@ -105,7 +105,7 @@ def configure_model(parser: argparse.ArgumentParser) -> None:
         help="a small model of the same tokens that proposes what comes next")  # fmt: skip
     add("--ahead", type=positive, default=4, help="how many tokens it proposes at once (4)")
     add("--target", default="cpu", help="what to compile for (cpu)")
-    add("--threads", type=positive, help="how many threads share the work")
+    add("--threads", type=positive, help="number of threads")
 
 
 def configure_sampling(parser: argparse.ArgumentParser) -> None:

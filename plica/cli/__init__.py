@@ -35,26 +35,26 @@ DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
 EXAMPLES: Final = """\
 examples:
-  plica demo                 two networks compiled, checked, timed, and a report
-  plica bench M.onnx --against onnxruntime   how fast it is, and whether it agrees
-  plica explore M.onnx -o page.html       every step of compiling, to look around in
+  plica demo                 compile, check and time two networks
+  plica bench M.onnx --against onnxruntime   speed and agreement with onnxruntime
+  plica explore M.onnx -o page.html       every compilation step on one page
   plica debug M.onnx         the first operator that differs from the interpreter
-  plica compile M.py -o M.plica           a script, compiled to an artefact
-  plica run M.plica --input x=x.npy       run it on arrays from files
-  plica verify M.plica                    check it again
-  plica doctor               versions, targets that work here, why others do not
-  plica doctor --json        the same, for programs
+  plica compile M.py -o M.plica           compile a script
+  plica run M.plica --input x=x.npy       run an artefact on arrays from files
+  plica verify M.plica                    verify an artefact
+  plica doctor               versions, and which targets work here
+  plica doctor --json        the same as JSON
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
   plica rules why silu M.onnx             why a rule does not apply
-  plica new rule-pack acme-rules          a package of one's own
-  plica check ./acme-rules                everything it offers, checked
-  plica targets              what code can be made for
-  plica tune M.onnx --trials 256 --db tune.db   faster schedules, kept in a file
-  plica records export tune.db -o mine.records  what was found, to hand on
-  plica generate M.gguf "Once upon a time"      a language model goes on with a text
-  plica serve M.gguf         the same for many, by the OpenAI protocol
-  plica fuzz graph           random programs, held against the interpreter
+  plica new rule-pack acme-rules          a package of your rules
+  plica check ./acme-rules                check everything it adds
+  plica targets              all targets
+  plica tune M.onnx --trials 256 --db tune.db   search for faster schedules
+  plica records export tune.db -o mine.records  export the records
+  plica generate M.gguf "Once upon a time"      continue a text with a language model
+  plica serve M.gguf         serve it by the OpenAI protocol
+  plica fuzz graph           compare random programs with the interpreter
   plica trace show T.json    a schedule trace, as Python
   plica COMMAND --help       all options of a command
 """

@@ -179,21 +179,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     known = ", ".join(PEERS)
     parser.add_argument("--against", action="append", default=[], metavar="NAMES",
-                        help=f"systems to run beside, with commas: {known}")  # fmt: skip
-    parser.add_argument("--rounds", type=positive, default=5, help="how often they take turns (5)")
-    parser.add_argument("--seconds", type=seconds, default=0.3, help="how long a turn lasts (0.3)")
+                        help=f"systems to compare with, separated by commas: {known}")  # fmt: skip
+    parser.add_argument("--rounds", type=positive, default=5, help="alternating rounds (5)")
+    parser.add_argument("--seconds", type=seconds, default=0.3, help="seconds per round (0.3)")
     parser.add_argument(
         "--tolerance",
         type=float,
         default=1e-4,
-        help="the difference, relative to the largest number, that is allowed",
+        help="the largest allowed difference, relative to the largest value",
     )
-    parser.add_argument("--json", action="store_true", help="print all that was measured as JSON")
+    parser.add_argument("--json", action="store_true", help="print all measurements as JSON")
 
 
 COMMAND: Final = Command(
     "bench",
-    "Time a model, kernel by kernel and beside other systems",
+    "Time a model and its kernels, and compare with other systems",
     run,
     configure,
     (

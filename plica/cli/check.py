@@ -38,8 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("package", metavar="PACKAGE",
                         help="an installed package, or a folder with a pyproject.toml")  # fmt: skip
-    parser.add_argument("--examples", type=positive, default=100, help="cases a record (100)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same cases")
+    parser.add_argument("--examples", type=positive, default=100, help="cases per record (100)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (0)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -203,7 +203,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the artefact to write (M.plica), or a library for C (libmodel.so)",
     )
     add_dims(parser)
-    add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
+    add_inputs(parser, "fix an input that decides shapes to a value; repeatable")
     parser.add_argument(
         "--target",
         default="cpu",
@@ -211,11 +211,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cpu", help="LLVM's name of the processor: haswell")
     parser.add_argument("--features", help="LLVM's features: --features=-avx512f,+fma")
-    parser.add_argument("--threads", type=positive, help="how many threads share the work")
+    parser.add_argument("--threads", type=positive, help="number of threads")
     add_contract(parser)
     parser.add_argument("--validate", action="store_true",
-                        help="hold every kernel to its stages")  # fmt: skip
-    parser.add_argument("--db", type=Path, help="a tuning database, whose schedules are used")
+                        help="compare every kernel with its stages")  # fmt: skip
+    parser.add_argument("--db", type=Path, help="use the schedules of this tuning database")
     parser.add_argument("--tune", type=positive, metavar="N",
                         help="search for schedules first, with N trials")  # fmt: skip
 

@@ -93,15 +93,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         type=float,
         default=1e-4,
-        help="the difference, relative to the largest number, that is allowed",
+        help="the largest allowed difference, relative to the largest value",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 COMMAND: Final = Command(
     "debug",
-    "Run operator by operator beside the interpreter; name the first that differs",
+    "Find the first rule, pass or kernel that differs from the interpreter",
     run,
     configure,
     (

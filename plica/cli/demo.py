@@ -1,4 +1,4 @@
-"""`plica demo`: the main job in one go: two networks compiled, checked, timed, and a report."""
+"""`plica demo`: the main job in one go: compile, check and time two networks."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("-o", "--output", type=ending(".html"), default=Path("report.html"),
                         metavar="FILE.html", help="the page to write (report.html)")  # fmt: skip
-    parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
+    parser.add_argument("--threads", type=positive, default=1, help="number of threads (1)")
     parser.add_argument("--small", action="store_true", help="narrow networks, small images")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 COMMAND: Final = Command(

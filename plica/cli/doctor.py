@@ -374,7 +374,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="measure what this machine does in a cycle, keep that in the store, and show it",
+        help="measure this machine, store the machine description, and show it",
     )
 
 
@@ -392,7 +392,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     "doctor",
-    "Show versions, which targets work here, and why others do not",
+    "Show versions, and which targets work here or why not",
     run,
     configure,
     ("plica doctor", "plica doctor --measure", "plica doctor --json"),

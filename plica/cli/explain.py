@@ -201,19 +201,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--passes", action="store_true", help="print the pipelines of passes instead"
     )
     parser.add_argument("--time-passes", action="store_true",
-                        help="print each pass that ran: input, output and time")  # fmt: skip
-    parser.add_argument(
-        "--target", help="of which target, for --passes (all) and --time-passes (cpu)"
-    )
+                        help="print each pass that ran, with input, output and time")  # fmt: skip
+    parser.add_argument("--target", help="the target of --passes (all) and --time-passes (cpu)")
     parser.add_argument("--effort", default="default", help="fast, default or max")
     parser.add_argument("-o", "--output", type=ending(".html"), metavar="FILE.html",
                         help="the page to write")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 COMMAND: Final = Command(
     "explain",
-    "Show what compiling did: stages, fusion, kernels, memory, as one page",
+    "Show passes, fusion, kernels and memory as tables or as one page",
     run,
     configure,
     (

@@ -213,21 +213,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="serve the page on this machine, with live forks")  # fmt: skip
     parser.add_argument("--port", type=int, default=0, help="the port to serve on (any)")
     parser.add_argument("--fork", type=int, action="append", default=[], metavar="STEP",
-                        help="also show the future without this step; repeatable")  # fmt: skip
+                        help="also compile without this step; repeatable")  # fmt: skip
     parser.add_argument("--program", metavar="K.py", help="the script with the kernel of a trace")
-    parser.add_argument("--kernel", help="which kernel of it, where there are several")
+    parser.add_argument("--kernel", help="the kernel, if there are several")
     parser.add_argument("--against", action="append", default=[], metavar="TRACE",
                         help="another trace of the same kernel, side by side")  # fmt: skip
     parser.add_argument("--db", type=Path, metavar="TUNE.db",
                         help="a tuning database: its curves, and its schedules")  # fmt: skip
     parser.add_argument("--timed", type=int, default=1, metavar="N",
-                        help="kernels timed at every step, the longest first (1)")  # fmt: skip
-    parser.add_argument("--untimed", action="store_true", help="time no schedule steps")
+                        help="kernels to time at every step, slowest first (1)")  # fmt: skip
+    parser.add_argument("--untimed", action="store_true", help="do not time schedule steps")
 
 
 COMMAND: Final = Command(
     "explore",
-    "Look around in a derivation: graph, loops, assembly at every step, as one page",
+    "Show graph, loops and assembly at every compilation step, on one page",
     run,
     configure,
     (

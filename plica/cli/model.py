@@ -31,7 +31,7 @@ MODELS: Final = "an .onnx file, or a program of the graph language as text"
 
 def add_contract(parser: argparse.ArgumentParser) -> None:
     """`--contract` and `--packs`: what may happen to floats, and rules of one's own."""
-    parser.add_argument("--contract", help="what may happen to floats: exact, fused …")
+    parser.add_argument("--contract", help="float contract: exact, fused …")
     parser.add_argument("--packs", action="append", default=[], metavar="PACK|FILE.py",
                         help="rules that rewrite the model first; repeatable")  # fmt: skip
 
@@ -43,8 +43,8 @@ def add_model(parser: argparse.ArgumentParser, optional: bool = False) -> None:
         "model", type=Path, metavar="MODEL", help="an ONNX file, or a script", **count
     )
     add_dims(parser)
-    add_inputs(parser, "an input; random numbers for those not given")
-    parser.add_argument("--threads", type=positive, default=1, help="how many share the work (1)")
+    add_inputs(parser, "an input; random if not given")
+    parser.add_argument("--threads", type=positive, default=1, help="number of threads (1)")
     add_contract(parser)
 
 

@@ -25,9 +25,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     kinds = "rule-pack, operator, pass, primitive, form, target or accelerator"
     parser.add_argument("kind", metavar="KIND", help=kinds)
-    parser.add_argument("name", metavar="NAME", help="small letters and dashes: acme-rules")
+    parser.add_argument("name", metavar="NAME", help="lower-case letters and dashes: acme-rules")
     parser.add_argument("--into", type=Path, default=Path(), metavar="FOLDER",
-                        help="where the folder of the package is made (here)")  # fmt: skip
+                        help="the parent folder of the package (here)")  # fmt: skip
 
 
 COMMAND: Final = Command(

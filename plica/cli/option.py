@@ -99,7 +99,7 @@ def named_file(text: str) -> tuple[str, str]:
 def add_dims(parser: argparse.ArgumentParser) -> None:
     """`--dim NAME=SIZE`."""
     parser.add_argument("--dim", action=Pairs, default={}, type=sized, metavar="NAME=SIZE",
-                        help="a number for a symbolic dim of an ONNX file; repeatable")  # fmt: skip
+                        help="the size of a symbolic dim of an ONNX file; repeatable")  # fmt: skip
 
 
 def add_inputs(parser: argparse.ArgumentParser, what: str) -> None:

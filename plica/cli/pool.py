@@ -26,19 +26,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     starting.add_argument("--host", default="127.0.0.1", help="where to listen (this machine only)")
     starting.add_argument("--port", type=int, default=8786, help="0 for any that is free (8786)")
     starting.set_defaults(verb=start)
-    working = verbs.add_parser("worker", help="let a pool measure on this machine")
+    working = verbs.add_parser("worker", help="offer this machine to a pool")
     working.add_argument("address", nargs="?", default=DEFAULT, help=f"the scheduler ({DEFAULT})")
     working.set_defaults(verb=worker)
-    asking = verbs.add_parser("status", help="which devices a pool has")
+    asking = verbs.add_parser("status", help="list the devices of a pool")
     asking.add_argument("address", nargs="?", default=DEFAULT, help=f"the scheduler ({DEFAULT})")
     asking.add_argument("--json", action="store_true", help="print JSON")
     asking.set_defaults(verb=status)
-    making = verbs.add_parser("server", help="make a program that runs models without Python")
-    making.add_argument("path", help="where to write it, to be copied to the machine")
+    making = verbs.add_parser("server", help="build a program that runs models without Python")
+    making.add_argument("path", help="the program to write, for copying to the machine")
     making.add_argument("--target", default="", help="aarch64, riscv64, armv7 (this machine)")
     making.set_defaults(verb=server)
     for each in (starting, working, asking):
-        each.add_argument("--tls-ca", metavar="PEM", help="the authority that is believed")
+        each.add_argument("--tls-ca", metavar="PEM", help="the trusted certificate authority")
         each.add_argument("--tls-cert", metavar="PEM", help="the certificate of this side")
         each.add_argument("--tls-key", metavar="PEM", help="the key of that certificate")
 
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     "pool",
-    "Devices that measure for others: start a pool, join one, see who is there",
+    "Device pools: start, join, status",
     run,
     configure,
     ("plica pool start", "plica pool worker tcp://127.0.0.1:8786", "plica pool status"),

@@ -85,11 +85,10 @@ def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
 
 
 SAMPLES: Final = (
-    "an .npz file of inputs by name, or many along one axis more; an .npy file for one input"
+    "an .npz file of inputs by name, or with one more axis for many samples; "
+    "an .npy file for one input"
 )
-TARGETS: Final = (
-    "what it is compiled for: cpu, cuda, accel, accel:osdi … (cpu); accel implies --power-of-two"
-)
+TARGETS: Final = "the target: cpu, cuda, accel, accel:osdi … (cpu); accel implies --power-of-two"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -98,35 +97,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
     add("--samples", type=Path, metavar="FILE", help=SAMPLES)
     add("-o", "--output", type=ending(".plica"), required=True, metavar="M.plica",
-        help="where it goes")  # fmt: skip
+        help="the artefact to write")  # fmt: skip
     add("--target", default="cpu", metavar="TARGET", help=TARGETS)
     add_dims(parser)
     add(
         "--method",
         choices=("max", "percentile", "mse", "kl"),
         default="max",
-        help="how far numbers are kept (max)",
+        help="how the clipping range is chosen (max)",
     )
     add("--asymmetric", action="store_true", help="unsigned bytes with a zero point")
-    add("--per-tensor", action="store_true", help="one scale for a whole weight")
+    add("--per-tensor", action="store_true", help="one scale per weight")
     add(
         "--power-of-two",
         action="store_true",
-        help="a change of scale is a shift, as accelerators need it",
+        help="scales are powers of two, so that requantisation is a shift; for accelerators",
     )
     add(
         "--keep",
         action="append",
         default=[],
         metavar="WORD",
-        help="first, last, or an operator that stays in floats",
+        help="what stays in floats: first, last, or an operator",
     )
-    add("--threads", type=positive, help="how many threads share the work")
+    add("--threads", type=positive, help="number of threads")
 
 
 COMMAND: Final = Command(
     "quantise",
-    "Turn a model into one of bytes, and compile it",
+    "Quantise a model to 8 bits and compile it",
     quantise,
     configure,
     (

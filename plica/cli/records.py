@@ -24,7 +24,7 @@ SUFFIX: Final = ".records"
 def configure(parser: argparse.ArgumentParser) -> None:
     """`plica records show FILE`, `export DB -o FILE` and `import FILE --db DB`."""
     verbs = parser.add_subparsers(metavar="VERB", required=True)
-    showing = verbs.add_parser("show", help="how many works, machines and trials a file knows")
+    showing = verbs.add_parser("show", help="count the workloads, machines and trials in a file")
     showing.add_argument("file", type=Path, metavar="FILE", help=f"a database, or a {SUFFIX} file")
     showing.add_argument("--json", action="store_true", help="print JSON")
     showing.set_defaults(verb=show)
@@ -34,9 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         metavar="FILE", help=f"a package ({SUFFIX}), or .jsonl")  # fmt: skip
     giving.add_argument("--keep", type=positive, default=1, help="records of each work (1)")
     giving.set_defaults(verb=export)
-    taking = verbs.add_parser("import", help="take the records of a package into a database")
+    taking = verbs.add_parser("import", help="merge the records of a package into a database")
     taking.add_argument("file", type=Path, metavar="FILE", help="a package")
-    taking.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
+    taking.add_argument("--db", type=Path, default=Path("tune.db"), help="the database (tune.db)")
     taking.set_defaults(verb=take)
 
 
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 COMMAND: Final = Command(
     "records",
-    "What searches found: look at it, hand it on, take it over",
+    "Tuning records: show, export, import",
     run,
     configure,
     (

@@ -39,23 +39,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="test or prove every rule of a pack",
         epilog="example: plica rules check algebra --examples 500 --jobs 2",
     )
-    checking.add_argument("pack", help="the name of a pack, or a Python file that makes some")
-    checking.add_argument("--examples", type=count, default=200, help="instances a rule (200)")
-    checking.add_argument("--seed", type=int, default=0, help="the same seed, the same instances")
+    checking.add_argument("pack", help="the name of a pack, or a Python file with packs")
+    checking.add_argument("--examples", type=count, default=200, help="instances per rule (200)")
+    checking.add_argument("--seed", type=int, default=0, help="random seed (0)")
     checking.add_argument("--contract", help="only rules within this float contract")
     checking.add_argument("--seconds", type=seconds,
-                          help="stop then: each rule is tried a little, then more")  # fmt: skip
-    checking.add_argument("--jobs", type=positive, default=1, help="processes that check (1)")
+                          help="time limit; each rule is tried a little, then more")  # fmt: skip
+    checking.add_argument("--jobs", type=positive, default=1, help="number of processes (1)")
     checking.add_argument("--json", action="store_true", help="print JSON")
     checking.set_defaults(verb=check_packs)
     asking = verbs.add_parser(
         "why",
-        help="where a rule applies in a model, and the part of its pattern that fails elsewhere",
+        help="show where a rule applies in a model, and why not elsewhere",
         epilog="example: plica rules why my_rules.py:silu M.onnx",
     )
     asking.add_argument("rule", help="a rule: NAME, PACK:NAME or FILE.py:NAME")
     asking.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
-    asking.add_argument("--most", type=positive, default=5, help="near misses shown (5)")
+    asking.add_argument("--most", type=positive, default=5, help="near misses to show (5)")
     asking.add_argument("--json", action="store_true", help="print JSON")
     asking.set_defaults(verb=explain_rule)
 
@@ -195,5 +195,5 @@ def shown(term: Term) -> str:
 
 
 COMMAND: Final = Command(
-    "rules", "Rule packs: list them, check their rules, ask why one does not apply", run, configure
+    "rules", "Rule packs: list, check, and explain why a rule does not apply", run, configure
 )

@@ -38,10 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("artefact", type=Path, metavar="M.plica", help="a compiled model")
-    add_inputs(parser, "an input; once for each")
+    add_inputs(parser, "an input; one option for each")
     parser.add_argument("-o", "--output", type=ending(".npz"), metavar="FILE.npz",
-                        help="where outputs go")  # fmt: skip
-    parser.add_argument("--threads", type=positive, help="how many threads share the work")
+                        help="where to write the outputs")  # fmt: skip
+    parser.add_argument("--threads", type=positive, help="number of threads")
 
 
 COMMAND: Final = Command(

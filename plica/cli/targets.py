@@ -1,4 +1,4 @@
-"""`plica targets`: what code can be made for, how each target is written, and its options."""
+"""`plica targets`: all targets, how each target is written, and its options."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 COMMAND: Final = Command(
-    "targets", "Targets, how each is written, and its options", run, configure, ("plica targets",)
+    "targets", "List targets, their spelling and options", run, configure, ("plica targets",)
 )

@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             found.add_argument(each)
         if "program" not in files:
             found.add_argument("--program", metavar="FILE.py", help="the script with the kernel")
-        found.add_argument("--kernel", help="which kernel, where there are several")
+        found.add_argument("--kernel", help="the kernel, if there are several")
         found.set_defaults(verb=run)
         return found
 
@@ -72,36 +72,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("-o", "--output", type=kind, metavar="FILE",
                          help=f"write the {what} there")  # fmt: skip
 
-    shown = verb("show", "A trace as Python, in the names of a program if there is one", show,
+    shown = verb("show", "Print a trace as Python, with the names of a program if given", show,
                  "trace")  # fmt: skip
     shown.add_argument("--json", action="store_true", help="print JSON")
     output(shown, "trace (.json or .py)")
-    replayed = verb("replay", "The program that a trace makes", replay, "trace", "program")
+    replayed = verb("replay", "Apply a trace to a program", replay, "trace", "program")
     replayed.add_argument("--code", metavar="TARGET", help="print its code for a target instead")
     output(replayed, "program or code", Path)
-    difference = verb("diff", "What makes one trace of another, and its effect", diff, "a", "b")
+    difference = verb("diff", "Compare two traces, and their effects", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
-    output(verb("merge", "Two traces that come from one, brought together", merge,
+    output(verb("merge", "Merge two descendants of one trace", merge,
                 "base", "a", "b"), "trace")  # fmt: skip
-    bisected = verb("bisect", "The first step after which a program is bad", bisect,
+    bisected = verb("bisect", "Find the first step after which a program is bad", bisect,
                     "trace", "program")  # fmt: skip
     bisected.add_argument("--bad", metavar="FILE.py:NAME",
                           help="a function of a module (default: its result is wrong)")  # fmt: skip
     bisected.add_argument("--size", action="append", default=[], metavar="DIM=N",
                           help="a symbolic size, for running the kernel; repeatable")  # fmt: skip
-    minimised = verb("minimise", "The smallest trace that is still good", minimise,
+    minimised = verb("minimise", "Find the smallest trace that is still good", minimise,
                      "trace", "program")  # fmt: skip
     minimised.add_argument("--good", metavar="FILE.py:NAME",
                            help="a function of a module (default: the same program)")  # fmt: skip
     output(minimised, "trace")
-    output(verb("normalise", "The one trace for all that the laws make equal", normalise, "trace"),
+    output(verb("normalise", "Normalise a trace by the laws", normalise, "trace"),
            "trace")  # fmt: skip
-    transported = verb("transport", "A trace brought to another program, with a report", transport,
+    transported = verb("transport", "Adapt a trace to another program, with a report", transport,
                        "trace", "program")  # fmt: skip
     transported.add_argument("--source", metavar="FILE.py",
                              help="the program of the trace: exact splits stay exact")  # fmt: skip
     output(transported, "trace")
-    configure_time(verb("time", "How long a kernel takes under a trace, or under two in turns",
+    configure_time(verb("time", "Time a kernel under one trace, or alternately under two",
                         time, "trace", "program"))  # fmt: skip
 
 

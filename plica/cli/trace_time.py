@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 def configure_time(sub: argparse.ArgumentParser) -> None:
     """What is measured, and how often."""
-    sub.add_argument("--against", metavar="TRACE", help="another trace, measured in turns with it")
+    sub.add_argument("--against", metavar="TRACE", help="another trace, measured alternately")
     sub.add_argument("--size", action="append", default=[], metavar="DIM=N",
                      help="a symbolic size; repeatable")  # fmt: skip
     sub.add_argument("--threads", type=int, help="how many threads run it (default: every core)")
-    sub.add_argument("--rounds", type=int, default=7, help="how often each is measured")
+    sub.add_argument("--rounds", type=int, default=7, help="rounds of measurement")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
 

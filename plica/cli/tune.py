@@ -84,18 +84,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX file, or a script")
     add_dims(parser)
-    add_inputs(parser, "the value of an input that decides shapes, and is none then; repeatable")
+    add_inputs(parser, "fix an input that decides shapes to a value; repeatable")
     parser.add_argument(
         "--trials",
         type=positive,
-        help="for all kernels (256; with a time, as many as there is time for)",
+        help="trials for all kernels (256, or as many as fit a time limit)",
     )
     until = parser.add_mutually_exclusive_group()
-    until.add_argument("--seconds", type=seconds, help="stop after this time, whatever the trials")
-    until.add_argument("--minutes", type=seconds, help="likewise")
-    parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the records (tune.db)")
-    parser.add_argument("--target", default="cpu", help="this machine, or less of it")
-    parser.add_argument("--threads", type=positive, help="how many share the work of a kernel")
+    until.add_argument("--seconds", type=seconds, help="time limit in seconds")
+    until.add_argument("--minutes", type=seconds, help="time limit in minutes")
+    parser.add_argument("--db", type=Path, default=Path("tune.db"), help="the database (tune.db)")
+    parser.add_argument("--target", default="cpu", help="this machine, or fewer of its features")
+    parser.add_argument("--threads", type=positive, help="number of threads of a kernel")
     add_contract(parser)
     parser.add_argument(
         "--policy",
@@ -104,13 +104,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
     parser.add_argument("--graph", action="store_true",
-                        help="choose the passes over the graph first")  # fmt: skip
+                        help="choose the graph passes first")  # fmt: skip
     parser.add_argument("--spaces", type=positive, nargs="?", const=64, metavar="N",
-                        help="only say how many distinct candidates, N at most, each kernel has "
-                             "(64)")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of all that is random (0)")
+                        help="only count distinct candidates per kernel, up to N (64)")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="random seed (0)")
     parser.add_argument("--report", type=ending(".html"), metavar="FILE.html",
-                        help="a page with curves")  # fmt: skip
+                        help="write a page with tuning curves")  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

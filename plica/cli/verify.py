@@ -135,21 +135,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("artefact", type=Path, metavar="M.plica", help="a compiled model")
     parser.add_argument("--model", type=Path, help="the model it must have been compiled from")
     add_dims(parser)
-    add_inputs(parser, "an input of the model that is part of the artefact; repeatable")
+    add_inputs(parser, "an input of the model that the artefact fixes; repeatable")
     parser.add_argument("--replay", action="store_true",
-                        help="take every step of the derivation again, from the model")  # fmt: skip
+                        help="apply every step of the derivation to the model again")  # fmt: skip
     parser.add_argument("--prove", action="store_true",
-                        help="prove accesses of its kernels to be inside buffers")  # fmt: skip
+                        help="prove that all accesses are inside their buffers")  # fmt: skip
     parser.add_argument("--rebuild", action="store_true",
-                        help="make the code of its kernels again, and compare it")  # fmt: skip
+                        help="compile the kernels again and compare the code")  # fmt: skip
     parser.add_argument("--quick", action="store_true",
-                        help="take nothing again: digests, plan and names")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+                        help="check digests, memory plan and names only")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
 COMMAND: Final = Command(
     "verify",
-    "Check an artefact: digests, plan, derivation, traces, code",
+    "Verify an artefact: digests, memory plan, derivation, traces, code",
     run,
     configure,
     (

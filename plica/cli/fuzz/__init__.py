@@ -33,13 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         kind.configure(verbs)
     every = verbs.add_parser(
         "all",
-        help="every kind in turn, for so long, on all cores",
+        help="every kind for a given time on all cores",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     every.add_argument("--only", action="append", default=[], metavar="KIND",
-                       help="this kind; repeatable (all)")  # fmt: skip
-    every.add_argument("--seed", type=int, help="the same seed, the same cases (drawn anew)")
+                       help="only this kind; repeatable (all)")  # fmt: skip
+    every.add_argument("--seed", type=int, help="random seed (a fresh one, which is printed)")
     add_jobs(every)
     every.set_defaults(verb=fuzz_all, seconds=60.0, keep_going=True)
 
@@ -50,4 +50,4 @@ def fuzz_all(arguments: argparse.Namespace) -> int:
     return code
 
 
-COMMAND: Final = Command("fuzz", "Random programs, held against the interpreter", run, configure)
+COMMAND: Final = Command("fuzz", "Compare random programs with the interpreter", run, configure)

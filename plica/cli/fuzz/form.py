@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 EPILOG: Final = """\
 examples:
   plica fuzz form --examples 2000
-  plica fuzz form --plant form          a mistake in a form is planted, and must be found
-  plica fuzz form --plant template      as is one in a trace template
+  plica fuzz form --plant form          plant a mistake in a form, which must be found
+  plica fuzz form --plant template      plant a mistake in a template
 """
 
 
@@ -59,8 +59,8 @@ KIND: Final = FuzzKind(
     together=10,
     options=(
         option("--plant", choices=("form", "template", "pass"),
-               help="plant a mistake in a form, a trace template or a lowering pass: "
-                    "it must be found and blamed"),
+               help="plant a mistake in a form, a template or a lowering pass; "
+                    "it must be found and named"),
     ),
     every=every,
 )  # fmt: skip

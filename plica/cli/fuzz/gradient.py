@@ -66,7 +66,7 @@ def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
 KIND: Final = FuzzKind(
     "gradient",
     "programs",
-    "programs of differentiable operators; gradients beside finite differences",
+    "gradients of programs of differentiable operators, against finite differences",
     EPILOG,
     fuzz_gradient,
     summary,

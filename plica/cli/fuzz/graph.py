@@ -26,9 +26,9 @@ examples:
   plica fuzz graph --pass my_pass.py:PASS
   plica fuzz graph --programs mine.py:programs --oracle mine.py:no_slower
   plica fuzz graph --seconds 600 --jobs 8 --corpus found/ --keep-going
-  plica fuzz graph --plant              a wrong rule is planted, and must be found
-  plica fuzz graph --plant pass         as is a mistake in a pass
-  plica fuzz graph --compiled           native code, not rules, is held to the interpreter
+  plica fuzz graph --plant              plant a wrong rule, which must be found
+  plica fuzz graph --plant pass         plant a mistake in a pass
+  plica fuzz graph --compiled           compare native code with the interpreter
 """
 
 
@@ -244,24 +244,22 @@ KIND: Final = FuzzKind(
     together=50,
     options=(
         option("--rules", action="append", default=[], metavar="PACK|FILE.py",
-               help="one more pack, by name or in a Python file; repeatable"),
+               help="add a pack, by name or in a Python file; repeatable"),
         option("--pass", action="append", default=[], dest="passes", metavar="NAME|FILE.py:NAME",
-               help="try this pass alone, by name or in a file; repeatable"),
+               help="test this pass alone, by name or in a file; repeatable"),
         option("--programs", metavar="FILE.py:NAME",
-               help="a function from a random.Random to modules to try"),
+               help="a generator, from a random.Random to modules"),
         option("--oracle", metavar="FILE.py:NAME",
-               help="a function that says why a module made of another is wrong: "
-                    "(before, after, inputs) to a text or None"),
+               help="an oracle, (before, after, inputs) to the reason why after is wrong, or None"),
         option("--contract", default="exact",
-               help="rules within this float contract are used (exact)"),
+               help="use only rules within this float contract (exact)"),
         option("--native", type=natural, default=0, metavar="K",
                help="compile and run every K-th module too (0: none)"),
         option("--compiled", action="store_true",
-               help="compile and run every module, closures, data and recursion, sizes known when "
-                    "it runs, branches of different sizes and loops too, and try nothing else"),
+               help="only compile and run modules, with closures, data, recursion, loops "
+                    "and data-dependent sizes"),
         option("--plant", nargs="?", choices=("rule", "pass"), const="rule",
-               help="plant a wrong rule, or a mistake in a pass: it must be found and named "
-                    "(rule)"),
+               help="plant a wrong rule, or a mistake in a pass; it must be found (rule)"),
     ),
     check=say_unused,
     asked=asked,

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 EPILOG: Final = """\
 examples:
   plica fuzz kernel --examples 3000 --guard
-  plica fuzz kernel --plant bound       a wrong bound is planted, and must be found
-  plica fuzz kernel --plant emitter     as is one in the text of LLVM
+  plica fuzz kernel --plant bound       plant a wrong bound, which must be found
+  plica fuzz kernel --plant emitter     plant a mistake in the LLVM IR
 
-Kernels run in processes of their own: one that dies is a finding, and the rest goes on.
+Kernels run in processes of their own; a crash is a finding, and the others continue.
 """
 
 
@@ -91,15 +91,13 @@ KIND: Final = FuzzKind(
     goal=20_000,
     together=30,
     options=(
-        option("--length", type=int, default=6, help="steps tried for each (6)"),
+        option("--length", type=int, default=6, help="schedule steps per kernel (6)"),
         option("--guard", action="store_true",
-               help="put every array next to memory that is not there, first its end, then its "
-                    "start"),
+               help="put every array next to unmapped memory, first its end, then its start"),
         option("--plant", choices=("bound", "order", "race", "emitter"),
-               help="plant a mistake in a lowering pass or in the emitter: it must be found and "
-                    "blamed"),
+               help="plant a mistake in a lowering pass or the emitter; it must be found"),
         option("--target", default="cpu",
-               help="the target whose code runs: cpu, c, or cuda on the GPU of this machine (cpu)"),
+               help="the target: cpu, c, or cuda on the GPU of this machine (cpu)"),
     ),
     check=check,
     every=every,

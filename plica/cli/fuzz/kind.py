@@ -92,9 +92,14 @@ class FuzzKind:
         )  # fmt: skip
         add, cases = parser.add_argument, self.cases
         add("--examples", type=count, metavar="N",
-            help=f"how many {cases} ({EXAMPLES}, or as time allows)")  # fmt: skip
-        add("--seed", type=int, default=0, help=f"the same seed, the same {cases}, in turn")
-        add("--first", type=natural, default=0, help="the number of the first (0)")
+            help=f"number of {cases} ({EXAMPLES}, or as time allows)")  # fmt: skip
+        add(
+            "--seed",
+            type=int,
+            default=0,
+            help=f"random seed; the same seed gives the same {cases} (0)",
+        )
+        add("--first", type=natural, default=0, help="number of the first case (0)")
         add_jobs(parser)
         for name, settings in self.options:
             add(name, **settings)
@@ -146,11 +151,11 @@ def _by_name(name: str) -> FuzzKind:
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
     """For how long, on how many cores, where findings go and whether to go on after one."""
-    parser.add_argument("--seconds", type=seconds, help="so long, whatever the number")
+    parser.add_argument("--seconds", type=seconds, help="time limit in seconds")
     parser.add_argument("--jobs", type=positive, metavar="J", help="the number of processes")
     parser.add_argument("--corpus", type=Path, metavar="DIR",
-                        help="keep every finding there, as a file of tests")  # fmt: skip
-    parser.add_argument("--keep-going", action="store_true", help="go on after a finding")
+                        help="write every finding there as a test file")  # fmt: skip
+    parser.add_argument("--keep-going", action="store_true", help="continue after a finding")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

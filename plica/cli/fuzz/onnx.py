@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EPILOG: Final = """\
 examples:
   plica fuzz onnx --examples 500
-  plica fuzz onnx --seed 7 --native 4          every fourth model is compiled as well
-  plica fuzz onnx --save found/                a model that goes wrong is written there
+  plica fuzz onnx --seed 7 --native 4          compile every fourth model too
+  plica fuzz onnx --save found/                write failing models there
 """
 
 
@@ -65,7 +65,7 @@ def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
 KIND: Final = FuzzKind(
     "onnx",
     "models",
-    "ONNX models of random operators, interpreted and compiled, beside onnxruntime",
+    "random ONNX models, interpreted and compiled, against onnxruntime",
     EPILOG,
     fuzz_onnx,
     summary,
@@ -76,7 +76,7 @@ KIND: Final = FuzzKind(
         option("--native", type=natural, default=1, metavar="K",
                help="compile and run every K-th model too (1; 0: none)"),
         option("--save", type=Path, default=Path(), metavar="FOLDER",
-               help="where a model that goes wrong is written (.)"),
+               help="where to write failing models (.)"),
     ),
     after=save,
     needs=("onnx", "onnxruntime"),

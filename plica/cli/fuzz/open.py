@@ -67,7 +67,7 @@ def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
 KIND: Final = FuzzKind(
     "open",
     "programs",
-    "programs with open sizes, compiled once, at several sizes and under other names",
+    "programs with open sizes, compiled once, run at several sizes",
     EPILOG,
     fuzz_open,
     summary,

@@ -98,12 +98,12 @@ KIND: Final = FuzzKind(
     goal=10_000,
     together=50,
     options=(
-        option("--length", type=int, default=8, help="steps tried for each (8)"),
+        option("--length", type=int, default=8, help="schedule steps per kernel (8)"),
         option("--focus", action="append", default=[], metavar="KIND",
-               help="try this kind of instruction more often; repeatable"),
+               help="try this kind of step more often; repeatable"),
         option("--decisions", action="store_true",
-               help="default traces of random stages, with their numbers changed: right "
-                    "before and after lowering, or refused"),
+               help="change the decisions of default traces of random stages; the result "
+                    "must be right or refused"),
     ),
     check=check,
     asked=asked,

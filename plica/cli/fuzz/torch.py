@@ -85,7 +85,7 @@ def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
 KIND: Final = FuzzKind(
     "torch",
     "programs",
-    "programs of torch, exported and compiled and by torch.compile, beside torch",
+    "torch programs, exported and by torch.compile, against torch",
     EPILOG,
     fuzz_torch,
     summary,
