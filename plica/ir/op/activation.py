@@ -133,7 +133,7 @@ relu = _activation(
     "nn.relu", lambda x: sc.Max(x, _zero(x)), "max(x, 0).", onnx=("Relu",), admits=NUMBER,
     aliases=("relu",), slope=lambda d, y, x: where(y > 0, d, 0))  # fmt: skip
 relu6 = _activation(
-    "nn.relu6", lambda x: _clamped(x, 0, 6), "x between 0 and 6.", admits=NUMBER,
+    "nn.relu6", lambda x: _clamped(x, 0, 6), "x clipped to 0 and 6.", admits=NUMBER,
     slope=lambda d, y, x: _within(d, x, 0, 6),
 )  # fmt: skip
 leaky_relu = _activation(
@@ -158,7 +158,7 @@ selu = _activation(
 )  # fmt: skip
 gelu = _activation(
     "nn.gelu", _gelu,
-    "x times the probability that a normal variable is below x; or its tanh approximation.",
+    "Gaussian error linear unit, exact or by the tanh approximation.",
     attribute("approximate", choice("none", "tanh"), "none"), onnx=("Gelu",), slope=_gelu_slope,
 )  # fmt: skip
 sigmoid = _activation(
@@ -167,7 +167,7 @@ sigmoid = _activation(
 )  # fmt: skip
 log_sigmoid = _activation(
     "nn.log_sigmoid", lambda x: sc.Sub(_zero(x), soft_plus(sc.Sub(_zero(x), x))),
-    "The logarithm of sigmoid.", slope=lambda d, y, x: d * sigmoid(-x),
+    "log(sigmoid(x)).", slope=lambda d, y, x: d * sigmoid(-x),
 )  # fmt: skip
 silu = _activation(
     "nn.silu", lambda x: sc.Div(x, sc.Add(sc.like(1, x), call("exp", sc.Sub(_zero(x), x)))),
@@ -182,7 +182,7 @@ softsign = _activation(
     onnx=("Softsign",), slope=lambda d, y, x: d / square(absolute(x) + 1),
 )  # fmt: skip
 hard_sigmoid = _activation(
-    "nn.hard_sigmoid", _hard_sigmoid, "alpha * x + beta between 0 and 1.", _alpha(0.2),
+    "nn.hard_sigmoid", _hard_sigmoid, "alpha * x + beta, clipped to 0 and 1.", _alpha(0.2),
     attribute("beta", real, 0.5), onnx=("HardSigmoid",),
     slope=lambda attrs, d, y, x: _within(d * attrs["alpha"], y, 0, 1),
 )  # fmt: skip
@@ -191,7 +191,7 @@ hard_swish = _activation(
     slope=lambda d, y, x: where(x <= -3, 0, where(x >= 3, d, d * (x / 3 + 0.5))),
 )  # fmt: skip
 hard_tanh = _activation(
-    "nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x between -1 and 1.",
+    "nn.hard_tanh", lambda x: _clamped(x, -1, 1), "x clipped to -1 and 1.",
     slope=lambda d, y, x: _within(d, x, -1, 1),
 )  # fmt: skip
 mish = _activation(
@@ -201,7 +201,7 @@ mish = _activation(
 thresholded_relu = _activation(
     "nn.thresholded_relu",
     lambda attrs, x: sc.Select(sc.Lt(sc.like(attrs["alpha"], x), x), x, _zero(x)),
-    "x where it is above alpha, otherwise 0.", _alpha(1.0), onnx=("ThresholdedRelu",),
+    "x where it is above alpha, else 0.", _alpha(1.0), onnx=("ThresholdedRelu",),
     slope=lambda attrs, d, y, x: where(x > attrs["alpha"], d, 0),
 )  # fmt: skip
 
@@ -232,7 +232,7 @@ def _prelu(attrs: Values, x: Expr, slope: Expr) -> Expr:
 
 prelu = primitive(
     "nn.prelu", ("x", "slope"), lambda attrs, *types: _channel_rule("nn.prelu", attrs, *types),
-    _prelu_body, "x, or slope * x below 0, with a slope for each channel.",
+    _prelu_body, "x, or slope * x below 0, with a slope per channel.",
     attributes=(attribute("axis", axis, 1),), admits=FLOAT, onnx=("PRelu",),
     gradient=Through(_prelu),
 )  # fmt: skip
@@ -255,7 +255,7 @@ bias_add = composite(
             len(tensor_of(x).shape),
         ),
     ),
-    "x plus a bias for each channel.", attributes=(attribute("axis", axis, 1),), admits=NUMBER,
+    "Add a bias per channel.", attributes=(attribute("axis", axis, 1),), admits=NUMBER,
     gradient=_bias_pullback,
 )  # fmt: skip
 
@@ -270,7 +270,7 @@ def _dropout_rule(attrs: Values, x: TensorType) -> TensorType:
 dropout = primitive(
     "nn.dropout", ("x",), _dropout_rule,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
-    "x itself: nothing is dropped when a model is used.",
+    "x: dropout is the identity in inference.",
     attributes=(attribute("rate", real, 0.5),), admits=FLOAT, onnx=("Dropout",),
     gradient=lambda attrs, d, y, x: [d],
 )  # fmt: skip

@@ -80,8 +80,8 @@ def _halves(whole: Scalar, first: int, second: int) -> tuple[Scalar, Scalar]:
 reshape_codes = composite(
     "reshape_codes", ("x",), lambda attrs, x: TensorType(_coded(attrs, x.shape), x.dtype),
     lambda attrs, x: reshape(x, _coded(attrs, tensor_of(x).shape)),
-    "reshape by codes: 0 an axis as it is, -1 the rest, -2 all further axes, -3 two as one, -4 one "
-    "as the two parts that follow.",
+    "Reshape by codes: 0 copies an axis, -1 infers, -2 copies the rest, -3 merges two axes, "
+    "-4 splits one into the next two numbers.",
     attributes=(attribute("codes", integers),),
 )  # fmt: skip
 
@@ -123,7 +123,7 @@ def _laid(attrs: Values, x: Expr) -> Expr:
 
 layout_transform = composite(
     "layout_transform", ("x",), _laid_rule, _laid,
-    'x brought from one layout into another, both words: "NCHW", "NCHW4c".',
+    'Convert x between layouts: "NCHW", "NCHW4c".',
     attributes=(attribute("source", text), attribute("target", text)),
 )  # fmt: skip
 
@@ -166,7 +166,7 @@ def _window(attrs: Values, x: Expr) -> Expr:
 
 sliding_window = composite(
     "sliding_window", ("x",), _window_rule, _window,
-    "The windows of x along axes from `axis` on: how many there are, then what they hold.",
+    "Sliding windows of x along axes from `axis` on: window counts, then window sizes.",
     attributes=(
         attribute("axis", axis),
         attribute("window", many(positive)),
@@ -199,7 +199,7 @@ def _grid(attrs: Values, *given: Expr) -> Expr:
 
 meshgrid = composite(
     "meshgrid", ("*values",), _grid_rule, _grid,
-    "Vectors repeated over the grid that they span; `xy` has the first two axes exchanged.",
+    "Coordinate grids of vectors; `xy` swaps the first two axes.",
     attributes=(attribute("indexing", choice("ij", "xy"), "ij"),), like=(),
 )  # fmt: skip
 
@@ -219,7 +219,7 @@ def _unravel(attrs: Values, indices: Expr) -> Expr:
 
 unravel_index = composite(
     "unravel_index", ("indices",), _unravel_rule, _unravel,
-    "The places along each axis of a shape, a row for each axis, of places counted through it.",
+    "Convert flat indices to index rows, one row per axis of a shape.",
     attributes=(attribute("shape", many(positive)),),
 )  # fmt: skip
 
@@ -247,7 +247,7 @@ def _advanced_index(attrs: Values, x: Expr, *indices: Expr) -> Expr:
 
 adv_index = composite(
     "adv_index", ("*values",), _advanced_rule, _advanced_index,
-    "x[i, j, …]: the first tensor at places along its leading axes, which broadcast.", like=(0,),
+    "x[i, j, …]: the first tensor indexed by integer tensors that broadcast.", like=(0,),
 )  # fmt: skip
 
 # --- sequences -----------------------------------------------------------------------------------
@@ -299,11 +299,11 @@ def _reverse(attrs: Values, x: Expr, lengths: Expr) -> Expr:
 _TIME = (attribute("axis", axis, 1), attribute("batch_axis", axis, 0))
 sequence_mask = composite(
     "sequence_mask", ("x", "lengths"), _mask_rule, _mask,
-    "x with a value from the length of each sequence of the batch on.",
+    "Fill each sequence of a batch with a value beyond its length.",
     attributes=(*_TIME, attribute("value", number, 0)), like=(0,),
 )  # fmt: skip
 reverse_sequence = composite(
     "reverse_sequence", ("x", "lengths"), _reverse_rule, _reverse,
-    "x with the beginning of each sequence of the batch, as long as it says, backwards.",
+    "Reverse the first `length` elements of each sequence of a batch.",
     attributes=_TIME, like=(0,), onnx=("ReverseSequence",),
 )  # fmt: skip

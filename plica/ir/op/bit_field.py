@@ -81,7 +81,7 @@ def _body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 bit_field = primitive(
     "bit_field", ("x",), _rule, _body,
-    "Integers of some bits that lie at regular distances in blocks of bytes of the last axis.",
+    "Bit fields at regular distances in blocks of bytes along the last axis, as integers.",
     attributes=(
         attribute("block", positive), attribute("at", natural), attribute("width", positive),
         attribute("extents", naturals), attribute("strides", naturals),

@@ -85,11 +85,9 @@ def _derived(name: str, record: Operator, doc: str) -> Operator:
 
 
 bitserial_dense = _derived(
-    "nn.bitserial_dense", dense, "nn.dense of the low bits of whole numbers, in i32."
+    "nn.bitserial_dense", dense, "nn.dense of the low bits of integers, in i32."
 )
-bitserial_conv = _derived(
-    "nn.bitserial_conv", conv, "nn.conv of the low bits of whole numbers, in i32."
-)
+bitserial_conv = _derived("nn.bitserial_conv", conv, "nn.conv of the low bits of integers, in i32.")
 
 # --- weights of few bits --------------------------------------------------------------------------
 
@@ -156,7 +154,6 @@ def _packed_body(  # noqa: PLR0917  # as the operator has them
 
 packed_dense = primitive(
     "nn.packed_dense", ("x", "weight", "scale", "zero"), _packed_rule, _packed_body,
-    "nn.dense by a weight of 2, 4 or 8 bits, several in a word, each less the zero point of its"
-    " group and in its scale.",
+    "nn.dense by a packed weight of 2, 4 or 8 bits with scales and zero points per group.",
     attributes=(attribute("bits", positive, 4),), like=(),
 )  # fmt: skip

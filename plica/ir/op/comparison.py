@@ -45,29 +45,29 @@ less_equal = _compare("less_equal", sc.Le, "x <= y.", "LessOrEqual")
 greater = _compare("greater", lambda x, y: sc.Lt(y, x), "x > y.", "Greater")
 greater_equal = _compare("greater_equal", lambda x, y: sc.Le(y, x), "x >= y.", "GreaterOrEqual")
 
-logical_and = binary("logical_and", sc.And, "Both hold.", admits=BOOL, onnx=("And",))
-logical_or = binary("logical_or", sc.Or, "Either holds.", admits=BOOL, onnx=("Or",))
-logical_xor = binary("logical_xor", sc.Ne, "Exactly one holds.", admits=BOOL, onnx=("Xor",))
-logical_not = unary("logical_not", sc.Not, "It does not hold.", admits=BOOL, onnx=("Not",))
+logical_and = binary("logical_and", sc.And, "Logical AND.", admits=BOOL, onnx=("And",))
+logical_or = binary("logical_or", sc.Or, "Logical OR.", admits=BOOL, onnx=("Or",))
+logical_xor = binary("logical_xor", sc.Ne, "Logical XOR.", admits=BOOL, onnx=("Xor",))
+logical_not = unary("logical_not", sc.Not, "Logical NOT.", admits=BOOL, onnx=("Not",))
 
 bitwise_and = binary(
-    "bitwise_and", sc.BitAnd, "The bits set in both.", admits=INTEGER | BOOL, onnx=("BitwiseAnd",)
+    "bitwise_and", sc.BitAnd, "Bitwise AND.", admits=INTEGER | BOOL, onnx=("BitwiseAnd",)
 )
 bitwise_or = binary(
-    "bitwise_or", sc.BitOr, "The bits set in either.", admits=INTEGER | BOOL, onnx=("BitwiseOr",)
+    "bitwise_or", sc.BitOr, "Bitwise OR.", admits=INTEGER | BOOL, onnx=("BitwiseOr",)
 )
 bitwise_xor = binary(
-    "bitwise_xor", sc.BitXor, "The bits set in one.", admits=INTEGER | BOOL, onnx=("BitwiseXor",)
+    "bitwise_xor", sc.BitXor, "Bitwise XOR.", admits=INTEGER | BOOL, onnx=("BitwiseXor",)
 )
 bitwise_not = unary(
-    "bitwise_not", inverted, "The bits not set.", admits=INTEGER | BOOL, onnx=("BitwiseNot",),
+    "bitwise_not", inverted, "Bitwise NOT.", admits=INTEGER | BOOL, onnx=("BitwiseNot",),
     aliases=("invert", "bitwise_invert"),
 )  # fmt: skip
 left_shift = binary(
-    "left_shift", sc.ShiftLeft, "x with its bits moved up by y; 0 where y is the width or more.",
+    "left_shift", sc.ShiftLeft, "Shift bits left by y; 0 if y is the width or more.",
     admits=INTEGER, aliases=("bitwise_left_shift",),
 )  # fmt: skip
 right_shift = binary(
-    "right_shift", sc.ShiftRight, "x with its bits moved down by y, the sign filling in.",
+    "right_shift", sc.ShiftRight, "Arithmetic shift right by y.",
     admits=INTEGER, aliases=("bitwise_right_shift",),
 )  # fmt: skip

@@ -104,12 +104,12 @@ def _iota_body(attrs: Values, out: TensorType, *x: Buffer) -> Compute:
 
 
 iota = primitive(
-    "iota", (), _iota_rule, _iota_body, "Each element is its place along an axis.",
+    "iota", (), _iota_rule, _iota_body, "Each element is its index along an axis.",
     attributes=(_SHAPE, attribute("axis", axis, 0), attribute("dtype", dtype, i64)),
 )  # fmt: skip
 iota_like = primitive(
     "iota_like", ("x",), _iota_like_rule, _iota_body,
-    "In the shape of x, each element is its place along an axis.",
+    "In the shape of x, each element is its index along an axis.",
     attributes=(attribute("axis", axis, 0), attribute("dtype", dtype, i64)), gradient=FLAT,
 )  # fmt: skip
 
@@ -135,7 +135,7 @@ def _arange_body(attrs: Values, out: TensorType) -> Compute:
 
 arange = primitive(
     "arange", (), _arange_rule, _arange_body,
-    "Numbers from start up to stop, which is left out, by step.",
+    "Numbers from start to stop (exclusive) by step.",
     attributes=(
         attribute("start", number),
         attribute("stop", number),
@@ -193,7 +193,7 @@ def _shape_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 size = primitive(
-    "size", ("x",), _size_rule, _size_body, "How many elements x has, in all or along axes.",
+    "size", ("x",), _size_rule, _size_body, "The number of elements of x, in all or along axes.",
     attributes=(attribute("axis", axes, None),), onnx=("Size",), aliases=("ndarray_size",),
 )  # fmt: skip
 shape_of = primitive(
@@ -202,6 +202,7 @@ shape_of = primitive(
 )  # fmt: skip
 dim_value = primitive(
     "dim_value", (), lambda attrs: TensorType((), i64),
-    lambda attrs, out: compute((), (), lambda: attrs["dim"]), "A term over dims as a number.",
+    lambda attrs, out: compute((), (), lambda: attrs["dim"]),
+    "The value of a dim term as a number.",
     attributes=(attribute("dim", index_reader),),
 )  # fmt: skip

@@ -205,7 +205,7 @@ def _unslice_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 unslice = primitive(
     "unslice", ("x",), _unslice_rule, _unslice_body,
-    "The transpose of slice: x where such a slice of the shape would read, zeros elsewhere.",
+    "The transpose of slice: x at the elements that the slice reads, zeros elsewhere.",
     attributes=(*slice_.attributes, attribute("shape", dims)),
     gradient=lambda attrs, d, y, x: [
         slice_(d, **{each.name: attrs[each.name] for each in slice_.attributes})

@@ -147,22 +147,22 @@ arcsinh           = unary("arcsinh", "asinh", "The inverse hyperbolic sine.", on
 arccosh           = unary("arccosh", "acosh", "The inverse hyperbolic cosine.", onnx=("Acosh",), aliases=("acosh",))
 arctanh           = unary("arctanh", "atanh", "The inverse hyperbolic tangent.", onnx=("Atanh",), aliases=("atanh",))
 erf               = unary("erf", "erf", "The error function.", onnx=("Erf",))
-floor             = unary("floor", "floor", "The greatest whole number not above x.", onnx=("Floor",))
-ceil              = unary("ceil", "ceil", "The least whole number not below x.", onnx=("Ceil",))
-round_            = unary("round", "round", "The nearest whole number, ties to even.", onnx=("Round",), aliases=("rint",))
-trunc             = unary("trunc", "trunc", "x without its fraction.", aliases=("fix",))
-absolute          = unary("absolute", absolute_value, "|x|; the least integer stays itself.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=slope_of(ROWS["abs"]))
+floor             = unary("floor", "floor", "The largest integer not above x.", onnx=("Floor",))
+ceil              = unary("ceil", "ceil", "The smallest integer not below x.", onnx=("Ceil",))
+round_            = unary("round", "round", "Round to the nearest integer, ties to even.", onnx=("Round",), aliases=("rint",))
+trunc             = unary("trunc", "trunc", "Round x towards zero.", aliases=("fix",))
+absolute          = unary("absolute", absolute_value, "|x|; the smallest integer stays unchanged.", admits=NUMBER, onnx=("Abs",), aliases=("abs",), slope=slope_of(ROWS["abs"]))
 sign: Operator    = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=NUMBER, onnx=("Sign",), slope=FLAT)
 negative          = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",), slope=lambda d, y, x: -d)
 square: Operator  = unary("square", lambda x: sc.Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
 reciprocal        = unary("reciprocal", lambda x: sc.Div(sc.like(1, x), x), "1 / x.", onnx=("Reciprocal",), slope=lambda d, y, x: -(d * square(y)))
-degrees: Operator = unary("degrees", widened(lambda x: sc.Mul(x, sc.like(180 / math.pi, x))), "Radians as degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
-radians: Operator = unary("radians", widened(lambda x: sc.Mul(x, sc.like(math.pi / 180, x))), "Degrees as radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
-copy              = unary("copy", lambda x: x, "x itself.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d)
+degrees: Operator = unary("degrees", widened(lambda x: sc.Mul(x, sc.like(180 / math.pi, x))), "Convert radians to degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
+radians: Operator = unary("radians", widened(lambda x: sc.Mul(x, sc.like(math.pi / 180, x))), "Convert degrees to radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
+copy              = unary("copy", lambda x: x, "x.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d)
 isnan             = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
 isinf             = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
 isfinite          = unary("isfinite", lambda x: sc.Not(sc.Or(call("isnan", x), call("isinf", x))), "Whether x is neither infinite nor nan.", result=bool_)
-signbit           = unary("signbit", lambda x: sc.Lt(call("copysign", sc.like(1, x), x), sc.like(0, x)), "Whether the sign of x is set; that of -0.0 is.", result=bool_)
+signbit           = unary("signbit", lambda x: sc.Lt(call("copysign", sc.like(1, x), x), sc.like(0, x)), "Whether the sign bit of x is set; true for -0.0.", result=bool_)
 # fmt: on
 
 # --- two arguments -------------------------------------------------------------------------------
@@ -229,14 +229,14 @@ power = binary(
     "power", sc.Pow, "x to the power y; a negative power of an integer is 0.", onnx=("Pow",),
     aliases=("pow",), slope=_power_slope,
 )  # fmt: skip
-maximum = binary("maximum", sc.Max, "The greater; nan if either is.", onnx=("Max",))
-minimum = binary("minimum", sc.Min, "The lesser; nan if either is.", onnx=("Min",))
+maximum = binary("maximum", sc.Max, "Elementwise maximum; nan propagates.", onnx=("Max",))
+minimum = binary("minimum", sc.Min, "Elementwise minimum; nan propagates.", onnx=("Min",))
 fmax = binary(
-    "fmax", ignoring_nan(sc.Max), "The greater; a nan gives way to the other side.",
+    "fmax", ignoring_nan(sc.Max), "Elementwise maximum that ignores nan.",
     slope=lambda d, z, x, y: _first_of_equals(d, x >= y, y),
 )  # fmt: skip
 fmin = binary(
-    "fmin", ignoring_nan(sc.Min), "The lesser; a nan gives way to the other side.",
+    "fmin", ignoring_nan(sc.Min), "Elementwise minimum that ignores nan.",
     slope=lambda d, z, x, y: _first_of_equals(d, x <= y, y),
 )  # fmt: skip
 arctan2 = binary(
@@ -244,7 +244,7 @@ arctan2 = binary(
     admits=FLOAT, aliases=("atan2",), slope=slope_of(ROWS["atan2"]),
 )  # fmt: skip
 copysign = binary(
-    "copysign", lambda x, y: call("copysign", x, y), "The size of x with the sign of y.",
+    "copysign", lambda x, y: call("copysign", x, y), "The magnitude of x with the sign of y.",
     admits=FLOAT, slope=slope_of(ROWS["copysign"]),
 )  # fmt: skip
 logaddexp = binary(
@@ -286,7 +286,7 @@ def _decoded_rule(attrs: Values, x: TensorType) -> TensorType:
 bits_as = primitive(
     "bits_as", ("x",), _decoded_rule,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: call(f"{out.dtype}_of_bits", x[i])),
-    "The floats of a dtype whose codes are the low bits of integers.",
+    "Reinterpret the low bits of integers as floats of a dtype.",
     attributes=(attribute("dtype", dtype),), admits=INTEGER,
 )  # fmt: skip
 

@@ -157,7 +157,7 @@ def _defined(attrs: Values, x: Expr) -> Expr:
 
 dft = composite(
     "dft", ("x",), _dft_rule, _defined,
-    "The discrete Fourier transform along the last axis but one of (…, parts, length, columns).",
+    "The discrete Fourier transform along the second-last axis of (…, parts, length, columns).",
     attributes=(
         attribute("length", optional(positive), None),
         attribute("bins", optional(positive), None),

@@ -85,7 +85,7 @@ def _where_pullback(attrs: Values, d: Expr, y: Expr, *args: Expr) -> list[Expr |
 
 where = primitive(
     "where", ("condition", "x", "y"), _where_rule, _where_body,
-    "The element of x where the condition holds, otherwise that of y.", like=(1, 2),
+    "x where the condition holds, else y.", like=(1, 2),
     onnx=("Where",), gradient=_where_pullback,
 )  # fmt: skip
 
@@ -116,7 +116,7 @@ def _take_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> l
 
 take = primitive(
     "take", ("x", "indices"), _take_rule, _take_body,
-    "The slices of x along an axis that the indices name.",
+    "Gather slices of x along an axis.",
     attributes=(attribute("axis", axis, 0), MODE), like=(0,), onnx=("Gather",),
     gradient=_take_pullback,
 )  # fmt: skip
@@ -162,7 +162,7 @@ def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> 
 
 take_along_axis = primitive(
     "take_along_axis", ("x", "indices"), _along_rule, _along_body,
-    "For each index, the element of x at the same place but for that axis.",
+    "Gather elements of x along an axis, one per index.",
     attributes=(AXIS, MODE), like=(0,), onnx=("GatherElements",),
     aliases=("gather", "gather_elements"), gradient=_along_pullback,
 )  # fmt: skip
@@ -229,7 +229,7 @@ def length(x: Expr, at: int) -> Expr:
 
 gather_nd = primitive(
     "gather_nd", ("x", "indices"), _nd_rule, _nd_body,
-    "The elements or slices of x at places given by the last axis of the indices.",
+    "Gather elements or slices of x at index tuples along the last axis of the indices.",
     attributes=(attribute("batch_dims", natural, 0),), like=(0,), onnx=("GatherND",),
     gradient=Through(_nd_by_take),
 )  # fmt: skip
@@ -265,7 +265,7 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: sc.Buffer) -> Compute
 
 one_hot = primitive(
     "one_hot", ("indices",), _one_hot_rule, _one_hot_body,
-    "`on` at each index along a new axis, `off` elsewhere; an index outside gives no `on`.",
+    "`on` at each index along a new axis, `off` elsewhere; out-of-range indices give `off` only.",
     attributes=(
         attribute("depth", size),
         attribute("axis", axis, -1),

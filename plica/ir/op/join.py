@@ -72,7 +72,7 @@ def _concat_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr
 
 concat = primitive(
     "concat", ("*values",), _concat_rule, _concat_body,
-    "Tensors one after the other along an axis.", attributes=(attribute("axis", axis, 0),),
+    "Concatenate tensors along an axis.", attributes=(attribute("axis", axis, 0),),
     onnx=("Concat",), aliases=("concatenate",), gradient=_concat_pullback,
 )  # fmt: skip
 
@@ -108,7 +108,7 @@ def _stack_pullback(attrs: Values, d: Expr, y: Expr, *given: Expr) -> list[Expr 
 
 
 stack = primitive(
-    "stack", ("*values",), _stack_rule, _stack_body, "Tensors of one shape along a new axis.",
+    "stack", ("*values",), _stack_rule, _stack_body, "Stack tensors of one shape along a new axis.",
     attributes=(attribute("axis", axis, 0),), gradient=_stack_pullback,
 )  # fmt: skip
 
@@ -173,7 +173,7 @@ def _split_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | Non
 
 split = primitive(
     "split", ("x",), _split_rule, _split_body,
-    "x in several equal parts along an axis, or cut before the given ascending indices.",
+    "Split x into equal parts along an axis, or at ascending indices.",
     attributes=(attribute("indices_or_sections", _sections), attribute("axis", axis, 0)),
     onnx=("Split",), gradient=_split_pullback,
 )  # fmt: skip

@@ -130,7 +130,7 @@ def _derived(record: Operator) -> Operator:
             fitting(f"{op}_laid", record.inputs, rule),
             compute=definition,
             attributes=(words, *record.attributes),
-            doc=f"{op} of tensors in other layouts: one word for each argument and the result.",
+            doc=f"{op} with a layout per argument and for the result.",
             gradient=Through(plainly),
         )
     )

@@ -129,7 +129,7 @@ def _across(x: Expr, of: TensorType) -> Expr:
 
 matmul = primitive(
     "matmul", ("x", "y"), _matmul_rule, _matmul_body,
-    "The product of matrices, of the last two axes; the others broadcast, as in numpy.",
+    "Matrix product of the last two axes; the others broadcast, as in numpy.",
     admits=rel.NUMBER, onnx=("MatMul",), gradient=_matmul_pullback,
 )  # fmt: skip
 
@@ -216,7 +216,7 @@ def _batch_pullback(attrs: Values, d: Expr, z: Expr, x: Expr, y: Expr) -> list[E
 
 batch_matmul = primitive(
     "nn.batch_matmul", ("x", "y"), _batch_rule, _batch_body,
-    "Products of matrices (batch, m, k) and (batch, k, n), each side transposed if asked.",
+    "Batched matrix product of (batch, m, k) and (batch, k, n), with optional transposes.",
     attributes=(attribute("transpose_x", flag, False), attribute("transpose_y", flag, False)),
     admits=rel.NUMBER, gradient=_batch_pullback,
 )  # fmt: skip
@@ -316,7 +316,7 @@ def _on_diagonals(value: Expr, own: str, part: str, sizes: dict[str, Scalar]) ->
 
 einsum = primitive(
     "einsum", ("*values",), _einsum_rule, _einsum_body,
-    'A sum of products written with letters: "ij,jk->ik".',
+    'A sum of products in index notation: "ij,jk->ik".',
     attributes=(attribute("equation", text),), admits=rel.NUMBER, onnx=("Einsum",),
     gradient=_einsum_pullback,
 )  # fmt: skip

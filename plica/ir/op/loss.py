@@ -92,11 +92,11 @@ def _entropy(attrs: Values, x: Expr, target: Expr, weight: Expr) -> Expr:
 
 nll_loss = composite(
     "nn.nll_loss", ("x", "target", "weight"), _nll_rule, _nll,
-    "Minus the logarithms x of the probabilities of the target classes, weighted.",
+    "Negative log-likelihood loss of log-probabilities x, weighted.",
     attributes=_ATTRIBUTES, admits=FLOAT, like=(0, 2),
 )  # fmt: skip
 cross_entropy = composite(
     "nn.cross_entropy", ("x", "target", "weight"), _entropy_rule, _entropy,
-    "nn.nll_loss of log_softmax; a target of floats has a probability for each class.",
+    "nn.nll_loss of log_softmax; float targets are class probabilities.",
     attributes=_ATTRIBUTES, admits=FLOAT, like=(0, 2),
 )  # fmt: skip

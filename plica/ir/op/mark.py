@@ -25,20 +25,20 @@ from plica.ir.op.record import pointwise, primitive
 
 stop_gradient = pointwise(
     "stop_gradient", ("x",), lambda x: x,
-    "x itself, as if it were a constant where derivatives are taken.", slope=FLAT,
+    "x, treated as a constant by gradients.", slope=FLAT,
 )  # fmt: skip
 after = primitive(
     "after", ("x", "y"), lambda attrs, x, y: x,
     lambda attrs, out, x, y: compute((x, y), out.shape, lambda *i: x[i]),
-    "x itself, computed only when y is there.", like=(0,),
+    "x, evaluated after y.", like=(0,),
     gradient=lambda attrs, d, z, x, y: [d, None],
 )  # fmt: skip
 on_device = pointwise(
-    "on_device", ("x",), lambda attrs, x: x, "x itself, to be computed on a device.",
+    "on_device", ("x",), lambda attrs, x: x, "x, computed on a device.",
     attributes=(attribute("device", text),), slope=lambda attrs, d, y, x: d,
 )  # fmt: skip
 device_copy: Operator = pointwise(
-    "device_copy", ("x",), lambda attrs, x: x, "x itself, brought from one device to another.",
+    "device_copy", ("x",), lambda attrs, x: x, "Copy x from one device to another.",
     attributes=(attribute("source", text), attribute("target", text)),
     slope=lambda attrs, d, y, x: device_copy(d, attrs["target"], attrs["source"]),
 )  # fmt: skip

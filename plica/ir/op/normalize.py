@@ -87,7 +87,7 @@ softmax = _along(
     "nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax", _softmax_pullback,
 )  # fmt: skip
 log_softmax = _along(
-    "nn.log_softmax", _log_softmax, "The logarithm of softmax along an axis.", "LogSoftmax",
+    "nn.log_softmax", _log_softmax, "log(softmax(x)) along an axis.", "LogSoftmax",
     _log_softmax_pullback,
 )  # fmt: skip
 
@@ -223,12 +223,12 @@ def _group_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
 
 instance_norm = composite(
     "nn.instance_norm", ("x", "gamma", "beta"), _instance_rule, _instance_norm,
-    "Each channel of each example normalised by itself, times gamma plus beta.",
+    "Instance normalisation, times gamma plus beta.",
     attributes=(_EPSILON,), admits=rel.FLOAT, onnx=("InstanceNormalization",),
 )  # fmt: skip
 group_norm = composite(
     "nn.group_norm", ("x", "gamma", "beta"), _group_rule, _group_norm,
-    "Groups of channels of each example normalised together, times gamma plus beta.",
+    "Group normalisation, times gamma plus beta.",
     attributes=(attribute("groups", positive), _EPSILON), admits=rel.FLOAT,
     onnx=("GroupNormalization",),
 )  # fmt: skip

@@ -116,7 +116,7 @@ def _merge_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 merge_runs = primitive(
     "merge_runs", ("x",), lambda attrs, x: TensorType(_last(x, "merge_runs"), i64), _merge_body,
-    "Places that merge neighbouring runs of a width along the last axis, each sorted, two by two.",
+    "The indices that merge adjacent sorted runs along the last axis in pairs.",
     attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
 )  # fmt: skip
 
@@ -148,8 +148,8 @@ def _planes_taken(attrs: Values, x: Expr) -> Expr:
 
 merge_planes = primitive(
     "merge_planes", ("x",), _planes_rule, _planes_body,
-    "Neighbouring runs of a width along the last axis, each sorted, merged two by two; of what is "
-    "beside another along the axis before, the first is compared, and the others go with it.",
+    "Merge adjacent sorted runs along the last axis in pairs, by the first plane of the axis "
+    "before; the other planes follow.",
     attributes=(attribute("width", positive), _DESCENDING), admits=NUMBER,
     gradient=Through(_planes_taken),
 )  # fmt: skip
@@ -190,7 +190,7 @@ def _search_body(attrs: Values, out: TensorType, sorted_: sc.Buffer, x: sc.Buffe
 
 searchsorted = primitive(
     "searchsorted", ("sorted", "x"), _search_rule, _search_body,
-    "Where each x belongs in an ascending last axis: before its equals (left) or after (right).",
+    "Insertion indices of x into an ascending last axis: left or right of equal elements.",
     attributes=(attribute("side", choice("left", "right"), "left"),), admits=NUMBER,
 )  # fmt: skip
 
@@ -260,7 +260,7 @@ def sorted_places(
 
 argsort = composite(
     "argsort", ("x",), lambda attrs, x: TensorType(_sort_rule(attrs, x).shape, i64), _argsort,
-    "The places of the elements along an axis in their order; equals keep theirs, nan is greatest.",
+    "The indices that sort an axis, stably; nan is greatest.",
     attributes=(AXIS, _DESCENDING), admits=_ORDERED,
 )  # fmt: skip
 
@@ -276,7 +276,7 @@ def _taken(x: Expr, places: Expr, at: int) -> Expr:
 
 sort = composite(
     "sort", ("x",), _sort_rule, lambda attrs, x: _taken(x, argsort(x, **attrs), attrs["axis"]),
-    "The elements along an axis in their order; nan is greatest.", attributes=(AXIS, _DESCENDING),
+    "Sort along an axis; nan is greatest.", attributes=(AXIS, _DESCENDING),
     admits=_ORDERED, gradient=_sort_pullback,
 )  # fmt: skip
 
@@ -344,8 +344,8 @@ def _unique(attrs: Values, x: Expr) -> Expr:
 
 unique = composite(
     "unique", ("x",), _unique_rule, _unique,
-    "The different elements of x, the first place of each, for each element which it is, how often "
-    "each comes, and how many there are: what lies past that has count 0.",
+    "The distinct elements of x, their first indices, the inverse indices, their counts, and "
+    "their number; further entries have count 0.",
     attributes=(attribute("sorted", flag, True),), admits=_ORDERED,
 )  # fmt: skip
 
@@ -381,6 +381,6 @@ def _argwhere(attrs: Values, x: Expr) -> Expr:
 
 argwhere = composite(
     "argwhere", ("x",), _argwhere_rule, _argwhere,
-    "The places of what is not zero, a row each, and how many there are: rows past that hold -1.",
+    "The indices of nonzero elements, one row each, and their number; further rows are -1.",
     admits=_ORDERED,
 )  # fmt: skip

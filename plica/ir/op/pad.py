@@ -126,7 +126,7 @@ def _repeated(x: Expr, at: int, before: int, whole: Scalar, mode: str) -> Expr:
 
 pad = primitive(
     "pad", ("x",), _pad_rule, _pad_body,
-    "x surrounded by a constant, its edge, its mirror image or its repetition.",
+    "Pad x with a constant, its edge, its reflection or by wrapping.",
     attributes=(
         attribute("pad_width", _pad_width),
         attribute("mode", choice("constant", "edge", "reflect", "symmetric", "wrap"), "constant"),

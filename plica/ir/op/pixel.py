@@ -68,13 +68,13 @@ _BLOCK = attribute("block", positive)
 depth_to_space = composite(
     "nn.depth_to_space", ("x",),
     lambda attrs, x: TensorType(_blocks("nn.depth_to_space", x, attrs["block"], True), x.dtype),
-    _depth_to_space, "Channels as blocks of pixels: (n, c, h, w) to (n, c/b², h·b, w·b).",
+    _depth_to_space, "Move channels into blocks of pixels: (n, c, h, w) to (n, c/b², h·b, w·b).",
     attributes=(_BLOCK, attribute("column_row_depth", flag, False)), onnx=("DepthToSpace",),
 )  # fmt: skip
 space_to_depth = composite(
     "nn.space_to_depth", ("x",),
     lambda attrs, x: TensorType(_blocks("nn.space_to_depth", x, attrs["block"], False), x.dtype),
-    _space_to_depth, "Blocks of pixels as channels: (n, c, h, w) to (n, c·b², h/b, w/b).",
+    _space_to_depth, "Move blocks of pixels into channels: (n, c, h, w) to (n, c·b², h/b, w/b).",
     attributes=(_BLOCK,), onnx=("SpaceToDepth",),
 )  # fmt: skip
 
@@ -152,12 +152,12 @@ _BLOCKS = attribute("block", many(positive))
 _SIDES = attribute("sides", optional(pairs), None)
 space_to_batch = composite(
     "nn.space_to_batch", ("x",), _to_batch_rule, _space_to_batch,
-    "Blocks of the axes after the first, padded by sides, as examples of a larger batch.",
+    "Pad, then move blocks of the spatial axes into the batch.",
     attributes=(_BLOCKS, _SIDES, attribute("value", number, 0)),
 )  # fmt: skip
 batch_to_space = composite(
     "nn.batch_to_space", ("x",), _to_space_rule, _batch_to_space,
-    "The examples of a batch as blocks of the axes after the first, with their sides cut away.",
+    "Move the batch into blocks of the spatial axes, then crop.",
     attributes=(_BLOCKS, _SIDES),
 )  # fmt: skip
 
@@ -182,6 +182,6 @@ def _upsample_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | 
 
 upsample = primitive(
     "nn.upsample", ("x",), _upsample_rule, _upsample_body,
-    "Each pixel of (n, c, …) as a block of itself: the nearest neighbour.",
+    "Nearest-neighbour upsampling of (n, c, …).",
     attributes=(attribute("scale", positive),), gradient=_upsample_pullback,
 )  # fmt: skip

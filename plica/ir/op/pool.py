@@ -164,7 +164,7 @@ _AVERAGED = ("kernel", "strides", "padding", "ceil_mode", "count_include_pad")
 
 max_pool = primitive(
     "nn.max_pool", ("x",), lambda attrs, x: pool_rule("nn.max_pool", attrs, x), _max_body,
-    "The greatest in each window; nan if any is.", attributes=WINDOW, admits=NUMBER,
+    "The maximum of each window; nan propagates.", attributes=WINDOW, admits=NUMBER,
     onnx=("MaxPool",), aliases=("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
     gradient=_max_pullback,
 )  # fmt: skip
@@ -196,7 +196,7 @@ def _global(name: str, fold: Operator, doc: str, onnx: str) -> Operator:
 
 
 global_max_pool = _global(
-    "nn.global_max_pool", max_, "The greatest of each channel.", "GlobalMaxPool"
+    "nn.global_max_pool", max_, "The maximum of each channel.", "GlobalMaxPool"
 )
 global_avg_pool = _global(
     "nn.global_avg_pool", mean, "The mean of each channel.", "GlobalAveragePool"
@@ -312,10 +312,10 @@ def _adaptive_avg_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Exp
 
 
 adaptive_max_pool = _adaptive(
-    "nn.adaptive_max_pool", "The greatest of windows that give a wanted size.", _greatest, False,
+    "nn.adaptive_max_pool", "Max pooling to a given output size.", _greatest, False,
     Through(_max_of_parts),
 )  # fmt: skip
 adaptive_avg_pool = _adaptive(
-    "nn.adaptive_avg_pool", "The mean of windows that give a wanted size.", _average, True,
+    "nn.adaptive_avg_pool", "Average pooling to a given output size.", _average, True,
     _adaptive_avg_pullback,
 )  # fmt: skip

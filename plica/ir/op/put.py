@@ -193,7 +193,7 @@ def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
 
 scatter_elements = composite(
     "scatter_elements", ("x", "indices", "updates"), _elements_rule, _elements,
-    "x with each update at its own place but along an axis, where the index says.",
+    "Scatter updates into x along an axis, at the given indices.",
     attributes=(attribute("axis", axis, 0), REDUCTION), like=(0, 2), onnx=("ScatterElements",),
 )  # fmt: skip
 
@@ -240,7 +240,7 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
 
 scatter_nd = composite(
     "scatter_nd", ("x", "indices", "updates"), _nd_rule, _nd,
-    "x with elements or slices put where the last axis of the indices says.",
+    "Scatter elements or slices into x at index tuples along the last axis of the indices.",
     attributes=(REDUCTION,), like=(0, 2), onnx=("ScatterND",),
 )  # fmt: skip
 
@@ -275,7 +275,7 @@ def _set(attrs: Values, x: Expr, value: Expr) -> Expr:
 
 strided_set = composite(
     "strided_set", ("x", "value"), _set_rule, _set,
-    "x with x[start:stop:step] along axes replaced by a value that broadcasts to it.",
+    "x with x[start:stop:step] along axes replaced by a broadcast value.",
     attributes=_SLICE,
 )  # fmt: skip
 
@@ -304,7 +304,7 @@ def _dilate(attrs: Values, x: Expr) -> Expr:
 
 dilate = composite(
     "nn.dilate", ("x",), _dilated, _dilate,
-    "x with a value between neighbours, so that they are strides apart.",
+    "Insert a value between neighbours, so that they are strides apart.",
     attributes=(attribute("strides", per_axis(positive)), attribute("value", number, 0)),
 )  # fmt: skip
 

@@ -150,7 +150,7 @@ def _fixed_body(
 
 quantise = primitive(
     "quantise", ("x", "scale", "zero"), _quantise_rule, _quantise_body,
-    "The integers nearest to x / scale + zero, of the zero's dtype, at least low, at most high.",
+    "Round x / scale + zero to the zero's dtype, clipped to low and high.",
     attributes=(
         _ROUNDING,
         attribute("low", optional(integer), None),
@@ -160,10 +160,10 @@ quantise = primitive(
 )  # fmt: skip
 dequantise = primitive(
     "dequantise", ("x", "scale", "zero"), _dequantise_rule, _dequantise_body,
-    "(x - zero) * scale: the numbers that integers stand for.", like=(), aliases=("dequantize",),
+    "(x - zero) * scale: convert quantised integers to floats.", like=(), aliases=("dequantize",),
 )  # fmt: skip
 fixed_multiply = primitive(
     "fixed_multiply", ("x", "multiplier", "shift"), _fixed_rule, _fixed_body,
-    "x * multiplier / 2^shift of i32, rounded to the nearest; the shift is held in 0 to 62.",
+    "x * multiplier / 2^shift of i32, rounded to nearest; the shift is clamped to 0 to 62.",
     attributes=(_ROUNDING,), admits=frozenset({i32}),
 )  # fmt: skip

@@ -144,23 +144,23 @@ prod = _reduction(
     gradient=_prod_pullback,
 )  # fmt: skip
 max_ = _reduction(
-    "max", "max", "The greatest over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    "max", "max", "Maximum over axes; nan propagates.", rel.NUMBER, nonempty=True,
     onnx=("ReduceMax",), aliases=("amax",), gradient=_extreme_pullback,
 )  # fmt: skip
 min_ = _reduction(
-    "min", "min", "The least over axes; nan if any is.", rel.NUMBER, nonempty=True,
+    "min", "min", "Minimum over axes; nan propagates.", rel.NUMBER, nonempty=True,
     onnx=("ReduceMin",), aliases=("amin",), gradient=_extreme_pullback,
 )  # fmt: skip
 supremum = _reduction(
-    "supremum", "max", "The greatest over axes, as max; of nothing the least number there is.",
+    "supremum", "max", "Maximum over axes; of an empty axis the smallest value of the dtype.",
     rel.NUMBER, gradient=_extreme_pullback,
 )  # fmt: skip
 infimum = _reduction(
-    "infimum", "min", "The least over axes, as min; of nothing the greatest number there is.",
+    "infimum", "min", "Minimum over axes; of an empty axis the largest value of the dtype.",
     rel.NUMBER, gradient=_extreme_pullback,
 )  # fmt: skip
-all_ = _reduction("all", "all", "Whether all hold.", rel.BOOL)
-any_ = _reduction("any", "any", "Whether any holds.", rel.BOOL)
+all_ = _reduction("all", "all", "Logical AND over axes.", rel.BOOL)
+any_ = _reduction("any", "any", "Logical OR over axes.", rel.BOOL)
 
 # --- running totals ------------------------------------------------------------------------------
 
@@ -214,21 +214,21 @@ def _in_square(name: str, fold: Operator, neutral: Callable[[DType], float]) -> 
 
 
 cumsum = _running(
-    "cumsum", "sum", "The sum up to each place along an axis.",
+    "cumsum", "sum", "Cumulative sum along an axis.",
     onnx=("CumSum",), gradient=_cumsum_pullback,
 )  # fmt: skip
 cumprod = _running(
     "cumprod",
     "prod",
-    "The product up to each place along an axis.",
+    "Cumulative product along an axis.",
     gradient=_in_square("cumprod", prod, lambda of: 1),
 )
 cummax = _running(
-    "cummax", "max", "The greatest up to each place along an axis; nan once there is one.",
+    "cummax", "max", "Cumulative maximum along an axis; nan propagates.",
     gradient=_in_square("cummax", max_, lambda of: -math.inf),
 )  # fmt: skip
 cummin = _running(
-    "cummin", "min", "The least up to each place along an axis; nan once there is one.",
+    "cummin", "min", "Cumulative minimum along an axis; nan propagates.",
     gradient=_in_square("cummin", min_, lambda of: math.inf),
 )  # fmt: skip
 
@@ -310,7 +310,7 @@ def _log_sum_exp_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr
 
 mean = _statistic(
     "mean", lambda attrs, x, axes: average(x, axes, attrs["keepdims"]),
-    "The mean over axes of floats; of nothing it is nan.", onnx=("ReduceMean",),
+    "Mean of floats over axes; nan for an empty axis.", onnx=("ReduceMean",),
     gradient=_mean_pullback,
 )  # fmt: skip
 var = _statistic(
@@ -323,7 +323,7 @@ std = _statistic(
 )  # fmt: skip
 logsumexp = _statistic(
     "logsumexp", _log_sum_exp,
-    "log(sum(exp(x))) over axes without overflow; of nothing it is minus infinity.",
+    "log(sum(exp(x))) over axes without overflow; minus infinity for an empty axis.",
     onnx=("ReduceLogSumExp",), gradient=_log_sum_exp_pullback,
 )  # fmt: skip
 
@@ -373,10 +373,10 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
 argmax = _position(
     "argmax",
     max_,
-    "The first place of the greatest along an axis (or the last); nan counts as greatest.",
+    "The index of the first (or last) maximum along an axis; nan counts as greatest.",
     "ArgMax",
 )
 argmin = _position(
     "argmin", min_,
-    "The first place of the least along an axis (or the last); nan counts as least.", "ArgMin",
+    "The index of the first (or last) minimum along an axis; nan counts as least.", "ArgMin",
 )  # fmt: skip

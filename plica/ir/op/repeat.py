@@ -74,7 +74,7 @@ def _tile_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None
 
 tile = primitive(
     "tile", ("x",), _tile_rule, _tile_body,
-    "x repeated as a whole along each axis; more repetitions than axes add axes in front.",
+    "Repeat x along each axis; extra repetitions add leading axes.",
     attributes=(attribute("reps", naturals),), onnx=("Tile",), gradient=_tile_pullback,
 )  # fmt: skip
 
@@ -102,7 +102,7 @@ def _repeat_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | No
 
 repeat = primitive(
     "repeat", ("x",), _repeat_rule, _repeat_body,
-    "Each element of x several times in a row along an axis.",
+    "Repeat each element along an axis.",
     attributes=(attribute("repeats", natural), attribute("axis", axis)), gradient=_repeat_pullback,
 )  # fmt: skip
 
@@ -125,7 +125,7 @@ def _flip_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 flip: Operator = primitive(
     "flip", ("x",), _flip_rule, _flip_body,
-    "x backwards along axes, all of them where none is given.", attributes=(AXES,),
+    "Reverse x along axes (default: all).", attributes=(AXES,),
     gradient=lambda attrs, d, y, x: [flip(d, axis=attrs["axis"])],
 )  # fmt: skip
 
@@ -164,7 +164,7 @@ def _roll_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 
 roll: Operator = primitive(
-    "roll", ("x",), _roll_rule, _roll_body, "x with its elements moved along axes, around the end.",
+    "roll", ("x",), _roll_rule, _roll_body, "Rotate x along axes.",
     attributes=(attribute("shift", integers), attribute("axis", integers)),
     gradient=lambda attrs, d, y, x: [
         roll(d, tuple(-each for each in attrs["shift"]), attrs["axis"])

@@ -165,8 +165,8 @@ def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
 
 roi_align = composite(
     "nn.roi_align", ("x", "rois", "batch"), _rule, _align,
-    "Boxes (x1, y1, x2, y2) of images in one size: the mean (or greatest corner) of samples; of 0 "
-    "as many as a bin has pixels.",
+    "Resample boxes (x1, y1, x2, y2) to one size, by the mean (or maximum) of samples; 0 "
+    "samples: one per pixel.",
     attributes=(
         attribute("size", many(positive)),
         attribute("scale", real, 1.0),

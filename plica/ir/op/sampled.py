@@ -138,8 +138,8 @@ def _inside(x: Expr, here: list[Expr]) -> tuple[Expr, Expr]:
 deformable_conv2d = composite(
     "nn.deformable_conv2d", ("x", "offset", "mask", "weight"), _deformed_rule,
     lambda attrs, *given: narrow(_deformed(attrs, *map(widen, given)), tensor_of(given[0]).dtype),
-    "A convolution whose taps are moved by offsets (y, x) and scaled by a mask; between pixels it "
-    "interpolates, outside there are zeros.",
+    "Deformable convolution: taps are shifted by offsets (y, x) and scaled by a mask, with "
+    "bilinear interpolation and zeros outside.",
     attributes=conv.attributes, admits=FLOAT, onnx=("DeformConv",),
 )  # fmt: skip
 

@@ -83,7 +83,7 @@ def _scatter_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -
 
 scatter_sum = primitive(
     "scatter_sum", ("x", "indices"), _scatter_rule, _scatter_body,
-    "Zeros of some size along an axis, with the slices of x added where the indices say.",
+    "Add slices of x into zeros along an axis, at the given indices.",
     attributes=(attribute("size", size), attribute("axis", axis, 0), MODE), admits=rel.NUMBER,
     like=(0,), gradient=_scatter_pullback,
 )  # fmt: skip
@@ -133,7 +133,7 @@ def _along_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, indices: Expr) -> 
 
 scatter_sum_along_axis = primitive(
     "scatter_sum_along_axis", ("x", "indices"), _along_rule, _along_body,
-    "Zeros of some shape, with each element of x added at its place but for that axis.",
+    "Add elements of x into zeros of a shape, at the given indices along one axis.",
     attributes=(attribute("shape", dims), AXIS, MODE), admits=rel.NUMBER, like=(0,),
     gradient=_along_pullback,
 )  # fmt: skip
@@ -191,6 +191,6 @@ def _as_places(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
 
 scatter_rows = primitive(
     "scatter_rows", ("x", "indices", "updates"), _rows_rule, _rows_body,
-    "x with each row of the updates put, or joined, in turn where its index says.",
+    "Scatter rows of the updates into x, or combine them, in order.",
     attributes=(REDUCTION,), like=(0, 2), gradient=Through(_as_places),
 )  # fmt: skip

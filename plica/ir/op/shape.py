@@ -115,13 +115,13 @@ def _unshaped(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
 
 reshape = primitive(
     "reshape", ("x",), _reshape_rule, _reshape_body,
-    "The elements of x in row-major order in another shape; one dim may be -1.",
+    "Reshape x in row-major order; one dim may be -1.",
     attributes=(attribute("shape", new_shape),), onnx=("Reshape",), gradient=_unshaped,
 )  # fmt: skip
 ravel = composite(
     "ravel", ("x",), lambda attrs, x: TensorType((product(x.shape),), x.dtype),
     lambda attrs, x: reshape(x, (product(tensor_of(x).shape),)),
-    "The elements of x in row-major order as a vector.",
+    "Flatten x to a vector in row-major order.",
 )  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def _flat_shape(shape: Shape, at: int) -> Shape:
 flatten = composite(
     "nn.flatten", ("x",), lambda attrs, x: TensorType(_flat_shape(x.shape, attrs["axis"]), x.dtype),
     lambda attrs, x: reshape(x, _flat_shape(tensor_of(x).shape, attrs["axis"])),
-    "A matrix: the axes before `axis` as rows, the others as columns.",
+    "Reshape to a matrix: the axes before `axis` are rows, the others columns.",
     attributes=(attribute("axis", axis, 1),), onnx=("Flatten",), aliases=("nn.batch_flatten",),
 )  # fmt: skip
 
@@ -171,7 +171,7 @@ def _transpose_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr |
 
 transpose = primitive(
     "transpose", ("x",), _transpose_rule, _transpose_body,
-    "x with its axes in another order; reversed where none is given.",
+    "Permute the axes of x (default: reverse).",
     attributes=(attribute("axes", axes, None),), onnx=("Transpose",), aliases=("permute_dims",),
     gradient=_transpose_pullback,
 )  # fmt: skip
@@ -211,7 +211,7 @@ moveaxis = composite(
     ("x",),
     lambda attrs, x: TensorType(_permuted(x.shape, _moved(attrs, len(x.shape))), x.dtype),
     lambda attrs, x: transpose(x, _moved(attrs, len(tensor_of(x).shape))),
-    "x with axes moved to other places, the others in their order.",
+    "Move axes of x to new positions; the others keep their order.",
     attributes=(attribute("source", integers), attribute("destination", integers)),
 )
 
@@ -244,8 +244,7 @@ def _matched(attrs: Values, x: TensorType) -> TensorType:
 match_shape: Operator = primitive(
     "match_shape", ("x",), _matched,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
-    "x itself, whose sizes are those of a shape, where no term of `least` is negative: what no "
-    "type can show is looked at when it runs.",
+    "x, with its shape asserted at run time, and that no term of `least` is negative.",
     attributes=(attribute("shape", dims), attribute("least", indices, ())),
     gradient=lambda attrs, d, y, x: [match_shape(d, tensor_of(x).shape)],
 )  # fmt: skip
@@ -284,7 +283,7 @@ def _squeeze_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 squeeze = primitive(
     "squeeze", ("x",), _squeeze_rule, _squeeze_body,
-    "x without axes of size 1; without all of them where none is given and the sizes are known.",
+    "Remove axes of size 1 (default: all of known size 1).",
     attributes=(AXES,), onnx=("Squeeze",), gradient=_unshaped,
 )  # fmt: skip
 
@@ -309,7 +308,7 @@ def _expand_body(attrs: Values, out: TensorType, x: Buffer) -> Compute:
 
 expand_dims = primitive(
     "expand_dims", ("x",), _expand_rule, _expand_body,
-    "x with new axes of size 1 at the given places of the result.",
+    "Insert axes of size 1 at given positions of the result.",
     attributes=(attribute("axis", integers),), onnx=("Unsqueeze",), aliases=("unsqueeze",),
     gradient=_unshaped,
 )  # fmt: skip

@@ -41,7 +41,7 @@ sparse_to_dense = composite(
     lambda attrs, indices, values: scatter_nd(
         full(attrs["shape"], attrs["default"], tensor_of(values).dtype), indices, values
     ),
-    "A tensor of one value but for some, whose places are rows of the indices.",
+    "A dense tensor from a default value and elements at index rows.",
     attributes=(attribute("shape", dims), attribute("default", number, 0)), like=(1,),
 )  # fmt: skip
 
@@ -73,6 +73,6 @@ def _rows(attrs: Values, x: Expr, data: Expr, indices: Expr, starts: Expr) -> Ex
 
 sparse_dense = composite(
     "nn.sparse_dense", ("x", "data", "indices", "starts"), _rows_rule, _rows,
-    "x @ weight.T with a weight of compressed rows: elements, their columns, where rows start.",
+    "x @ weight.T with a CSR weight: elements, columns, row starts.",
     admits=NUMBER, like=(0, 1),
 )  # fmt: skip

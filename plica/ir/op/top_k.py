@@ -228,7 +228,7 @@ def _first_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 first_places = primitive(
     "first_places", ("x",), _first_rule, _first_body,
-    "The places of the k elements along an axis that come first in their order.",
+    "The indices of the first k elements of a sorted axis.",
     attributes=(attribute("k", natural), attribute("descending", flag, False), AXIS),
     admits=NUMBER,
 )  # fmt: skip
@@ -236,7 +236,7 @@ first_places = primitive(
 
 topk = composite(
     "topk", ("x",), _topk_rule, _topk,
-    "The k greatest (or least) along an axis in order, and their places.",
+    "The k largest (or smallest) elements along an axis in order, and their indices.",
     attributes=(attribute("k", natural), AXIS, attribute("largest", flag, True)),
     admits=NUMBER | BOOL,
 )  # fmt: skip

@@ -151,7 +151,7 @@ def _spread_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 window_spread: Operator = primitive(
     "nn.window_spread", ("x",), lambda attrs, x: _whole("nn.window_spread", attrs, x), _spread_body,
-    "The transpose of nn.window_sum: each place has the sum of the windows it lies in.",
+    "The transpose of nn.window_sum: each element is the sum of the windows that contain it.",
     attributes=(*WINDOW, _SIZE), admits=NUMBER,
     gradient=lambda attrs, d, y, x: [window_sum(d, **settings(attrs))],
 )  # fmt: skip
@@ -202,7 +202,7 @@ def _first_body(attrs: Values, out: TensorType, x: sc.Buffer, value: sc.Buffer) 
 
 window_first = primitive(
     "nn.window_first", ("x", "value"), _first_rule, _first_body,
-    "Which place of its window is the first that holds a value, counted through; of nans the last.",
+    "The flat index of the first match of a value in its window; the last for nan.",
     attributes=WINDOW, admits=NUMBER,
 )  # fmt: skip
 
@@ -265,7 +265,7 @@ def _put_body(attrs: Values, out: TensorType, x: sc.Buffer, places: sc.Buffer) -
 
 window_take = primitive(
     "nn.window_take", ("x", "places"), _take_rule, _take_body,
-    "The element of each window at a place, counted through the window.", attributes=WINDOW,
+    "The element of each window at a flat index.", attributes=WINDOW,
     admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [
         window_put(d, places, **settings(attrs), size=_spatial(x)),
@@ -274,7 +274,7 @@ window_take = primitive(
 )  # fmt: skip
 window_put: Operator = primitive(
     "nn.window_put", ("x", "places"), _put_rule, _put_body,
-    "The transpose of nn.window_take: each value is added at a place of its window.",
+    "The transpose of nn.window_take: add each value at an index of its window.",
     attributes=(*WINDOW, _SIZE), admits=NUMBER, like=(0,),
     gradient=lambda attrs, d, y, x, places: [window_take(d, places, **settings(attrs)), None],
 )  # fmt: skip

@@ -191,7 +191,7 @@ def _plainly(attrs: Values, x: Expr, weight: Expr) -> Expr:
 
 conv_winograd = primitive(
     "nn.conv_winograd", ("x", "weight"), _conv_rule, _conv_body,
-    "The convolution of (n, c, h, w) with a 3x3 weight that `nn.winograd_weight` has transformed.",
+    "Winograd convolution of (n, c, h, w) with a weight transformed by `nn.winograd_weight`.",
     attributes=(_TILE, PADDING), admits=(f32, f64), gradient=Through(_plainly),
 )  # fmt: skip
 
@@ -220,6 +220,6 @@ def _weight_columns(origin: Hashable, attrs: Values, weight: Array) -> Columnwis
 
 winograd_weight = composite(
     "nn.winograd_weight", ("weight",), _weight_rule, _weight_build,
-    "A weight (out, c, 3, 3) as `nn.conv_winograd` takes it: (products of a tile, c, out).",
+    "Transform a weight (out, c, 3, 3) for `nn.conv_winograd`: (products of a tile, c, out).",
     attributes=(_TILE,), admits=(f32, f64), columns=_weight_columns,
 )  # fmt: skip
