@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"plica", "plica_lm"}
-ROOMS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
+LAYERS = ("core", "ir", "rewrite", "schedule", "codegen", "search")
 
 
 def pip(*arguments: str | Path) -> None:
@@ -57,12 +57,12 @@ sys.path.insert(0, {str(site)!r})
 import plica
 assert plica.__file__.startswith({str(site)!r}), plica.__file__
 assert issubclass(plica.InputError, plica.PlicaError)
-for room in {ROOMS!r}:
+for layer in {LAYERS!r}:
     try:
-        importlib.import_module(room)
+        importlib.import_module(layer)
     except ModuleNotFoundError:
         continue
-    raise SystemExit(room + " can be imported")
+    raise SystemExit(layer + " can be imported")
 """
     # -S: without the site packages, where the tree itself may be installed for development.
     done = subprocess.run(

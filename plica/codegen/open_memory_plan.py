@@ -1,7 +1,7 @@
 """Open placing: where the temporaries of a program lie whose sizes come with a call.
 
-Temporaries that are never needed together share a room, which is as large as the largest of them.
-How large the rooms are, and so where each begins, is computed when the program is called.  Rooms
+Temporaries that are never needed together share an arena, which is as large as the largest of them.
+How large the arenas are, and so where each begins, is computed when the program is called.  Arenas
 are shared so that they are small where all dims are `USUAL`; that is right for all others.
 
 >>> from plica.codegen.program import Slot
@@ -10,7 +10,7 @@ are shared so that they are small where all dims are `USUAL`; that is right for 
 >>> n = dim_var("n")
 >>> slots = (Slot("temporary", 0, (n, 3), f32),)
 >>> made = plan_open_memory(Program((), (), slots, ((),), 0, (), dims=(n,)))
->>> len(made.rooms), made.where
+>>> len(made.arenas), made.where
 (1, {0: 0})
 """
 
@@ -31,9 +31,9 @@ from plica.ir.type.dim import Key, evaluate, is_size, polynomial
 
 @frozen
 class OpenPlan:
-    """The bytes of each room, and the room of each temporary."""
+    """The bytes of each arena, and the arena of each temporary."""
 
-    rooms: tuple[Scalar, ...]
+    arenas: tuple[Scalar, ...]
     where: Mapping[int, int] = field(eq=False)
 
     def over(self, launch: Launch, program: Program) -> int | None:
@@ -51,12 +51,12 @@ AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
 
 
 USUAL: Final = 64
-"""What dims may be, for all that is known: rooms are chosen to be small then."""
+"""What dims may be, for all that is known: arenas are chosen to be small then."""
 
 
 def plan_open_memory(program: Program) -> OpenPlan:
-    """The temporaries of a program in rooms: the largest first, each in the smallest room where all
-    others come before or after it."""
+    """The temporaries of a program in arenas: the largest first, each in the smallest arena where
+    all others come before or after it."""
     steps, lives = lives_of(program)
     over = written_over(program, steps, lives, lambda new, old: _sort(new.size) == _sort(old.size))
     first: dict[int, int] = {}  # of those that are written over one another, the first
@@ -68,24 +68,24 @@ def plan_open_memory(program: Program) -> OpenPlan:
     usual: dict[Term, int] = dict.fromkeys(program.dims, USUAL)
     sizes = {slot: program.slots[slot].size for slot in spans}
     bytes_of = {slot: evaluate(size, usual) or 0 for slot, size in sizes.items()}
-    rooms: list[dict[frozenset[tuple[Key, int]], Scalar]] = []
+    arenas: list[dict[frozenset[tuple[Key, int]], Scalar]] = []
     tenants: list[list[tuple[int, int]]] = []
     where: dict[int, int] = {}
     for slot in sorted(spans, key=lambda each: (-bytes_of[each], spans[each], each)):
         born, last = spans[slot]
         free = [
-            room
-            for room, others in enumerate(tenants)
+            arena
+            for arena, others in enumerate(tenants)
             if all(end < born or last < start for start, end in others)
         ]
         if not free:
-            free = [len(rooms)]
-            rooms.append({})
+            free = [len(arenas)]
+            arenas.append({})
             tenants.append([])
-        room = where[slot] = free[-1]  # rooms are the smaller the later they were made
-        rooms[room].setdefault(_sort(sizes[slot]), sizes[slot])
-        tenants[room].append((born, last))
-    most = [reduce(Max, each.values()) for each in rooms]
+        arena = where[slot] = free[-1]  # arenas are the smaller the later they were made
+        arenas[arena].setdefault(_sort(sizes[slot]), sizes[slot])
+        tenants[arena].append((born, last))
+    most = [reduce(Max, each.values()) for each in arenas]
     # A size in a branch that is not taken may be negative: it must not shrink the workspace.
     most = [each if is_size(each) else Max(each, index(0)) for each in most]
     return OpenPlan(tuple(most), {slot: where[owner] for slot, owner in first.items()})

@@ -40,7 +40,13 @@ with lazy_imports(__name__):
 ENOUGH: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""
 
-ROOMS: Final = ("plica.core.", "plica.ir.", "plica.rewrite.", "plica.schedule.", "plica.codegen.")
+COMPILER_PACKAGES: Final = (
+    "plica.core.",
+    "plica.ir.",
+    "plica.rewrite.",
+    "plica.schedule.",
+    "plica.codegen.",
+)
 """What tasks are done by."""
 
 OPERATORS_OF_TASK: Final = 3
@@ -143,7 +149,7 @@ def _loaded() -> tuple[str, ...]:
     """The modules of the compiler that are loaded here: a worker will need most of them."""
     return tuple(sorted([
         name for name, each in list(sys.modules.items())
-        if name.startswith(ROOMS) and getattr(each, "__spec__", None) is not None
+        if name.startswith(COMPILER_PACKAGES) and getattr(each, "__spec__", None) is not None
     ]))  # fmt: skip
 
 

@@ -273,9 +273,9 @@ def from_members(
 
 def aligned_array(size: int) -> Array:
     """Bytes that begin at a multiple of 64."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.__array_interface__["data"][0] % ALIGNMENT
-    return room[start : start + size]
+    padded = np.empty(size + ALIGNMENT, np.uint8)
+    start = -padded.__array_interface__["data"][0] % ALIGNMENT
+    return padded[start : start + size]
 
 
 def _packed(constants: Sequence[Array]) -> tuple[list[Piece], list[list[int]]]:

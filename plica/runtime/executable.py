@@ -326,7 +326,7 @@ class Executable:
         self._calls.add()
         arrays = self._arrays(args, named)
         addresses = [address_of(each) for each in arrays]
-        outputs = self._rooms_for(self._placing, arrays, addresses, args, named)
+        outputs = self._outputs_for(self._placing, arrays, addresses, args, named)
         self.run(addresses)
         return outputs[0] if self._interface.single else tuple(outputs)
 
@@ -409,7 +409,7 @@ class Executable:
             raise InputError(wrong[0], *wrong[1:])
         return found
 
-    def _rooms_for(
+    def _outputs_for(
         self,
         placing: Sequence[Callable[[], tuple[Array, int]]],
         arrays: Sequence[Array],

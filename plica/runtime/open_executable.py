@@ -152,7 +152,7 @@ class OpenExecutable(Executable):
             return self._run_separated(error, arrays)
         addresses = [address_of(each) for each in arrays]
         try:
-            outputs = self._rooms_for(sized.placing, arrays, addresses, args, named)
+            outputs = self._outputs_for(sized.placing, arrays, addresses, args, named)
         except EvaluationError as error:
             if error.code != "no-memory":
                 raise

@@ -62,12 +62,11 @@ MIN_ALIGNED_BYTES: Final = 1 << 15
 of 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
 
 MAPPED: Final = range(1 << 25, 1 << 28)
-"""Rooms of this many bytes go back to the system when they are dropped, and come from it by pages,
-each page cleared: that takes longer than to fill them.  The last few are kept instead."""
+"""Allocations of these sizes are returned to the system when they are freed, and mapped again page
+by page, each page cleared: that takes longer than to fill them.  The last few are kept instead."""
 
 _KEPT: Final[deque[Array]] = deque(maxlen=2)
-"""The last rooms of that kind, whoever has them."""
-
+"""The last allocations of these sizes, in use or not."""
 
 _START: Final = (ctypes.c_char * 0).from_buffer
 _SHARED: Final = frozenset("?bBhHiIlLqQefd")
@@ -89,11 +88,11 @@ def _references(held: list[Array]) -> int:
 
 
 _ALONE: Final = _references([np.empty(0, np.uint8)])
-"""References to a room that nobody has but the list."""
+"""References to an allocation that only the list holds."""
 
 
-def _room(size: int) -> Array:
-    """Memory of a given number of bytes: that of a result which is gone, or new."""
+def _result_bytes(size: int) -> Array:
+    """Memory for a result: new, or that of a result which is no longer used."""
     if size not in MAPPED:
         return np.empty(size, np.uint8)
     for _ in range(len(_KEPT)):
@@ -105,9 +104,9 @@ def _room(size: int) -> Array:
         _KEPT.append(held[0])
         if is_free:
             return held[0]
-    room = np.empty(size, np.uint8)
-    _KEPT.append(room)
-    return room
+    allocated = np.empty(size, np.uint8)
+    _KEPT.append(allocated)
+    return allocated
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +142,10 @@ class Port:
             if size < MIN_ALIGNED_BYTES:
                 made = np.empty(self.shape, self.numpy)
                 return made, address_of(made)
-            room = _room(size + LINE)
-            start = address_of(room)
+            allocated = _result_bytes(size + LINE)
+            start = address_of(allocated)
             skipped = -start % LINE
-            return np.ndarray(self.shape, self.numpy, room, skipped), start + skipped
+            return np.ndarray(self.shape, self.numpy, allocated, skipped), start + skipped
         except (MemoryError, ValueError):  # numpy calls what no address can reach a bad value
             message = f"There is not enough memory for the output {self.name!r}."
             need = f"{size} bytes"

@@ -39,7 +39,9 @@ from plica.search.tuned import InPlace, Tuned
 
 ROUNDS: Final = 8  # how often the programs take turns
 COPIES: Final = 4  # how often each program is there, at most
-ROOM: Final = 1 << 30  # bytes of constants in all copies of a program, but for two of them
+MAX_COPIED_BYTES: Final = (
+    1 << 30
+)  # bytes of constants in all copies of a program, but for two of them
 RUNS: Final = 4  # calls of a turn
 CLEARLY: Final = 0.99  # of its default's time at most, or a tuned kernel goes back to it
 SURE: Final = 2.0  # standard errors between the means of what is surely less
@@ -132,7 +134,7 @@ def database_of(records: Sequence[Record]) -> Database:
 def copies(of: Executable) -> list[Executable]:
     """A program a given number of times, each with memory of its own."""
     bytes_ = sum([each.nbytes for each in of.artefact.constants])
-    count = max(2, min(COPIES, ROOM // max(1, bytes_)))
+    count = max(2, min(COPIES, MAX_COPIED_BYTES // max(1, bytes_)))
     return [of, *[_copy(of) for _ in range(count - 1)]]
 
 
@@ -143,9 +145,9 @@ def _copy(of: Executable) -> Executable:
 
 def _moved(array: Array) -> Array:
     """The same numbers elsewhere."""
-    room = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
-    room[...] = array
-    return room
+    copy = aligned_array(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def is_less(some: Sequence[float], others: Sequence[float]) -> bool:

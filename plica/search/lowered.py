@@ -4,7 +4,7 @@ Whoever proposes a candidate has lowered it for its features; whoever builds it 
 is given what was made, if it is still there.
 
 >>> from plica.ir.loop.statement import NOTHING
->>> kept, nothing = LoweredCandidates(room=1), Kernel((), (), 0, NOTHING)
+>>> kept, nothing = LoweredCandidates(capacity=1), Kernel((), (), 0, NOTHING)
 >>> kept.known(Trace(()), nothing) is None, kept.of(Trace(()), nothing) == nothing
 (True, True)
 >>> kept.known(Trace(()), nothing) == nothing
@@ -28,8 +28,8 @@ from plica.search.measure.stop import wait_for_noise
 class LoweredCandidates:
     """The last candidates that were lowered; several threads may ask."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._kept: dict[tuple[Trace, Kernel], Kernel] = {}
         self._lock = threading.Lock()
 
@@ -45,7 +45,7 @@ class LoweredCandidates:
             return None
         with self._lock:
             self._kept[trace, kernel] = made
-            while len(self._kept) > self._room:
+            while len(self._kept) > self._capacity:
                 del self._kept[next(iter(self._kept))]
         return made
 

@@ -44,7 +44,7 @@ from plica.training.step import TrainingStep, step
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
 
 
-ROOMS: Final = 3
+STATE_BUFFERS: Final = 3
 """Memory for this many states is kept to be used again."""
 
 
@@ -73,7 +73,7 @@ class State:
     weights: tuple[Array, ...]
     memory: tuple[Any, ...]
     """For each weight a tuple of arrays, after the number of steps where it is counted."""
-    _room: StateBuffer = field(repr=False)
+    _buffer: StateBuffer = field(repr=False)
 
     def __getitem__(self, name: str) -> Array:
         """A weight by its name."""
@@ -106,7 +106,7 @@ class Trainer:
         self._counts = of.optimiser.counts
         held = len(self.names) * (1 + self._slots) + self._counts
         self._loss, self._held, self._data = exe.outputs[0], exe.outputs[1:], exe.inputs[held:]
-        self._rooms: list[StateBuffer] = []
+        self._states: list[StateBuffer] = []
         self._choosing = Lock()
 
     def start(self, **weights: object) -> State:
@@ -125,10 +125,10 @@ class Trainer:
             Port(name, port.shape, port.dtype, port.numpy)
             for name, port in zip(self.names, self.exe.inputs, strict=False)
         ]
-        room = StateBuffer(self._held)
-        for array in room.arrays[len(ports) :]:
+        buffer = StateBuffer(self._held)
+        for array in buffer.arrays[len(ports) :]:
             array[...] = 0
-        for port, array in zip(ports, room.arrays, strict=False):
+        for port, array in zip(ports, buffer.arrays, strict=False):
             taken = port.take(weights[port.name]) if port.name in weights else array
             if isinstance(taken, Diagnostic):
                 wrong.append(taken)
@@ -136,34 +136,34 @@ class Trainer:
                 array[...] = taken
         if wrong:
             raise InputError(*wrong)
-        return self._state(room)
+        return self._state(buffer)
 
     def __call__(self, state: State, *args: object, **named: object) -> tuple[Array, State]:
         """The loss before the step, and the state after it."""
         data = self._taken(args, named)
-        loss, room = self._loss.empty(), self._room()
-        given = [*state._room.addresses, *map(address_of, data)]
-        self.exe.run([*given, address_of(loss), *room.addresses])
-        return loss, self._state(room)
+        loss, buffer = self._loss.empty(), self._buffer()
+        given = [*state._buffer.addresses, *map(address_of, data)]
+        self.exe.run([*given, address_of(loss), *buffer.addresses])
+        return loss, self._state(buffer)
 
-    def _state(self, room: StateBuffer) -> State:
+    def _state(self, buffer: StateBuffer) -> State:
         """What lies in some memory, which is kept for when nobody holds it."""
         with self._choosing:
-            self._rooms = [*self._rooms[1 - ROOMS :], room]
+            self._states = [*self._states[1 - STATE_BUFFERS :], buffer]
         count = len(self.names)
-        weights, rest = room.arrays[:count], room.arrays[count:]
+        weights, rest = buffer.arrays[:count], buffer.arrays[count:]
         memory: list[Any] = [rest.pop(0)] if self._counts else []
         if self._slots:
             every = range(0, len(rest), self._slots)
             memory += [tuple(rest[at : at + self._slots]) for at in every]
-        return State(self.names, tuple(weights), tuple(memory), room)
+        return State(self.names, tuple(weights), tuple(memory), buffer)
 
-    def _room(self) -> StateBuffer:
+    def _buffer(self) -> StateBuffer:
         """Memory that no state has."""
         with self._choosing:
-            for at, each in enumerate(self._rooms):
+            for at, each in enumerate(self._states):
                 if each.is_free:
-                    return self._rooms.pop(at)
+                    return self._states.pop(at)
         return StateBuffer(self._held)
 
     def _taken(self, args: tuple[object, ...], named: dict[str, object]) -> list[Array]:

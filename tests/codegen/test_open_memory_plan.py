@@ -1,4 +1,4 @@
-"""Rooms of open programs: nobody is disturbed, everybody fits, and there are few."""
+"""Arenas of open programs: nobody is disturbed, everybody fits, and there are few."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ def test_rooms_hold_all_who_are_there(
     program = moved(shapes, steps)
     plan, (_, lives) = plan_open_memory(program), lives_of(program)
     assert plan.where.keys() == lives.keys()
-    for slot, room in plan.where.items():
+    for slot, arena in plan.where.items():
         size, most = (
-            evaluate(e, {N: n, M: m}) for e in (program.slots[slot].size, plan.rooms[room])
+            evaluate(e, {N: n, M: m}) for e in (program.slots[slot].size, plan.arenas[arena])
         )
         assert size is not None
         assert most is not None
         assert size <= most
         for other, (born, last) in lives.items():
-            if other != slot and plan.where[other] == room:
+            if other != slot and plan.where[other] == arena:
                 assert last < lives[slot][0] or lives[slot][1] < born
 
 
 def test_tensors_of_different_sizes_share_a_room() -> None:
     program = moved([3, 0, 2, 1, 4], [(0, 1), (1, 2), (2, 3), (3, 4)])
-    assert len(plan_open_memory(program).rooms) == 2
+    assert len(plan_open_memory(program).arenas) == 2

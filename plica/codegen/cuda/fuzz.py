@@ -371,34 +371,36 @@ def on_gpu(
     edge_bytes = 0 if watched else EDGE
     stream, module = gpu.stream(), gpu.load(cubin)
     poison = POISONS[of.number // len(KINDS) % len(POISONS)]
-    rooms = []
+    buffers = []
     sizes = [*[each.nbytes for each in (*of.inputs, *of.expected)], *of.code.scratch]
     for number, size in enumerate(sizes):
-        room = gpu.reserve(max(1, size + edge_bytes))
+        buffer = gpu.reserve(max(1, size + edge_bytes))
         if not watched:
-            stream.fill(room.address, poison, size + EDGE)
+            stream.fill(buffer.address, poison, size + EDGE)
         if number < len(of.inputs):
             if watched:  # the last word of an input is read whole
-                stream.fill(room.address, 0, -(-size // WORD_BYTES) * WORD_BYTES)
+                stream.fill(buffer.address, 0, -(-size // WORD_BYTES) * WORD_BYTES)
             given = np.ascontiguousarray(of.inputs[number])  # it lives until it was copied
-            stream.to_device(room.address, given.ctypes.data, size)
+            stream.to_device(buffer.address, given.ctypes.data, size)
         stream.wait()
-        rooms.append(room)
-    addresses = [each.address for each in rooms]
+        buffers.append(buffer)
+    addresses = [each.address for each in buffers]
     for each in of.code.launches:
         function = module.function(each.function, each.shared)
         stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
     stream.wait()
     edge = np.empty(EDGE, np.uint8)
-    for number, (room, size) in enumerate(zip(rooms, sizes, strict=True) if not watched else ()):
-        stream.to_host(edge.ctypes.data, room.address + size, EDGE)
+    for number, (buffer, size) in enumerate(
+        zip(buffers, sizes, strict=True) if not watched else ()
+    ):
+        stream.to_host(edge.ctypes.data, buffer.address + size, EDGE)
         stream.wait()
         if (edge != poison).any():
             return f"it writes beside its buffer {number}"
     found = []
-    for room, meant in zip(rooms[len(of.inputs) :], of.expected, strict=False):
+    for buffer, meant in zip(buffers[len(of.inputs) :], of.expected, strict=False):
         ours = np.empty(meant.shape, meant.dtype)
-        stream.to_host(ours.ctypes.data, room.address, ours.nbytes)
+        stream.to_host(ours.ctypes.data, buffer.address, ours.nbytes)
         found.append(ours)
     stream.wait()
     return found

@@ -82,7 +82,7 @@ def open_unit(
     made_of = OpenProgram(
         tuple([named(each) for each in program.dims]),
         slots,
-        tuple([size_text(each) for each in plan.rooms]),
+        tuple([size_text(each) for each in plan.arenas]),
         tuple(steps),
         tuple(dict.fromkeys(size_text(each) for each in (*sizes, *program.needs))),
     )

@@ -7,8 +7,8 @@
 Where some number does not fit in 64 bits, a tensor would have less than nothing, or an operator has
 no value, it is said in the place of the bytes of the workspace, and `plica_main` is not called.
 
-The workspace begins with numbers that later steps look up: the dims, where each room begins, and
-how many bytes are copied; behind them are the flags of thunks, then the rooms.
+The workspace begins with numbers that later steps look up: the dims, where each arena begins, and
+how many bytes are copied; behind them are the flags of thunks, then the arenas.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plica.runtime.artefact import SIZES
 from plica.runtime.open_executable import NEGATIVE, TOO_LARGE
 
 APART: Final = 64
-"""Rooms begin at multiples of this."""
+"""Arenas begin at multiples of this."""
 
 
 class OpenRegions(Regions):
@@ -42,13 +42,13 @@ class OpenRegions(Regions):
         steps = [step for steps in program.regions for step in steps]
         chunks = [step for step in steps if isinstance(step, Chunks)]
         padded = max([_padded_bytes(step.pieces[-1]) for step in chunks], default=0)
-        self.rooms = (*plan.rooms, index(padded)) if padded else plan.rooms
+        self.arenas = (*plan.arenas, index(padded)) if padded else plan.arenas
         copied = [
             step.source for steps in program.regions for step in steps if isinstance(step, Copy)
         ]
         self.copied = {slot: number for number, slot in enumerate(dict.fromkeys(copied))}
-        self.first = len(program.dims)  # the number that says where the first room begins
-        self.last = self.first + len(self.rooms)  # and the one that says how much is copied first
+        self.first = len(program.dims)  # the number that says where the first arena begins
+        self.last = self.first + len(self.arenas)  # and the one that says how much is copied first
         counts = dict.fromkeys(step.rows for step in chunks)
         launches = [step for step in steps if isinstance(step, Launch)]
         given = [size for step in launches for size in (*step.sizes, *step.least)]
@@ -78,10 +78,10 @@ class OpenRegions(Regions):
         for slot in self.program.space("output"):
             checked.text(slot.size)
         end = str(self.flags + len(self.program.thunks))
-        for room in self.rooms:
+        for arena in self.arenas:
             over = checked.combined("sadd", end, str(APART - 1))
             start = w.let(f"and i64 {over}, {-APART}")
-            end = checked.combined("sadd", start, checked.text(room))
+            end = checked.combined("sadd", start, checked.text(arena))
         for each in (*[self.program.slots[slot].size for slot in self.copied], *self.rows):
             checked.text(each)
         slots = [*self.program.space("input"), *self.program.space("output")]
@@ -118,11 +118,11 @@ class OpenRegions(Regions):
         return values
 
     def _laid_out(self, w: LlvmWriter, values: LlvmValues) -> list[str]:
-        """Where each room begins; all of them are known to fit by now."""
+        """Where each arena begins; all of them are known to fit by now."""
         lanes = values.lanes
         end = constant(self.flags + len(self.program.thunks))
         starts = []
-        for size in _values(values, self.rooms):
+        for size in _values(values, self.arenas):
             over = lanes.scalar(lanes.add(end, constant(APART - 1)))
             start = w.let(f"and i64 {over}, {-APART}")
             starts.append(start)
@@ -138,7 +138,7 @@ class OpenRegions(Regions):
 
         What is then left, if smaller pieces would do as many rows for it, goes together with rows
         that are done already: their results are what they were.  Fewer rows than the last piece
-        takes are copied to where there is room for all of its rows.
+        takes are copied to where there is space for all of its rows.
         """
         many = self._number(w, self.rows[step.rows])
         done = "0"
@@ -202,22 +202,22 @@ class OpenRegions(Regions):
         w.do(f"br i1 {w.let(f'icmp slt i64 {done}, {many}')}, label %{few}, label %{end}")
         w.start(few)
         most = w.let(f"sub i64 {many}, 1")
-        room = self._room(w, len(self.rooms) - 1)
+        arena = self._arena_start(w, len(self.arenas) - 1)
         given: list[str] = []
         *bases, result = [self._pointer(w, slot) for slot in piece.args]
         for base, size in zip(bases, piece.steps, strict=False):
             if not size:
                 given.append(base)
                 continue
-            given.append(room)
+            given.append(arena)
             for row in range(piece.size):
                 over = w.let(f"icmp slt i64 {row}, {most}")
                 taken = w.let(f"select i1 {over}, i64 {row}, i64 {most}")
                 source = self._far(w, base, w.let(f"mul i64 {taken}, {size}"))
-                self._copied(w, self._far(w, room, str(row * size)), source, str(size))
-            room = self._far(w, room, str(_room_for(piece, size)))
-        self._piece_at(w, piece, [*given, room], "0", code)
-        self._copied(w, result, room, w.let(f"mul i64 {many}, {piece.steps[-1]}"))
+                self._copied(w, self._far(w, arena, str(row * size)), source, str(size))
+            arena = self._far(w, arena, str(_padded_row_bytes(piece, size)))
+        self._piece_at(w, piece, [*given, arena], "0", code)
+        self._copied(w, result, arena, w.let(f"mul i64 {many}, {piece.steps[-1]}"))
         w.do(f"br label %{end}")
         w.start(end)
 
@@ -265,22 +265,22 @@ class OpenRegions(Regions):
 
     def _temporary(self, w: LlvmWriter, slot: int) -> str:
         """Where a temporary is."""
-        return self._room(w, self.plan.where[slot])
+        return self._arena_start(w, self.plan.where[slot])
 
-    def _room(self, w: LlvmWriter, number: int) -> str:
-        """Where a room begins."""
+    def _arena_start(self, w: LlvmWriter, number: int) -> str:
+        """Where an arena begins."""
         start = self._number(w, self.first + number)
         return w.let(f"getelementptr inbounds i8, ptr %work, i64 {start}")
 
 
-def _room_for(piece: RowKernel, row: int) -> int:
+def _padded_row_bytes(piece: RowKernel, row: int) -> int:
     """The bytes of the rows of one argument, in whole lines."""
     return -(-piece.size * row // APART) * APART
 
 
 def _padded_bytes(piece: RowKernel) -> int:
     """The memory that fewer rows than a kernel takes are copied to, for all of its arguments."""
-    return sum(_room_for(piece, row) for row in piece.steps) if piece.size > 1 else 0
+    return sum(_padded_row_bytes(piece, row) for row in piece.steps) if piece.size > 1 else 0
 
 
 def _values(values: LlvmValues, terms: Sequence[Scalar]) -> list[LaneValue]:

@@ -119,7 +119,7 @@ def open_tile(
         rows = tuple([n * n for n in USUAL] if image else USUAL) if row is None else (row,)
         tile, narrower = open_passes(count, terms, lanes, rows, machine)
     names = Names(of)
-    if (room := _with_room(found, narrower[-1], names)) is None:
+    if (room := _with_padding(found, narrower[-1], names)) is None:
         return None
     copies, data = room
     vectors_across = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
@@ -290,7 +290,9 @@ def constant_product(of: Stages, constant: Sequence[bool]) -> ConstantProduct | 
     return ConstantProduct(fold, body, data, guards, fill, weight, lanes[-1], columns[-1])
 
 
-def _with_room(of: ConstantProduct, rest: int, names: Names) -> tuple[list[Each], sc.Load] | None:
+def _with_padding(
+    of: ConstantProduct, rest: int, names: Names
+) -> tuple[list[Each], sc.Load] | None:
     """The data in a buffer that has all places that are read by whole tiles, if it has a border;
     None where that might be smaller than nothing."""
     if not of.guards:

@@ -271,8 +271,8 @@ def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> GrowingValue:
     return GrowingValue(Tuple((const(slot, i64), *added)), None, of)
 
 
-def room(count: Scalar, total: Scalar, of: DType) -> tuple[Expr, Expr]:
-    """Room for tensors that a loop appends."""
+def empty_rows(count: Scalar, total: Scalar, of: DType) -> tuple[Expr, Expr]:
+    """Buffers of zeros for the elements and the shapes of tensors that a loop appends."""
     elements = op.full(shape=(total,), value=_zero(of), dtype=of)
     return elements, op.full(shape=(count, index(WIDTH)), value=0, dtype=i64)
 
@@ -281,9 +281,9 @@ def _zero(of: DType) -> bool | int | float:
     return False if of.name == "bool" else 0.0 if of.is_float else 0
 
 
-def put_behind(room_: Expr, at: Expr, new: Expr) -> Expr:
-    """Room in which rows stand from a place on."""
-    (size, *rest), (count, *_) = shape(room_), shape(new)
+def put_behind(buffer: Expr, at: Expr, new: Expr) -> Expr:
+    """A buffer with the rows `new` from place `at` on."""
+    (size, *rest), (count, *_) = shape(buffer), shape(new)
     here, last = places(size), at + amount(count)
     # One row more than there are, so that there is something to take where there are none.
     behind = op.concat(
@@ -292,4 +292,4 @@ def put_behind(room_: Expr, at: Expr, new: Expr) -> Expr:
     from_ = clamped(here - at, ZERO, amount(count))
     taken = op.take(behind, from_, axis=0)
     inside = op.logical_and(at <= here, here < last)
-    return op.where(along(inside, 0, rank(room_)), taken, room_)
+    return op.where(along(inside, 0, rank(buffer)), taken, buffer)

@@ -68,11 +68,11 @@ class AddressedCode:
         run: Callable[[list[int], list[int]], None],
         inputs: Sequence[fx.Node],
         aligned: Sequence[int],
-        rooms: Sequence[Callable[[], torch.Tensor]],
+        allocators: Sequence[Callable[[], torch.Tensor]],
     ) -> None:
         import torch
 
-        self._run, self._aligned, self._rooms = run, aligned, rooms
+        self._run, self._aligned, self._allocators = run, aligned, allocators
         self._dense = torch.contiguous_format
         self._orders = [memory_order(each) for each in inputs]
         self._strides = [
@@ -97,7 +97,7 @@ class AddressedCode:
             plain = plain if order is None else plain.permute(order)
             dense[at] = plain.clone(memory_format=self._dense)
             addresses[at] = dense[at].data_ptr()
-        made = [room() for room in self._rooms]
+        made = [allocate() for allocate in self._allocators]
         self._run(addresses, [each.data_ptr() for each in made])
         return made
 
@@ -114,7 +114,7 @@ def _by_addresses(
         def on_gpu(given: list[int], results: list[int]) -> None:
             code.run_at(given, results, stream(number))
 
-        return AddressedCode(on_gpu, inputs, [ALIGNED] * len(inputs), _rooms(code, said))
+        return AddressedCode(on_gpu, inputs, [ALIGNED] * len(inputs), _allocators(code, said))
     if type(code) is not Executable or code.donated:
         return None
 
@@ -122,11 +122,11 @@ def _by_addresses(
         code.run([*given, *results])
 
     sizes = [port.numpy.itemsize for port in code.inputs]
-    return AddressedCode(on_host, inputs, sizes, _rooms(code, said))
+    return AddressedCode(on_host, inputs, sizes, _allocators(code, said))
 
 
-def _rooms(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Tensor]]:
-    """What makes memory for the results of code, as torch says they are."""
+def _allocators(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Tensor]]:
+    """What allocates each result of code, with the type and device that torch says."""
     import torch
     from torch._C._dynamo import guards
 
@@ -135,7 +135,7 @@ def _rooms(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Ten
         word: getattr(guards, f"_empty_strided_{word}", None) for word in ("cpu", "cuda")
     }
 
-    def room(shape: tuple[int, ...], each: Any) -> Callable[[], torch.Tensor]:
+    def allocator(shape: tuple[int, ...], each: Any) -> Callable[[], torch.Tensor]:
         plain = partial(torch.empty, shape, dtype=each.dtype, device=each.device)
         if (quick := short.get(each.device.type)) is None:
             return plain
@@ -146,7 +146,7 @@ def _rooms(code: Executable, said: Sequence[Any]) -> list[Callable[[], torch.Ten
         number, current = each.device.index, torch._C._cuda_getDevice
         return lambda: made() if current() == number else plain()
 
-    return [room(port.shape, each) for port, each in zip(code.outputs, said, strict=True)]
+    return [allocator(port.shape, each) for port, each in zip(code.outputs, said, strict=True)]
 
 
 def _on_device(code: Executable, inputs: Sequence[Any], device: Any) -> list[torch.Tensor]:

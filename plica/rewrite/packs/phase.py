@@ -122,7 +122,9 @@ def empty(of: Transposed) -> Expr:
     return zeros((*of.result[:2], *of.lengths), of.dtype)
 
 
-def with_room(x: Expr, of: Transposed, axes: Sequence[Sequence[Phase]]) -> tuple[list[int], Expr]:
+def with_padding(
+    x: Expr, of: Transposed, axes: Sequence[Sequence[Phase]]
+) -> tuple[list[int], Expr]:
     """The data with zeros where some phase reads outside, and at which place it begins."""
     starts = [min(0, *[phase.start for phase in axis]) for axis in axes]
     ends = [

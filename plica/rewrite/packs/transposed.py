@@ -59,7 +59,7 @@ from plica.rewrite.packs.phase import (
     of_all_phases,
     sizes_of,
     turned,
-    with_room,
+    with_padding,
     within,
 )
 from plica.rewrite.pattern import hole, holes
@@ -125,11 +125,11 @@ def by_phases(m: PatternMatch) -> Expr | None:
         axes = [[axis[at] for at in each] for axis, each in zip(axes, residues, strict=True)]
     else:
         residues = [list(range(step)) for step in of.steps]
-    room, data = with_room(m.x, of, axes)
+    padding, data = with_padding(m.x, of, axes)
     every = list(product(*axes))
 
     def read(phase: Sequence[Phase]) -> Expr:
-        return cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+        return cut(data, of, [p.start - at for p, at in zip(phase, padding, strict=True)], phase)
 
     if len({tuple([(each.taps, each.start) for each in phase]) for phase in every}) == 1:
         taps, seen = of_all_phases(m.w, of, every), within(m.x, of, every[0])
@@ -149,7 +149,7 @@ def by_phases(m: PatternMatch) -> Expr | None:
 
 
 def turned_around(m: PatternMatch) -> Expr | None:
-    """The one phase of steps of one: an ordinary convolution, with room around the data."""
+    """The one phase of steps of one: an ordinary convolution, with padding around the data."""
     of = found(m)
     if of is None:
         return None
@@ -170,8 +170,8 @@ def spread(
     ):
         missing = length - -(-(result - rest) // step)
         phase.append(evolve(axis[rest], stop=axis[rest].stop - missing))
-    room, data = with_room(m.x, of, [[each] for each in phase])
-    part = cut(data, of, [p.start - at for p, at in zip(phase, room, strict=True)], phase)
+    padding, data = with_padding(m.x, of, [[each] for each in phase])
+    part = cut(data, of, [p.start - at for p, at in zip(phase, padding, strict=True)], phase)
     results = conv(part, turned(m.w, of, phase), groups=of.groups)
     ends = (None,) * len(phase)
     return unslice(results, tuple(residues), ends, of.steps, axes=of.spatial, shape=of.result)

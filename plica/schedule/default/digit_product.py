@@ -126,7 +126,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     across = (outer, beside_, inner)
     widths = (blocks, vectors, lanes)
 
-    def room(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
+    def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
     # What is made of constants: rows side by side, nothing behind the last of them.
@@ -139,13 +139,15 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
 
     own = of.weight.buffer
     packed = Each(
-        room("packed", (blocks, runs, run, vectors, lanes), own.dtype),
+        scratch("packed", (blocks, runs, run, vectors, lanes), own.dtype),
         (outer, g, h, beside_, inner),
         inside(sc.Load(own, (row, g * run + h))),
     )
     scale, zero = (as_dtype(sc.Load(e.buffer, (row, g)), f32) for e in (of.scale, of.zero))
     factor, point = (
-        Each(room(name, (blocks, groups, vectors, lanes), f32), (outer, g, beside_, inner), value)
+        Each(
+            scratch(name, (blocks, groups, vectors, lanes), f32), (outer, g, beside_, inner), value
+        )
         for name, value in (("factor", inside(scale)), ("point", inside(zero)))
     )
 
@@ -162,21 +164,21 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     most = min(GREATEST, (2**31 - 1) // ((2**of.bits - 1) * run * several) - 1)
     size, at_run = (*many, runs), (*above, g)
     peak = Each(
-        room("peak", size, f32), at_run,
+        scratch("peak", size, f32), at_run,
         sc.Reduce("max", (h, p), extents, sc.Intrinsic("abs", (data,))),
     )  # fmt: skip
     share = sc.Mul(sc.Load(peak.out, at_run), sc.Lit(1.0 / most, f32))
-    unit = Each(room("unit", size, f32), at_run, sc.Max(share, sc.Lit(LEAST, f32)))
+    unit = Each(scratch("unit", size, f32), at_run, sc.Max(share, sc.Lit(LEAST, f32)))
     fixed = Each(
-        room("fixed", (*size, run, several), i32),
+        scratch("fixed", (*size, run, several), i32),
         (*at_run, h, p),
         sc.Cast(sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, at_run)),)), i32),
     )
     total_of = sc.Reduce("sum", (h, p), extents, data)
-    beside = Each(room("beside", size, f32), at_run, total_of)
+    beside = Each(scratch("beside", size, f32), at_run, total_of)
     number = sc.Load(fixed.out, (*at_run, h, s * parts + q))
     digits = Each(
-        room("digits", (*size, run, DIGITS, parts, QUAD), i8),
+        scratch("digits", (*size, run, DIGITS, parts, QUAD), i8),
         (*at_run, h, d, q, s),
         _digit(number, d),
     )
@@ -188,7 +190,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     factors = sc.Cast(sc.Load(digits.out, (*at_run, h, d, q, s)), i32)
     total_axes = (*above, *across)
     one = Each(
-        room("sum", (runs, DIGITS, *many, *widths), i32),
+        scratch("sum", (runs, DIGITS, *many, *widths), i32),
         (g, d, *total_axes),
         sc.Reduce(
             "sum", (h, q, s), tuple([sc.index(n) for n in (run, parts, QUAD)]),
@@ -207,18 +209,18 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     whole_sum = sc.Mul(sc.Load(unit.out, at_run), sc.Cast(placed, f32))
     term = sc.Mul(scaled, sc.Sub(whole_sum, sc.Mul(less, sc.Load(beside.out, at_run))))
     total = Each(
-        room("total", (*many, *widths), wide_dtype),
+        scratch("total", (*many, *widths), wide_dtype),
         total_axes,
         sc.Reduce("sum", (g,), (sc.index(runs),), as_dtype(term, wide_dtype)),
     )
     kept = Each(
-        room("kept", (*many, *widths), f32), total_axes,
+        scratch("kept", (*many, *widths), f32), total_axes,
         as_dtype(sc.Load(total.out, total_axes), f32),
     )  # fmt: skip
     places = (lane // wide, lane // lanes % vectors, lane % lanes)
     read = sc.Load(kept.out, (*above, *places))
     value = with_element(whole.value, whole.reduced, read)
-    out = room("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
+    out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
     before = [packed, factor, point, peak, unit, fixed, beside, digits]
     views = zip(source.inputs, whole.inputs, strict=True)
     inputs = [own if each is own else view for each, view in views]

@@ -42,13 +42,13 @@ from plica.schedule.default.memory_estimate import (
     copying_cost,
     lines_apart,
     lines_of_vector,
+    padding_cost,
     page_misses,
     page_misses_of_rows,
-    room_cost,
     rows_displaced,
     tiles_of_group,
 )
-from plica.schedule.default.panel import group_of, has_panels, panel_room, tiles_in_groups
+from plica.schedule.default.panel import group_of, has_panels, panel_budget, tiles_in_groups
 from plica.schedule.default.role import MOST_SLIDING, Roles
 from plica.schedule.default.run_schedule import has_rows, last_terms
 from plica.schedule.default.summed import FEW
@@ -130,7 +130,7 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     each += vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * page_misses(of, rates)
     each += lines_apart(of, tile, lanes, machine)
-    room = room_cost(of, machine) if of.guarded else 0
+    room = padding_cost(of, machine) if of.guarded else 0
     return [FormChoice(each * times + room, "lanes-over-n", lanes, tile)]
 
 
@@ -216,7 +216,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     away = max(lookups, rows_displaced(of, row, tile, lanes, machine))
     each += _tiles(tile, vectors, steps) * away
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
-    room = room_cost(of, machine) if of.guarded or strided or ragged else 0
+    room = padding_cost(of, machine) if of.guarded or strided or ragged else 0
     whole = each * _rest(of, [row, *of.n[-1:]]) + room
     return [FormChoice(whole, "lanes-over-row", lanes, tile)]
 
@@ -272,7 +272,7 @@ def packed_panels(
     for whole, steps, wide in product((False, True), TURNED_STEPS, range(1, 5)):
         tile, width = RegisterTile(wide, steps), wide * lanes
         panel = of.depth * width * size
-        room = panel_room(machine, weights, whole=whole)
+        room = panel_budget(machine, weights, whole=whole)
         if wide * steps <= rates.latency * rates.fma or not fits(tile, machine.registers):
             continue
         if panel > room or whole < copied or (whole and machine.masks):

@@ -199,7 +199,7 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     above = (*apart, *([] if column is None else [column]))
     axes = (*above, lane)
 
-    def room(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
+    def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
     # What is made of constants: rows side by side, nothing behind the last of them.
@@ -212,14 +212,14 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
 
     own = of.weight.buffer
     packed = Each(
-        room("packed", (blocks, runs, run, lanes), own.dtype),
+        scratch("packed", (blocks, runs, run, lanes), own.dtype),
         (outer, g, h, inner),
         inside(sc.Load(own, (row, g * run + h))),
     )
     middle = 2.0 ** (of.bits * ((several - 1) // 2))
     scale, zero = (sc.Load(each.buffer, (row, g)) for each in (of.scale, of.zero))
     factor, point = (
-        Each(room(name, (blocks, groups, lanes), value.dtype), (outer, g, inner), inside(read))
+        Each(scratch(name, (blocks, groups, lanes), value.dtype), (outer, g, inner), inside(read))
         for name, value, read in (
             ("factor", of.scale.buffer, sc.Mul(scale, sc.Lit(1 / middle, f32))),
             ("point", of.zero.buffer, zero),
@@ -238,13 +238,13 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     shifts = sc.Cast(p, i32) * sc.Lit(of.bits, i32)
     by = sc.Select(last, sc.ShiftLeft(sc.Lit(1, i32), shifts), sc.Lit(1, i32))
     moved = Each(
-        room("moved", (*many, runs, run, several), f32),
+        scratch("moved", (*many, runs, run, several), f32),
         (*above, g, h, p),
         sc.Div(sc.Mul(data, sc.Lit(middle, f32)), sc.Cast(by, f32)),
     )
     terms_of_run = ((h, p), (sc.index(run), sc.index(several)))
     beside = Each(
-        room("beside", (runs, *many), f32),
+        scratch("beside", (runs, *many), f32),
         (g, *above),
         sc.Reduce("sum", *terms_of_run, sc.Mul(data, sc.Lit(middle, f32))),
     )
@@ -256,7 +256,7 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     )
     product = sc.Mul(sc.Load(moved.out, (*above, g, h, p)), sc.Cast(number, f32))
     one = Each(
-        room("sum", (runs, *many, sizes[lane]), f32),
+        scratch("sum", (runs, *many, sizes[lane]), f32),
         (g, *axes),
         sc.Reduce("sum", *terms_of_run, product),
     )
@@ -267,12 +267,12 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     common = sc.Mul(as_dtype(taken, f32), sc.Load(beside.out, (g, *above)))
     term = sc.Mul(scaled, sc.Sub(sc.Load(one.out, (g, *axes)), common))
     total = Each(
-        room("total", (*many, sizes[lane]), wide),
+        scratch("total", (*many, sizes[lane]), wide),
         axes,
         sc.Reduce("sum", (g,), (sc.index(runs),), as_dtype(term, wide)),
     )
     value = with_element(whole.value, whole.reduced, as_dtype(sc.Load(total.out, axes), f32))
-    out = room("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
+    out = scratch("out", [whole.sizes[a] for a in whole.axes], sc.dtype_of(value))
     before = [packed, factor, point, moved, beside]
     views = zip(source.inputs, whole.inputs, strict=True)
     inputs = [own if each is own else view for each, view in views]

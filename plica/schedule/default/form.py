@@ -4,7 +4,7 @@
                            w[o, c, k, l]  -->  packed[o // 16, c, k, l, o % 16]
     lanes over a row   neighbours in a row of the result, weights as they are
 
-Where the data has a border of zeros it is first copied into a buffer that has room for that, so
+Where the data has a border of zeros it is first copied into a buffer that has padding for that, so
 that no guard is left inside the loops of the sum.  The stages are `pad` and `packed` where they are
 needed, `sum`, and `out`.  A weight that is constant is packed beforehand (`plica.schedule.hoist`).
 What fills no tile is peeled off by the schedule.
@@ -79,7 +79,7 @@ def register_tile(
     names = names_of(of)
     sizes = dict(of.sizes)
     stages: list[Each] = []
-    room: list[Each] = []
+    padding: list[Each] = []
     sizes[lane] = -(-sizes[lane] // lanes) * lanes
     weight, data = of.weight, inside(of, sizes)
     if lane in of.n:
@@ -93,14 +93,14 @@ def register_tile(
         stages.append(pack)
         weight = substitute(there, {outer: lane // wide, inner: lane % wide})
         column = of.m[-1] if of.m else None
-        room, data = _with_room(of, sizes, names)
-        stages[:0] = room
+        padding, data = _with_padding(of, sizes, names)
+        stages[:0] = padding
     else:
         column = of.n[-1] if of.n else None
         near = stride(of.data, lane) == of.data.buffer.dtype.bytes
         if of.guarded or not (machine.masks and near):
-            room, data = _with_room(of, sizes, names, lane)
-            stages = [*room]
+            padding, data = _with_padding(of, sizes, names, lane)
+            stages = [*padding]
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
     total, element = summed(of, axes, sizes, data, weight, names)
@@ -116,7 +116,7 @@ def register_tile(
     shape = tuple([index(of.sizes[each]) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     stages[:0] = before
-    made_anew = [each for each in room if of.batch and _fits_near(each, of, machine)]
+    made_anew = [each for each in padding if of.batch and _fits_near(each, of, machine)]
     scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))
 
@@ -258,7 +258,7 @@ def _axis(
     return _Axis((high - low + 1,), (simple(place - low),), low, (1,))
 
 
-def _with_room(
+def _with_padding(
     of: Contraction, sizes: Mapping[ScalarVar, int], names: Names, row: ScalarVar | None = None
 ) -> tuple[list[Each], Load]:
     """The stage that copies the data into a buffer in which all places are, if it needs one."""
@@ -271,7 +271,7 @@ def _with_room(
     if all(e.sizes == (count,) and not e.start for e, count in zip(found, counts, strict=True)):
         return [], of.data
     shape = [index(size) for each in found for size in each.sizes]
-    room = Buffer(names.name("pad"), tuple(shape), old.dtype)
+    padding = Buffer(names.name("pad"), tuple(shape), old.dtype)
     axes = [[names.var("a") for _ in each.sizes] for each in found]
     places = [each.source(own) for each, own in zip(found, axes, strict=True)]
     condition: Scalar | None = None
@@ -286,7 +286,7 @@ def _with_room(
         copied = Select(condition, copied, of.fill)
     every = tuple([axis for own in axes for axis in own])
     moved = tuple([place for each in found for place in each.places])
-    return [Each(room, every, copied)], Load(room, moved)
+    return [Each(padding, every, copied)], Load(padding, moved)
 
 
 def span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:

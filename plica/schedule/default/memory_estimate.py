@@ -118,13 +118,13 @@ def tiles_of_group(tiles: int, most: int) -> int:
     return max([n for n in range(max(1, -(-most // 4)), most + 1) if tiles % n == 0], default=0)
 
 
-def room_cost(of: Contraction, machine: Machine) -> float:
-    """What copying the data costs."""
+def padding_cost(of: Contraction, machine: Machine) -> float:
+    """The cycles of copying the data into a padded buffer."""
     return elements(of.data.buffer) * copying_cost(of, machine)
 
 
 def copying_cost(of: Contraction, machine: Machine) -> float:
-    """What copying an element of the data costs."""
+    """The cycles of copying an element of the data."""
     size = of.reduced.dtype.bytes
     near = elements(of.data.buffer) * size <= machine.cache(2)
     return 2 * size / (machine.rates.near if near else machine.rates.far)

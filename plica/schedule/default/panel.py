@@ -134,9 +134,11 @@ def _panel(
     own = {each: names.var("a") for each in (*around, *terms)}
     value = substitute(value, own)
     shape = [*[sizes[a] for a in around], sizes[row] // width, *[sizes[a] for a in terms], width]
-    room = sc.Buffer(names.name("panel"), tuple([sc.index(n) for n in shape]), of.data.buffer.dtype)
+    panel = sc.Buffer(
+        names.name("panel"), tuple([sc.index(n) for n in shape]), of.data.buffer.dtype
+    )
     axes = (*[own[a] for a in around], tile, *[own[a] for a in terms], column)
-    return Each(room, axes, value), sc.Load(room, (*around, row // width, *terms, row % width))
+    return Each(panel, axes, value), sc.Load(panel, (*around, row // width, *terms, row % width))
 
 
 def _at(of: sc.Load, var: sc.ScalarVar, place: sc.Scalar) -> sc.Scalar:
@@ -173,8 +175,8 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
     width, tiles = shape[-1], shape[-2 - terms]
     size = packed.dtype.bytes
     bytes_ = prod(shape[-1 - terms :]) * size
-    room = panel_room(machine, elements(packed) * size, whole=whole)
-    group = group_of(tiles, bytes_, width, machine, room)
+    budget = panel_budget(machine, elements(packed) * size, whole=whole)
+    group = group_of(tiles, bytes_, width, machine, budget)
     return Panel(RegisterTile(width // lanes, steps), lanes, group)
 
 
@@ -190,35 +192,34 @@ def _is_packed(of: sc.Load) -> bool:
 # --- groups ---------------------------------------------------------------------------------------
 
 
-def panel_room(machine: Machine, weights: int, *, whole: bool) -> int:
-    """Bytes of the panels of a group, at most, beside weights of a given number of bytes: those
-    that do not stay in a cache come again for each group.  Panels that are copied as a `whole` are
-    on no stack."""
+def panel_budget(machine: Machine, weights: int, *, whole: bool) -> int:
+    """The largest size in bytes of the panels of a group, beside weights of a given size, which are
+    read again for each group if they do not stay in a cache.  Panels that are copied as a `whole`
+    are not on the stack."""
     if whole:
         return machine.cache(2) // 2
     return machine.near if weights > machine.cache(2) // 2 else machine.panel
 
 
-def group_of(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
-    """How many of a given number of tiles, each with a panel of a given number of bytes, go
-    together in some room.
+def group_of(tiles: int, panel: int, width: int, machine: Machine, budget: int) -> int:
+    """The number of tiles in a group: a divisor of all whose panels fit into a budget of bytes.
 
     >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
     >>> group_of(168, 24 * 1024, 8, near, near.near), group_of(167, 24 * 1024, 8, near, near.near)
     (8, 1)
     """
-    most = _most_tiles(tiles, panel, width, machine, room)
+    most = _most_tiles(tiles, panel, width, machine, budget)
     return max(each for each in range(1, most + 1) if tiles % each == 0)
 
 
-def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
-    """A given number of tiles, or a few more that are empty, of which longer groups can be made.
+def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, budget: int) -> int:
+    """The number of tiles, increased by a few empty ones where that gives longer groups.
 
     >>> near = Machine(512, 32, (48 * 1024, 2048 * 1024))
     >>> [tiles_in_groups(tiles, 24 * 1024, 8, near, near.near) for tiles in (167, 37)]
     [168, 37]
     """
-    most = _most_tiles(tiles, panel, width, machine, room)
+    most = _most_tiles(tiles, panel, width, machine, budget)
     for group in range(most, 1, -1):
         count = -(-tiles // group) * group
         if count - tiles <= EMPTY * tiles:
@@ -226,8 +227,8 @@ def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, room: 
     return tiles
 
 
-def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, room: int) -> int:
-    most = max(1, min(room // panel, WIDE // width))
+def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, budget: int) -> int:
+    most = max(1, min(budget // panel, WIDE // width))
     if machine.cores > 1:
         most = max(1, min(most, tiles // (EACH * machine.cores)))
     return most

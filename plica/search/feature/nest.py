@@ -97,7 +97,7 @@ class _Around:
     """Loops around a statement, buffers allocated with the loops around these, and bindings."""
 
     loops: tuple[tuple[sc.ScalarVar, float, str], ...]
-    rooms: Mapping[sc.Buffer, tuple[tuple[sc.ScalarVar, float, str], ...]]
+    allocations: Mapping[sc.Buffer, tuple[tuple[sc.ScalarVar, float, str], ...]]
     bound: Mapping[sc.ScalarVar, sc.Scalar]
     guards: int = 0
 
@@ -124,7 +124,7 @@ def nests_of(kernel: st.Kernel) -> tuple[NestFeature, ...]:
             case st.For(var, extent, kind, _):
                 here = evolve(here, loops=(*here.loops, (var, _size(extent), kind)))
             case st.Alloc(buffer, _):
-                here = evolve(here, rooms={**here.rooms, buffer: here.loops})
+                here = evolve(here, allocations={**here.allocations, buffer: here.loops})
             case st.Bind(var, value, _):
                 here = evolve(here, bound={**here.bound, var: value})
             case st.Branch():
@@ -145,7 +145,7 @@ def _stored(
     places = [(buffer, indices, True), *[(each.buffer, each.indices, False) for each in loads]]
     sizes = {var: extent for var, extent, _ in here.loops}
     made = [_access(*each, sizes, here.bound) for each in places]
-    room, finding = _room(buffer, here), place_operations((*indices, value), here.bound)
+    room, finding = _allocation_of(buffer, here), place_operations((*indices, value), here.bound)
     return NestFeature(
         _loops(here),
         tuple(made),
@@ -181,7 +181,7 @@ def _invoked(stmt: st.Invoke, here: _Around) -> NestFeature | None:
                 plain.reaches[var.name, dimension] = Stride(1.0, extent)
         made.append(plain)
     made.sort(key=lambda each: not each.written)
-    room, said = _room(target, here), stmt.name
+    room, said = _allocation_of(target, here), stmt.name
     return NestFeature(_loops(here), tuple(made), operations(None), room, here.guards, said)
 
 
@@ -191,8 +191,8 @@ def _loops(here: _Around) -> tuple[LoopFeature, ...]:
     )
 
 
-def _room(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
-    if (around := here.rooms.get(buffer)) is None:
+def _allocation_of(buffer: sc.Buffer, here: _Around) -> AllocationFeature:
+    if (around := here.allocations.get(buffer)) is None:
         return AllocationFeature(0.0, 1.0, frozenset())
     size = _product([_size(each) for each in buffer.shape]) * buffer.dtype.bytes
     times = _product([extent for _, extent, _ in around])

@@ -131,15 +131,15 @@ def interleaved(of: Sequence[KernelTiming], rounds: int) -> Iterator[tuple[float
 
 
 @lru_cache(maxsize=1)
-def _room(size: int) -> Array:
+def _flushed(size: int) -> Array:
     return np.ones(size, np.uint8)
 
 
 def flusher(last_cache: int) -> Callable[[], None]:
     """What empties the caches: it reads and writes more than they hold."""
-    room = _room(2 * last_cache + (1 << 20))
+    flushed = _flushed(2 * last_cache + (1 << 20))
 
     def flush() -> None:
-        np.add(room, 1, out=room)
+        np.add(flushed, 1, out=flushed)
 
     return flush

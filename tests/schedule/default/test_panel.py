@@ -32,7 +32,7 @@ from plica.schedule.default.panel import (
     Panel,
     group_of,
     has_panels,
-    panel_room,
+    panel_budget,
     paneled,
     tiles_in_groups,
 )
@@ -255,8 +255,8 @@ def test_groups_divide_tiles_and_stay_near() -> None:
 
 
 def test_weights_that_do_not_stay_near_have_longer_groups() -> None:
-    rooms = [panel_room(WIDE, weights, whole=False) for weights in (1 << 20, 2 << 20)]
-    assert [*rooms, panel_room(WIDE, 0, whole=True)] == sorted({WIDE.panel, WIDE.near, 1 << 20})
+    rooms = [panel_budget(WIDE, weights, whole=False) for weights in (1 << 20, 2 << 20)]
+    assert [*rooms, panel_budget(WIDE, 0, whole=True)] == sorted({WIDE.panel, WIDE.near, 1 << 20})
 
 
 @given(st.integers(1, 400), st.integers(1, 300), st.sampled_from((8, 48)), st.integers(1, 512))

@@ -224,14 +224,14 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
         axis = next((each.i for each in node.attribute if each.name == "axis"), None)
         return len(flags) <= (x.size if axis is None else x.shape[axis])
     if node.op_type in SLIDING:
-        return _has_room(node, np.shape(values[node.input[0]])[2:])
+        return _window_fits(node, np.shape(values[node.input[0]])[2:])
     if (at := POLES.get(node.op_type)) is None:
         return True
     given = np.abs(np.asarray(values[node.input[at]], np.float64))
     return bool(given.min(initial=1.0) > 0.01)
 
 
-def _has_room(node: NodeProto, sizes: tuple[int, ...]) -> bool:
+def _window_fits(node: NodeProto, sizes: tuple[int, ...]) -> bool:
     """Whether a window fits; where it does not the standard has none, onnxruntime, that rounds
     towards zero, now and then one of the elements there are, and others refuse it.
     """
@@ -247,8 +247,8 @@ def _has_room(node: NodeProto, sizes: tuple[int, ...]) -> bool:
         for k, d in zip(said["kernel_shape"], said.get("dilations", ones), strict=True)
     ]
     hangs = [step - 1 if said.get("ceil_mode") else 0 for step in said.get("strides", ones)]
-    room = zip(sizes, pads[:rank], pads[rank:], hangs, reaches, strict=True)
-    return all(size + low + high + over >= reach for size, low, high, over, reach in room)
+    axes = zip(sizes, pads[:rank], pads[rank:], hangs, reaches, strict=True)
+    return all(size + low + high + over >= reach for size, low, high, over, reach in axes)
 
 
 def _tame(array: Any) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
 from plica.frontend.onnx.node import OnnxNode, Side
-from plica.frontend.onnx.ragged import as_ragged, growing, put_behind, ragged, room, rows
+from plica.frontend.onnx.ragged import as_ragged, empty_rows, growing, put_behind, ragged, rows
 from plica.frontend.onnx.row.loop_carried import LoopCarriedValues
 from plica.frontend.onnx.row.repeat import (
     MOST_TURNS,
@@ -280,12 +280,12 @@ def _recursive(
         region = {}
     turns = ends[0] if ends else at_least_zero(limit) if limit is not None else const(0, i64)
     wide = len(start)
-    rooms: list[Expr] = []
+    buffers: list[Expr] = []
     for slot, base in enumerate(bases):
         named = enumerate(("count", "total"))
         each = [size_from(node, ends[wide + 2 * slot + at], f"{name}_{slot}") for at, name in named]
-        rooms += [const(0, i64), const(0, i64), *room(each[0], each[1], base.of)]
-    filled = [*start, *rooms]
+        buffers += [const(0, i64), const(0, i64), *empty_rows(each[0], each[1], base.of)]
+    filled = [*start, *buffers]
     fill = partial(_filled, turn_of, wide)
     if scans:
         rows = size_from(node, turns, "turns")
@@ -296,7 +296,7 @@ def _recursive(
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]
         fixed[at] = _behind(bases[slot], elements, table, ranks[slot])
-    return [*_merged(carried.ended(whole[2:wide]), fixed), *whole[wide + len(rooms) :]]
+    return [*_merged(carried.ended(whole[2:wide]), fixed), *whole[wide + len(buffers) :]]
 
 
 def _merged(values: Sequence[V], fixed: Mapping[int, V]) -> list[V]:
@@ -337,15 +337,15 @@ def _counted(turn_of: Callable[..., Turn], *held: Expr) -> list[Expr]:
 def _filled(turn_of: Callable[..., Turn], wide: int, *held: Expr) -> tuple[list[Expr], list[Expr]]:
     """A turn that puts what lists grow by into the room for it."""
     made = turn_of(*held[:wide])
-    rooms = list(held[wide:])
+    buffers = list(held[wide:])
     for slot, some in enumerate(made.added):
-        at, start, elements, table = rooms[4 * slot : 4 * slot + 4]
+        at, start, elements, table = buffers[4 * slot : 4 * slot + 4]
         for each in some:
             flat = op.ravel(each)
             elements, table = put_behind(elements, start, flat), put_behind(table, at, rows([each]))
             at, start = at + const(1, i64), start + amount(shape(flat)[0])
-        rooms[4 * slot : 4 * slot + 4] = [at, start, elements, table]
-    return [*made.state, *rooms], made.items
+        buffers[4 * slot : 4 * slot + 4] = [at, start, elements, table]
+    return [*made.state, *buffers], made.items
 
 
 def _behind(base: RaggedValue, elements: Expr, table: Expr, ranks: set[int]) -> RaggedValue:

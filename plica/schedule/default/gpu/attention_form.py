@@ -130,7 +130,7 @@ def narrow_chains(of: Stages) -> Iterator[Chain]:
             yield below
 
 
-def has_room(of: Chain, tile: AttentionTile, gpu: Gpu, step: int = STEP) -> bool:
+def fits(of: Chain, tile: AttentionTile, gpu: Gpu, step: int = STEP) -> bool:
     """Whether a block has memory for a tile."""
     return shared_bytes(of, tile, step) <= gpu.shared
 
@@ -139,7 +139,7 @@ def online(of: Stages, gpu: Gpu) -> Iterator[Made]:
     """Softmax folded with the product after it, by warps, of f16 or bf16."""
     for chain in narrow_chains(of):
         for tile in ATTENTION:
-            if has_room(chain, tile, gpu):
+            if fits(chain, tile, gpu):
                 cycles = tiles_cost(chain, tile, gpu, BY_WARPS, STEP)
                 yield cycles, partial(attention_tiles, chain, tile)
 
@@ -151,7 +151,7 @@ def online_in_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
         return
     for tile in WIDE_ATTENTION:
         # Sums have room in registers.
-        if tile.high * chain.size(chain.column) <= WIDEST and has_room(chain, tile, gpu):
+        if tile.high * chain.size(chain.column) <= WIDEST and fits(chain, tile, gpu):
             yield tiles_cost(chain, tile, gpu, IN_F32, STEP), partial(attention_tiles, chain, tile)
 
 
@@ -161,6 +161,6 @@ def online_together(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if chain is None or chain.dtype is f32:
         return
     for tile in GROUP_ATTENTION:
-        if is_in_panels(chain, tile) and has_room(chain, tile, gpu, PANEL):
+        if is_in_panels(chain, tile) and fits(chain, tile, gpu, PANEL):
             cycles = tiles_cost(chain, tile, gpu, BY_GROUPS, PANEL)
             yield cycles, partial(group_attention_tiles, chain, tile)

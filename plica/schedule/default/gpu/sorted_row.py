@@ -55,7 +55,7 @@ def sorted_rows(of: Stages, gpu: Gpu) -> Stages | None:
     if found is None or not found.is_row:
         return None
     writer = _SortWriter(found, Names(of), gpu)
-    if not writer.has_room(gpu):
+    if not writer.fits(gpu):
         return None
     return stages(of.inputs, (ExternStage((out,), writer.launch()),))
 
@@ -77,7 +77,7 @@ class _SortWriter:
         self.runs = SharedRuns(names, dtype, self.own, self.threads, self.beside, of.descending)
         self.thread = self.runs.thread
 
-    def has_room(self, gpu: Gpu) -> bool:
+    def fits(self, gpu: Gpu) -> bool:
         """Whether a block has threads and memory for a row."""
         return self.threads <= gpu.block and self.runs.bytes <= gpu.shared
 
