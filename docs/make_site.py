@@ -88,6 +88,7 @@ nav:
   - Models in, artefacts out:
       - ONNX: onnx.md
       - PyTorch: torch.md
+      - Language models: lm.md
       - Deploying: deploy.md
       - The machine: machine.md
       - Plain C: c.md
