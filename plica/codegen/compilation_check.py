@@ -1,12 +1,11 @@
-"""Checks between the passes of a pipeline, for tests, fuzzing and whoever looks for a mistake.
+"""Checks between the passes of a pipeline, for tests, fuzzing and debugging; they name the pass
+after which a check fails.
 
-After a graph pass the module is well formed, well typed, and in the forms that the pass declares;
-after a pass over kernels each is well formed, no thread meddles with what is another's, and no two
-iterations of a parallel loop meet at an element that one of them writes.  Where
-proofs are asked for, every access is also shown to be inside its buffer and inside what the blocks
-around it declare, which takes seconds a kernel.  Where meaning is asked for, the modules before and
-after a pass are interpreted on drawn inputs, and agree within the contract of what the pass did.
-The pass after which this is not so is named.
+After a graph pass the module must be well formed, well typed, and in the normal forms that the pass
+declares.  After a pass over kernels each must be well formed and free of data races.  With `prove`,
+every access is proved to be inside its buffer and inside the regions that its blocks declare, which
+takes seconds a kernel.  With `meaning`, the modules before and after a pass are interpreted on
+drawn inputs, and must agree within the float contract of the pass.
 """
 
 from __future__ import annotations
@@ -35,12 +34,11 @@ MODULES = ("graph", "rules")
 
 
 TAME: Final = ("plain", "even", "halves")
-"""Data whose sums and products stay finite in any order."""
+"""Kinds of drawn data whose sums and products stay finite in any order."""
 
 
 class StateChecks:
-    """What must hold between passes; with `prove` all that can be shown of kernels, with `meaning`
-    that passes over modules keep the contract they declare."""
+    """The checks of a state before and after a pass."""
 
     def __init__(self, prove: bool = False, meaning: bool = False) -> None:
         self._wrong = problems if prove else well_formed
@@ -54,7 +52,7 @@ class StateChecks:
         return HistoryChecks().before(each, state.history) if each.kind in MODULES else None
 
     def after(self, each: Pass, state: CompilationState) -> str | None:
-        """What a pass has broken; kernels that were looked at before are not looked at again."""
+        """What a pass has broken; kernels that were checked before are skipped."""
         if each.kind in MODULES:
             wrong = HistoryChecks().after(each, state.history)
             return wrong or (self._moved(state.history) if self._meaning else None)

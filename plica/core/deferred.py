@@ -1,18 +1,18 @@
-"""Deferred bytes: what a term holds before anybody has looked at it.
+"""Deferred bytes: the data of a constant, computed when it is first read.
 
-Which bytes they are, their origin says; they are made when they are first read, and kept from then.
-Two of one origin are equal.  One origin is not compared with another, nor with bytes that are there
-already, since that would make them: terms that hold such bytes are one object where their origin
-is, and otherwise have the same digest where their bytes are the same.
+An origin identifies the bytes; two deferred values of one origin are equal.  Different origins are
+not compared, since that would compute the bytes: terms that hold deferred bytes are identical if
+their origins are, and otherwise have equal digests if their bytes are equal.
 
 >>> late = DeferredBytes("two spaces", 2, lambda: memoryview(b"  "))
 >>> len(late), late == DeferredBytes("two spaces", 2, lambda: memoryview(b"  ")), bytes(late.read())
 (2, True, b'  ')
 
-Bytes that a model stores are known by their digest, so the compiler treats all models alike whose
-stored bytes it has not looked at.  What it did look at is noted here, by digest and for as long as
-the process lives: who has a result in hand need not ask again, so nothing is ever taken back.
-Where bytes become other bytes whose origin says how, nobody has looked (`unobserved`).
+Stored bytes of a model are identified by their digest, so compiled code can be reused for models
+that differ only in bytes the compiler never read.  The digests of bytes that it did read are
+recorded for the lifetime of the process, since results that depend on them may be cached.  Reads
+that only produce other deferred bytes, whose origin names their source, are not recorded
+(`unobserved`).
 
 >>> weight = StoredBytes(b"1234")
 >>> with unobserved():
@@ -31,14 +31,14 @@ from contextvars import ContextVar
 from typing import Final
 
 LOOKED_AT: Final[set[str]] = set()
-"""The digests of stored bytes that something may depend on."""
+"""The digests of stored bytes that a result may depend on."""
 
 _UNOBSERVED: Final[ContextVar[bool]] = ContextVar("unobserved", default=False)
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """What is read meanwhile is not looked at: all that becomes of it says what it is made of."""
+    """Reads inside are not recorded: whatever they produce names its source."""
     token = _UNOBSERVED.set(True)
     try:
         yield
@@ -47,14 +47,14 @@ def unobserved() -> Iterator[None]:
 
 
 def look_at(leaves: Iterable[str]) -> None:
-    """Note that something depends on stored bytes, by their digests."""
+    """Record that a result depends on stored bytes, by their digests."""
     if not _UNOBSERVED.get():
         LOOKED_AT.update(leaves)
 
 
 class DeferredBytes:
-    """So many bytes of an origin, which `make` gives when they are needed; `leaves` are the digests
-    of the stored bytes that they are made of."""
+    """`count` bytes of an origin, computed by `make` on demand; `leaves` are the digests of the
+    stored bytes that they are computed from."""
 
     __slots__ = ("_data", "_make", "count", "leaves", "origin")
 
@@ -88,7 +88,7 @@ class DeferredBytes:
         return self._data is not None
 
     def read(self) -> memoryview:
-        """The bytes; two threads that ask at once make them twice, and they are the same."""
+        """The bytes; two threads at once may both compute them, with equal results."""
         look_at(self.leaves)
         if self._data is None:
             with unobserved():
@@ -97,7 +97,7 @@ class DeferredBytes:
 
 
 class StoredBytes(DeferredBytes):
-    """Bytes that a model stores; their origin is their digest."""
+    """Bytes stored in a model; their origin is their digest."""
 
     __slots__ = ()
 

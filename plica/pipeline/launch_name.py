@@ -1,7 +1,7 @@
-"""Launch names: what selects by indices says which node of the model it is, and from what.
+"""Launch names: launches that index by data are named by the node of the model they come from.
 
-An index that is outside ends a call with the number of a launch; the artefact holds what that is
-called, wherever it runs.
+A call that meets an index out of bounds ends with the number of a launch.  The artefact holds the
+launches' names, so that the error message names the node on every machine.
 
     take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32] by 'ids'
 """
@@ -27,28 +27,29 @@ from plica.runtime.error import of_node
 
 
 def with_node_names(of: Lowered) -> Lowered:
-    """A lowered program whose launches that read where data says are called by their nodes."""
+    """The program with names of nodes for launches whose kernels index by data."""
     program = of.program
     chosen = {n for n, kernel in enumerate(program.kernels) if selects(kernel)}
     if not chosen or not (names := names_within(of.module)):
         return of
-    told: dict[Launch, str] = {}
+    names_of: dict[Launch, str] = {}
     inputs = of.module.main_function().params
     for launch, origin in zip(launches(program), origins(of, names), strict=True):
         if launch.kernel in chosen and origin.nodes:
-            told[launch] = _told(launch.source, origin, inputs)
+            names_of[launch] = _name_of(launch.source, origin, inputs)
     regions = tuple(
         [
-            tuple([evolve(step, source=told.get(step, step.source)) if step in told else step
+            tuple([evolve(step, source=names_of.get(step, step.source)) if step in names_of else
+            step
                    for step in steps])
             for steps in program.regions
         ]
     )  # fmt: skip
-    return evolve(of, program=evolve(program, regions=regions)) if told else of
+    return evolve(of, program=evolve(program, regions=regions)) if names_of else of
 
 
 def selects(kernel: Kernel) -> bool:
-    """Whether a kernel reads or writes at places that memory says, by a name or not."""
+    """Whether an index of a kernel depends on memory, directly or through a bound name."""
     nodes = post_order(kernel.body)
     named = {each.var for each in nodes if isinstance(each, Bind) and reads_memory(each.value)}
     return any(
@@ -59,9 +60,9 @@ def selects(kernel: Kernel) -> bool:
     )
 
 
-def _told(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
-    """What a launch is called; where one operator selects along an axis, from what, and which
-    inputs say where."""
+def _name_of(source: str, origin: LaunchOrigin, inputs: Sequence[Var]) -> str:
+    """The name of a launch, with the indexed axis and the inputs that the indices depend on, if a
+    single operator indexes."""
     node = ", ".join(origin.nodes)
     found = [
         each

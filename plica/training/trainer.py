@@ -1,8 +1,7 @@
-"""Trainers: compiled steps, called with what the last call gave.
+"""Trainers: compiled training steps from state to state.
 
-A state is a value: no step changes one that somebody holds.  The memory of a state that nobody
-holds any more is what the next step writes to, so in a loop two states take turns and nothing is
-allocated.
+A state is immutable while it is referenced.  A step writes into the memory of a state that is no
+longer referenced, so a training loop alternates between two buffers and allocates nothing.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -49,7 +48,7 @@ STATE_BUFFERS: Final = 3
 
 
 class StateBuffer:
-    """Memory for one state, and whether anybody holds a part of it."""
+    """The memory of one state, which knows whether it is still referenced."""
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self.arrays = [port.empty() for port in ports]
@@ -67,7 +66,7 @@ class StateBuffer:
 
 @frozen(eq=False)
 class State:
-    """The weights, and what the optimiser remembers: a value, like all that a step gives."""
+    """The weights and the state of the optimiser, immutable."""
 
     names: tuple[str, ...]
     weights: tuple[Array, ...]
@@ -147,7 +146,7 @@ class Trainer:
         return loss, self._state(buffer)
 
     def _state(self, buffer: StateBuffer) -> State:
-        """What lies in some memory, which is kept for when nobody holds it."""
+        """The state in a buffer, which is reused when the state is no longer referenced."""
         with self._choosing:
             self._states = [*self._states[1 - STATE_BUFFERS :], buffer]
         count = len(self.names)
@@ -159,7 +158,7 @@ class Trainer:
         return State(self.names, tuple(weights), tuple(memory), buffer)
 
     def _buffer(self) -> StateBuffer:
-        """Memory that no state has."""
+        """A buffer without a referenced state."""
         with self._choosing:
             for at, each in enumerate(self._states):
                 if each.is_free:

@@ -1,11 +1,11 @@
-"""Splitting: what the processor does between launches, in stages.
+"""Host stages: the computations on the processor between launches of the accelerator.
 
-    level(launch)  =  1 + the most of the launches that what it reads depends on
-    level(value)   =  the least of its users; a launch needs what it reads one level earlier
+    level(launch)  =  1 + the greatest level of the launches that its input depends on
+    level(value)   =  the least level of its users; the input of a launch is one level lower
 
-All values of one level are computed together, in a stage: after the launches of that level, before
-those of the next.  So there are no more stages than the longest chain of launches has links, and a
-copy that somebody needs later is made then.
+All values of a level are computed in one stage, after the launches of that level and before those
+of the next.  So there are at most as many stages as the longest chain of launches has links, and a
+value is computed as late as it is needed.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -16,8 +16,8 @@ copy that somebody needs later is made then.
 >>> [str(each.name) for each in only.inputs], only.level, len(only.results)
 (['x'], 0, 1)
 
-A stage is a function of its own, from tensors to tensors; what it gives that others need is found
-by the term it is.
+Each stage is a separate function from tensors to tensors; later stages find its results by their
+terms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 @frozen
 class HostStage:
-    """What is computed at one level: from which terms, which terms, and how."""
+    """The computation of one level: its input terms, its result terms, and a function."""
 
     level: int
     inputs: tuple[ex.Expr, ...]
@@ -48,14 +48,14 @@ def flat_inputs(of: Packed) -> tuple[ex.Expr, ...]:
 
 
 def levels(of: Packed) -> dict[ex.Expr, int]:
-    """The level of every value: launches as early as can be, all else as late as it is needed."""
-    found: dict[ex.Expr, int] = {}
+    """The level of every value: launches as early, other values as late as possible."""
+    earliest: dict[ex.Expr, int] = {}
     results = {each.result for each in of.launches}
-    for launch in of.launches:  # in order: what one reads, earlier ones give
-        _rise(launch.data, found, results)
-        found[launch.result] = found[launch.data] + 1
-    last = max((found[each.result] for each in of.launches), default=0)
-    late: dict[ex.Expr, int] = {each.result: found[each.result] for each in of.launches}
+    for launch in of.launches:  # in topological order
+        _set_earliest(launch.data, earliest, results)
+        earliest[launch.result] = earliest[launch.data] + 1
+    late: dict[ex.Expr, int] = {each.result: earliest[each.result] for each in of.launches}
+    last = max(late.values(), default=0)
     for each in of.outputs:
         late[each] = min(last, late.get(each, last))
     for launch in of.launches:
@@ -63,22 +63,22 @@ def levels(of: Packed) -> dict[ex.Expr, int]:
             before = late[launch.result] - 1
             late[launch.data] = min(before, late.get(launch.data, before))
     roots = (*(each.data for each in of.launches), *of.outputs)
-    for node in reversed(expressions(*roots)):  # wholes before parts
+    for node in reversed(expressions(*roots)):  # users before operands
         for part in operands(node):
             if part not in results:
                 late[part] = min(late[node], late.get(part, last))
     return late
 
 
-def _rise(root: ex.Expr, found: dict[ex.Expr, int], results: set[ex.Var]) -> None:
-    """Find the earliest level of all that is below a term."""
+def _set_earliest(root: ex.Expr, earliest: dict[ex.Expr, int], results: set[ex.Var]) -> None:
+    """Compute the earliest level of a term and of all that it uses."""
     for node in expressions(root):
-        if node not in found and node not in results:
-            found[node] = max((found[part] for part in operands(node)), default=0)
+        if node not in earliest and node not in results:
+            earliest[node] = max((earliest[part] for part in operands(node)), default=0)
 
 
 def stages(of: Packed) -> tuple[HostStage, ...]:
-    """What the processor does, by level; a level at which there is nothing to do has no stage."""
+    """The stages in order of level; a level without work has none."""
     level = levels(of)
     given = set(flat_inputs(of)) | {each.result for each in of.launches}
     whole = {param for param in of.params if isinstance(type_of(param), TupleType)}
@@ -92,7 +92,7 @@ def stages(of: Packed) -> tuple[HostStage, ...]:
             crosses = level[part] < level[node] and not _is_free(part)
             if crosses and part not in given and part not in whole:
                 wanted[part] = None
-    wanted |= dict.fromkeys(of.outputs)  # even one that is an input: what is given out is new
+    wanted |= dict.fromkeys(of.outputs)  # inputs too: an output is a new tensor
     if wrong := [each for each in wanted if not isinstance(type_of(each), TensorType)]:
         message = "Between two launches only tensors are kept."
         raise UnsupportedError(
@@ -105,7 +105,7 @@ def stages(of: Packed) -> tuple[HostStage, ...]:
 
 
 def _is_free(node: ex.Expr) -> bool:
-    """Whether a term costs nothing, so that each stage has its own."""
+    """Whether a term costs nothing, so that every stage recomputes it."""
     return isinstance(node, ex.Const | ex.Literal | ex.Constructor)
 
 
@@ -116,7 +116,7 @@ def _stage(
     level: dict[ex.Expr, int],
     given: set[ex.Expr],
 ) -> HostStage:
-    """The function that computes some terms from those that are known by then."""
+    """The stage of a level: its results as a function of inputs and earlier results."""
     supply = NameSupply(*results)
     become: dict[ex.Expr, ex.Expr] = {}
     inputs: dict[ex.Expr, ex.Var] = {}

@@ -1,13 +1,13 @@
-"""Gates: a product whose result is cut into parts, and what is made of those element by element.
+"""Gates: fusion of a product with elementwise readers of slices of its result.
 
     z = nn.dense(h, w)                       gates of a recurrent step, in one function
-    y = f(z[:, :128], z[:, 128:256], …)      where a form can compute them so
+    y = f(z[:, :128], z[:, 128:256], …)
 
-An element of the result needs one of each part, so a product of few rows may as well be made where
-it is read: no element of it is needed twice.  Parts that several groups read are made by each of
-those that reads them; and what one of these reads of another (the output of a step of an LSTM, its
-state) it makes for itself, so that neither waits for the other.  Only whoever schedules knows
-whether that is worth while, so it is asked.
+An element of `y` needs one element of each slice, so the product can be computed where it is read
+without computing any element twice.  If several groups read slices, each computes those that it
+reads; if one group also reads the result of another (the output of an LSTM step and its state), it
+recomputes that, so that neither waits for the other.  Whether this pays is the scheduler's to say,
+so it is asked (`is_wanted`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plica.rewrite.fuse.decide import Decisions, Group, Verdict, inside
 from plica.rewrite.fuse.reading import count, operator
 
 CUTTING_OPERATORS: Final = frozenset(("slice", "split"))
-"""What cuts a product into gates."""
+"""The operators that cut a product into gates."""
 
 
 def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Decisions:
-    """The decisions once products are one group with what reads their parts, where it is wanted."""
+    """The decisions with products fused into the readers of their slices, where that is wanted."""
     groups, verdicts = dict(decisions.groups), dict(decisions.verdicts)
     place = {node: number for number, node in enumerate(decisions.order)}
     for node in decisions.order:
@@ -52,7 +52,7 @@ def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Deci
 
 
 def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
-    """The groups that read parts of a value element by element; none where something else does."""
+    """The groups that read slices of a value elementwise; none if it has any other reader."""
     users = decisions.users[node]
     found: dict[Group, None] = {}
     elements = 0
@@ -67,7 +67,7 @@ def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> lis
 
 
 def _read_by(reader: Group, readers: list[Group]) -> list[Group]:
-    """Groups of some whose results a group reads."""
+    """The other `readers` whose results a group reads."""
     inner = {part for node in reader.spots for part in inside(node)}
     return [each for each in readers if each is not reader and each.sink in inner]
 
@@ -75,7 +75,7 @@ def _read_by(reader: Group, readers: list[Group]) -> list[Group]:
 def _joined(
     product: Group, reader: Group, place: dict[Expr, int], more: Sequence[Group] = ()
 ) -> Group:
-    """A product and what reads it as stages of one group, with what that reads of `more`."""
+    """One group of the product, its reader, and the groups `more` whose results that reads."""
     whole = Group(reader.sink, reader.of, is_closed=False)
     spots = {**product.spots, **reader.spots}
     for each in more:

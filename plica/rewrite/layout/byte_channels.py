@@ -1,13 +1,12 @@
-"""Bytes with channels last: convolutions of integers compute where channels are neighbours.
+"""NHWC layout for int8 convolutions, so that dot products read adjacent channels.
 
     before:  nn.conv(cast(x, i32), w)                                    x[n, c, h, w] of bytes
     after:   nn.conv_laid(cast(t, i32), w', ("NHWC", "HWIO", "NHWC"))    t[n, h, w, c]
 
-A dot product takes four neighbouring bytes, a tile of them rows of channels, and lanes go along the
-channels of the result: nothing is copied to be read, nor transposed to be written, and what follows
-elementwise goes in whole vectors whatever the size of an image.  Depthwise convolutions between
-them have lanes along channels, too.  Where channels are too few for a dot product (the three of
-an image) the data stays as it is, and the result alone has channels last.
+A dot product reads four adjacent bytes, and vector lanes go along the channels of the result, so no
+data is packed or transposed, and elementwise operators use whole vectors for every image size.
+Depthwise convolutions between them also vectorise over channels.  If there are too few channels for
+a dot product (the three of an image), only the result is NHWC.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -30,28 +29,27 @@ from plica.rewrite.graph.walk import expressions
 from plica.rewrite.layout.convert import convert_layout
 
 SPATIAL: Final = ("W", "HW", "DHW")
-"""The letters of the axes that windows slide along, for each rank."""
+"""The spatial axes for each rank."""
 
 MIN_CONVOLUTIONS: Final = 2
-"""Convolutions between which nothing is transposed."""
+"""The least number of convolutions for which transposes at both ends pay."""
 
 MIN_INTEGER_SHARE: Final = 0.85
-"""How much of the work must be done with integers: other convolutions read and make channels first,
-and between them and those of integers all is transposed."""
+"""The least share of integer work: data is transposed between integer convolutions and others."""
 
 QUAD: Final = 4
-"""Neighbours that a dot product takes."""
+"""Bytes per lane of a dot product."""
 
 DEEP: Final = 16
-"""Channels that are many, whether or not they go in fours."""
+"""From this many channels on, a remainder modulo 4 does not matter."""
 
 LANES: Final = 8
-"""Channels of a depthwise convolution that fill a vector, at least."""
+"""The least number of channels of a depthwise convolution in NHWC."""
 
 
 def byte_channels_last(module: Module) -> Module:
-    """The module with channels last where several convolutions follow one another, and most of what
-    they do is done with integers: what comes in and goes out is transposed."""
+    """The module with chains of convolutions in NHWC and transposes at their ends, if most of its
+    convolution work is in integers."""
     known_ = infer(module)
     work = [(_is_integer(node), _work(node)) for _, function in known_.functions()
             for node in expressions(function)
@@ -69,7 +67,7 @@ def byte_channels_last(module: Module) -> Module:
 
 
 def _sizes(of: Apply) -> list[list[int]]:
-    """The shapes of data, weight and result; empty where one is open."""
+    """The shapes of data, weight and result; empty if one is symbolic."""
     types = [type_of(each) for each in (*of.args, of)]
     tensors = [each for each in types if isinstance(each, TensorType)]
     sizes = [[known(size) or 0 for size in each.shape] for each in tensors]
@@ -82,7 +80,7 @@ def _work(of: Apply) -> int:
 
 
 def _is_sum(of: Apply) -> bool:
-    """Whether a convolution has one channel and one result, as sums of windows have."""
+    """Whether a convolution has one input and one output channel, as window sums have."""
     sizes = _sizes(of)
     return bool(sizes) and sizes[1][:2] == [1, 1]
 
@@ -93,8 +91,8 @@ def _is_integer(of: Apply) -> bool:
 
 
 def is_deep(of: Apply) -> bool:
-    """Whether all of a convolution is to have channels last: that of integers over many channels,
-    and a depthwise one."""
+    """Whether data, weight and result should be NHWC: an integer convolution of many channels, or a
+    depthwise one."""
     sizes = _sizes(of)
     if of.op != "nn.conv" or not sizes:
         return False
@@ -105,7 +103,7 @@ def is_deep(of: Apply) -> bool:
 
 
 def is_thin(of: Apply) -> bool:
-    """Whether only the result of a convolution is to have channels last."""
+    """Whether only the result should be NHWC: an integer convolution of few channels."""
     sizes = _sizes(of)
     whole = of.op == "nn.conv" and bool(sizes) and int(attr(of, "groups", 1)) == 1
     return whole and _is_integer(of) and not is_deep(of)

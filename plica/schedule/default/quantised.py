@@ -1,13 +1,13 @@
-"""Quantised contractions: sums of products of bytes, which may be moved by zero points.
+"""Quantised contractions: int8 products accumulated in int32, with zero points.
 
     out[m, n] = f(sum over k of (x[m, k] + offset) * (w[k, n] - middle))       x and w of 8 bits
 
-Sums of integers are exact modulo 2**32, so an offset leaves the sum, and bytes may be stored as
-signed or unsigned ones, whichever an instruction wants:
+Integer sums are exact modulo 2**32, so the offset can be taken out of the sum, and the data can be
+stored signed or unsigned, as an instruction requires:
 
     sum (x + offset) * v  =  sum stored * v  +  (offset + shift) * sum v      stored = x - shift
 
-Of the weight v = w - middle is one of -128 … 127: rules see to that (`byte_middle`).
+The weight v = w - middle is in -128 … 127, which the rules of `byte_middle` ensure.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -38,38 +38,38 @@ NEAR = 255
 """Bytes less a zero point nearer than that, times bytes, are added in twos without a carry."""
 
 FAR = 1 << 30
-"""Zero points are numbers nearer than that, so that what is computed of them is one of i32."""
+"""The bound of zero points, so that expressions of them fit into i32."""
 
 
 @frozen(eq=False)
 class QuantisedContraction:
-    """A contraction over i32, and which bytes stand behind its data and its weight.
+    """A contraction over i32 whose data and weight are stored as bytes.
 
-    `whole` reads them as if they were of i32.  `lane` is the axis whose neighbours lanes are, and
-    `quad` the term of which four are taken at once.
+    `whole` reads them as i32.  `lane` is the axis along vector lanes, and `quad` the reduction axis
+    of which a dot product takes four terms at once.
     """
 
     whole: Contraction
     source: sc.Buffer
-    """The data as it is, under the name it has in the whole."""
+    """The stored data, under its name in `whole`."""
     weight: sc.Buffer
-    """The weight as it is; of i32 where it is a constant whose numbers are bytes."""
+    """The stored weight; of i32 if it is a constant whose values fit into bytes."""
     given: bool
-    """Whether the weight comes with a call, and is no constant."""
+    """Whether the weight is an argument of the call instead of a constant."""
     middle: int
-    """What is taken away from the weight when it is packed: it is a signed byte then."""
+    """Subtracted from the weight when it is packed, which gives a signed byte."""
     shift: int
-    """What is taken away from the data when it is stored."""
+    """Subtracted from the data when it is stored."""
     fill: sc.Scalar
-    """What stands for the data outside of it, as it is stored."""
+    """The stored value of padding."""
     factor: sc.Scalar
-    """How often the sums of weights are added in the end."""
+    """The factor of the weight sums that are added to the result."""
     lane: sc.ScalarVar
     quad: sc.ScalarVar
 
 
 Axes: TypeAlias = tuple[sc.ScalarVar, sc.ScalarVar]
-"""The axis of the lanes, and the term of which several are taken at once."""
+"""The axis along lanes, and the reduction axis of which several terms are taken at once."""
 
 
 def quantised(
@@ -78,10 +78,10 @@ def quantised(
     wanted: DType,
     chosen: Callable[[Contraction], Axes | None] | None = None,
 ) -> QuantisedContraction | None:
-    """What some stages are, None where they are no sum of products of bytes.
+    """The quantised contraction that some stages compute, None if they are none.
 
-    An instruction wants the data to be of a dtype, and axes as they are `chosen`: lanes go along
-    outputs that share data, where nobody says otherwise.
+    `wanted` is the dtype that an instruction needs for the data.  Its axes are `chosen`; by default
+    lanes go along outputs that share data.
     """
     fold, *after = of.stages
     if not isinstance(fold, Each) or len(after) > 1:
@@ -138,7 +138,7 @@ def quantised(
 
 
 def evolve_dtype(of: sc.Buffer, dtype: DType) -> sc.Buffer:
-    """The buffer with elements of another dtype."""
+    """The buffer with another dtype."""
     return sc.Buffer(of.name, of.shape, dtype)
 
 
@@ -147,7 +147,7 @@ def _wide(of: sc.Buffer) -> sc.Buffer:
 
 
 def moved_bytes(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load, sc.Scalar] | None:
-    """What is read, and the zero point that is taken away from it: one for all places."""
+    """The load of bytes in a term, and its zero point, which is the same for all elements."""
     zero: sc.Scalar = sc.Lit(0, i32)
     match of:
         case sc.Add(inside, sc.Lit(value)) | sc.Add(sc.Lit(value), inside) if abs(value) < FAR:
@@ -166,7 +166,8 @@ def moved_bytes(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load,
 def signed_bytes(
     of: sc.Scalar, fixed: frozenset[sc.ScalarVar], fits_i8: list[sc.Buffer]
 ) -> tuple[sc.Load, int] | None:
-    """What is read, and what is taken away from it, where that makes it one of -128 … 127."""
+    """The load of bytes in a term and the offset that brings it into -128 … 127, if there is
+    one."""
     bare = of.value if isinstance(of, sc.Cast) else of
     if isinstance(bare, sc.Load) and bare.buffer.dtype is i32 and bare.buffer in fits_i8:
         return bare, 0
@@ -182,8 +183,8 @@ def _is_far(of: sc.Scalar) -> bool:
 
 
 def shift_of(zero: sc.Scalar, has: DType, wanted: DType) -> int:
-    """What is taken away from bytes of one kind to make them bytes of another; wider integers have
-    room for the zero point that is known."""
+    """The offset that converts bytes from one signedness to the other; wider integers are shifted
+    by their known zero point."""
     if has.bytes == wanted.bytes:
         return has.beyond(wanted)
     near = isinstance(zero, sc.Lit) and abs(zero.value) <= NEAR
@@ -191,7 +192,7 @@ def shift_of(zero: sc.Scalar, has: DType, wanted: DType) -> int:
 
 
 def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar | None:
-    """A zero point as it is stored, None where it might be no byte."""
+    """The stored zero point, None if it may not fit into a byte."""
     match zero:
         case sc.Lit(value):
             low, high = wanted.bounds
@@ -203,7 +204,7 @@ def _fill(zero: sc.Scalar, has: DType, shift: int, wanted: DType) -> sc.Scalar |
 
 
 def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
-    """A byte as an instruction wants it."""
+    """A byte converted to the dtype that an instruction needs."""
     own = of if sc.dtype_of(of) is wanted else sc.Cast(of, wanted)
     if not shift:
         return own
@@ -214,7 +215,7 @@ def stored(of: sc.Scalar, shift: int, wanted: DType) -> sc.Scalar:
 
 
 def _axes(of: Contraction) -> Axes | None:
-    """The axis of the lanes, and the term that goes in fours: both stand for themselves."""
+    """The axis along lanes and the reduction axis taken in fours, each a plain index."""
     assert of.weight is not None
     if len(of.n) != 1 or not all(each in of.weight.indices for each in of.batch):
         return None

@@ -1,9 +1,9 @@
-"""Samples: data of which every few columns are read, copied so that all of its copy is read.
+"""Subsampling: strided data of a convolution by one pixel, gathered into a dense buffer.
 
     x[c, 2 * i, 2 * j] * w[o, c]  -->  sampled[c, p] = x[c, 2 * (p // W), 2 * (p % W)]
                                        sampled[c, p] * w[o, c]
 
-Then the last two axes are one, as they are where every column is read (`contraction.merged`).
+The last two axes of the copy can then be merged, as those of unstrided data (`merged`).
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -35,7 +35,8 @@ from plica.schedule.default.form import elements, names_of
 
 
 def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
-    """The stage that copies, and what is left; None where elements would be copied twice."""
+    """The gathering stage and the contraction of its result; None if elements would be copied
+    twice, or it does not apply."""
     if of.weight is None or of.guarded or len(of.axes) < 2:
         return None
     i, j = of.axes[-2:]
@@ -46,8 +47,8 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
         return None
     names = names_of(of)
     shape = tuple([index(size) for size in sizes])
-    room = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
-    if (found := merged(evolve(of, data=Load(room, (*around, i, j))))) is None:
+    dense = Buffer(names.name("sampled"), shape, of.data.buffer.dtype)
+    if (found := merged(evolve(of, data=Load(dense, (*around, i, j))))) is None:
         return None
     own = {each: names.var("a") for each in around}
     column = names.var("q")
@@ -57,7 +58,7 @@ def sampled(of: Contraction) -> tuple[Each, Contraction] | None:
 
 
 def row_length(of: Scalar) -> int | None:
-    """How long the rows are which a value of a sample counts its columns in."""
+    """The row length by which the value of a gathering stage divides its merged axis, if any."""
     for node in post_order(of):
         if isinstance(node, FloorDiv) and isinstance(node.right, Lit):
             return known(node.right)
@@ -65,5 +66,5 @@ def row_length(of: Scalar) -> int | None:
 
 
 def is_sample(of: Block) -> bool:
-    """Whether a block copies a sample."""
+    """Whether a block gathers subsampled data."""
     return isinstance(of.body, Store) and row_length(of.body.value) is not None

@@ -1,7 +1,7 @@
-"""Building: one candidate becomes object files that can be called, with the least work.
+"""Building a candidate: object files of one kernel and of a loop that calls it repeatedly.
 
-A kernel alone has no program, no plan and no artefact: its function is one object, the loop that
-calls it again and again another one, which is the same for all kernels with as many parameters.
+There is no program, memory plan or artefact.  The loop is a separate object, which is shared by all
+kernels with the same number of parameters.
 
     i64 plica_repeat(void **table, i64 count)       0, or 1 where an index was outside its tensor
 """
@@ -33,27 +33,28 @@ from plica.search.measure.job import MeasureJob
 KERNEL: Final = "plica.candidate"
 REPEAT: Final = "plica_repeat"
 
-LONGEST_TEXT: Final = 4 << 20  # characters of LLVM's text; longer ones compile for minutes
+MAX_LLVM_TEXT_CHARACTERS: Final = 4 << 20  # longer texts compile for minutes
 
 
 @frozen(eq=False)
 class Built:
-    """Objects to be linked, the loop that calls the kernel among them, and how long it took."""
+    """Object files, with the loop that calls the kernel, and the seconds of each build stage."""
 
     objects: tuple[bytes, ...]
     stages: dict[str, float] = field(factory=dict[str, float])
 
 
 def target_of(job: MeasureJob) -> Target:
-    """The machine a job is for, which must be this one."""
-    # A line that does not speak of cores means one.
+    """The target of a job, which must be this machine."""
+    # A description without a number of cores means one.
     found = parse(job.target, evolve(toolchain.host(), cores=1))
     toolchain.check_host(found)
     return found
 
 
 def built(job: MeasureJob, known: Kernel | None = None) -> Built:
-    """The code of a candidate, which may be lowered already; raises a `PlicaError` if refused."""
+    """The code of a candidate, from its lowered kernel if `known`; raises `PlicaError` if
+    refused."""
     target = target_of(job)
     return built_in_stages(
         job, known, "cpu", lambda kernel: objects_of(kernel, target, job.reassociates)
@@ -66,7 +67,7 @@ def built_in_stages(
     kind: Literal["cpu", "gpu"],
     objects: Callable[[Kernel], tuple[bytes, ...]],
 ) -> Built:
-    """Replay, lower and compile a schedule for a kind of machine, with the seconds of each."""
+    """Replays, lowers and compiles a schedule, and times each of the three."""
     start = perf_counter()
     with paused():
         kernel = known or scheduled(job.trace, job.kernel)
@@ -83,9 +84,9 @@ def objects_of(kernel: Kernel, target: Target, fused: bool) -> tuple[bytes, ...]
     """The object files of a lowered kernel."""
     text = kernel_text(kernel, None, KERNEL, target, fused, fused)
     whole = alone(text, KERNEL, target)
-    if len(whole) > LONGEST_TEXT:
+    if len(whole) > MAX_LLVM_TEXT_CHARACTERS:
         message = "The code of the kernel is too long to be compiled in reasonable time."
-        expected = f"at most {LONGEST_TEXT} characters"
+        expected = f"at most {MAX_LLVM_TEXT_CHARACTERS} characters"
         raise UnsupportedError(Diagnostic("target-limit", message, None, expected, str(len(whole))))
     made = [toolchain.emit(whole, target), _loop(len(kernel.params), text.can_fail, target)]
     if text.shares:

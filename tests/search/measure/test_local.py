@@ -104,7 +104,7 @@ def test_code_that_crashes_costs_one_trial(
 
 
 def test_code_beyond_reason_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "LONGEST_TEXT", 100)
+    monkeypatch.setattr(build, "MAX_LLVM_TEXT_CHARACTERS", 100)
     with pytest.raises(UnsupportedError, match="too long") as refused:
         build.built(pretended(DOUBLED))
     assert refused.value.code == "target-limit"
