@@ -97,8 +97,8 @@ def test_what_was_taken_for_something_else_is_said(
         (["run", artefact, "--input", f"x={folder}"], ["Is a directory"]),
         (["run", str(model)], ["is no artefact", f"plica compile {model} -o M.plica"]),
         (["verify", str(model)], ["is no artefact", f"plica compile {model} -o M.plica"]),
-        (["explain", artefact], ["This is an artefact", "give the model"]),
-        (["compile", artefact, "-o", str(folder / "n.plica")], ["This is an artefact"]),
+        (["explain", artefact], ["This is a compiled artefact", "Give the model"]),
+        (["compile", artefact, "-o", str(folder / "n.plica")], ["This is a compiled artefact"]),
         (["compile", str(folder), "-o", str(folder / "n.plica")], ["cannot be read", ".onnx"]),
     ):
         assert main(argv) == 1
@@ -208,7 +208,7 @@ def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["compile", str(folder / "m.onnx"), "-o", out]) == 1
     assert "no such file" in capsys.readouterr().err
     assert main(["compile", str(folder / "m.py"), "-o", out, "--dim", "n=2"]) == 1
-    assert "inputs of an ONNX file" in capsys.readouterr().err
+    assert "apply to ONNX files only" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         main(["compile", str(folder / "m.onnx"), "-o", out, "--dim", "n"])
     assert "NAME=SIZE" in capsys.readouterr().err

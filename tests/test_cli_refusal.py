@@ -143,7 +143,7 @@ def test_folder_instead_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "expected"),
     [
         (("--target", "cpuu"), "There is no target 'cpuu'."),
-        (("--target", "c"), "running them on this processor"),
+        (("--target", "c"), "running them on this CPU"),
     ],
 )
 def test_explain_of_another_target(

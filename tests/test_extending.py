@@ -111,14 +111,14 @@ def test_what_packages_import_is_public() -> None:
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     for kind, name, said in (
         ("rule-pak", "acme", "Did you mean 'rule-pack'"),
-        ("rule-pack", "Acme Rules", "no name for a package"),
-        ("rule-pack", "json", "is a module already"),
-        ("rule-pack", "algebra", "Plica has something called algebra"),
+        ("rule-pack", "Acme Rules", "not a valid package name"),
+        ("rule-pack", "json", "exists already"),
+        ("rule-pack", "algebra", "Plica already has algebra"),
     ):
         with pytest.raises(PlicaError, match=said):
             new(kind, name, tmp_path)
     new("pass", "acme", tmp_path)
-    with pytest.raises(PlicaError, match="something of this name already"):
+    with pytest.raises(PlicaError, match="folder exists already"):
         new("pass", "acme", tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(PlicaError, match="cannot be written"):
@@ -126,13 +126,13 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlicaError, match="No package of the name 'nowhere' is installed"):
+    with pytest.raises(PlicaError, match="There is no installed package and no folder 'nowhere'"):
         find_package("nowhere")
     project = tmp_path / "pyproject.toml"
     for text, said in (
         ("[project", "cannot be read"),
         ("[tool]\n", "cannot be read"),
-        ('[project]\nname = "a"\n', "offers nothing to Plica"),
+        ('[project]\nname = "a"\n', "has no entry points for Plica"),
         ('[project]\nname = "a"\n[project.entry-points."plica.pack"]\nx = "y:Z"\n',
          "Did you mean 'plica.packs'"),
     ):  # fmt: skip

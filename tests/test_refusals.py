@@ -195,8 +195,8 @@ def test_a_hole_alone_is_no_left_side() -> None:
         (".", "has no pyproject.toml"),
         ("./not_there", "There is no such folder"),
         ("rules.py", "plica rules check FILE.py"),
-        ("numpy", "is installed, but offers nothing"),
-        ("no_such_package", "is installed, and there is no such folder"),
+        ("numpy", "is installed, but has no entry points"),
+        ("no_such_package", "There is no installed package and no folder"),
     ],
 )
 def test_what_is_no_package(

@@ -64,7 +64,7 @@ def _steps(graph: GraphProto, stored: Values) -> list[Step]:
     gelu = _gelus(graph, stored)
     within = {name for inside, _ in gelu.values() for name in inside}
     if wrong := sorted({node.op_type for node in graph.node} - set(ROWS)):
-        message = "These operators have no row for torch."
+        message = "These operators are not supported by the torch runner."
         place = Place(node=graph.name or "graph")
         raise UnsupportedError(Diagnostic("unsupported", message, place, None, ", ".join(wrong)))
     steps: list[Step] = []

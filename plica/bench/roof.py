@@ -46,7 +46,7 @@ class Roof:
 def roof_of(profile: Profile) -> Roof:
     """The roof that a profile was held to."""
     if profile.peak is None or profile.bandwidth is None:
-        message = "What this machine can do at best is not known."
+        message = "The peak of this machine is unknown."
         raise UnsupportedError(Diagnostic("unsupported", message))
     if not isinstance(profile.bandwidth, tuple):
         return Roof(profile.peak, ((None, profile.bandwidth),))

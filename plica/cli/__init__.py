@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(error, as_json)
         return 1
     except MemoryError:
-        message = "There is not enough memory for this."
+        message = "Out of memory."
         show(PlicaError(Diagnostic("no-memory", message, suggestion="Try smaller sizes.")), as_json)
         return 1
     except BrokenPipeError:

@@ -73,10 +73,10 @@ def peers_of(arguments: argparse.Namespace) -> list[str]:
     """The systems to run beside; they read ONNX files only."""
     words = [word for each in arguments.against for word in each.split(",") if word]
     if unknown := [word for word in words if word not in PEERS]:
-        message = f"There is no system {unknown[0]!r} to run beside."
+        message = f"There is no system {unknown[0]!r} to compare with."
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
     if arguments.model.suffix != ".onnx":
-        message = "Every system has a process of its own, which reads an ONNX file."
+        message = "--against needs an ONNX file."
         place = Place(file=str(arguments.model))
         raise UnsupportedError(Diagnostic("unsupported", message, place, "M.onnx"))
     return list(dict.fromkeys(words))

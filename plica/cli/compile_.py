@@ -45,9 +45,9 @@ def _of_processors(options: list[str], target: str) -> UnsupportedError:
     verb = "are" if len(options) > 1 else "is"
     message = f"{given} {verb} for the target 'cpu'; {kind!r} has no such option."
     kinds = backend_named(kind).spellings or (["cuda:sm_80"] if kind == "cuda" else [])
-    hint = "Leave the option away."
+    hint = "Remove the option."
     if kinds:
-        hint = f"Leave the option away; the kind of machine is part of the target: {kinds[-1]}."
+        hint = f"Remove the option; the architecture is part of the target: {kinds[-1]}."
     found = f"{given} with {target}"
     return UnsupportedError(Diagnostic("unsupported", message, None, "cpu", found, hint))
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tune is not None or not backend.opens(target):
         check_sizes(module)  # one code for every size is made for this machine only
     if library and backend.library:
-        hint = "Give a name that ends with .plica."
+        hint = "Use a file name that ends with .plica."
         raise UnsupportedError(
             Diagnostic("unsupported", backend.library, None, "cpu", str(target), hint)
         )
@@ -141,7 +141,7 @@ def elsewhere(
     from plica.runtime.store import user_store
 
     if arguments.tune is not None and backend.threaded:
-        message = "Schedules for another machine cannot be tried out on this one."
+        message = "Schedules for another machine cannot be measured on this one."
         hint = "plica tune --pool measures on the devices of a pool."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target), hint))
     count = cores() if arguments.threads is None else arguments.threads

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         return print_passes(arguments)
     if arguments.model is None:
         message = "There is no model to explain."
-        hint = "Give one, or --passes for the passes that every model goes through."
+        hint = "Give a model, or --passes to print the pipelines."
         raise InputError(Diagnostic("input-missing", message, suggestion=hint))
     if arguments.time_passes:
         return print_pass_times(arguments)
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         target, effort = arguments.target or "cpu", arguments.effort
         pipeline_of(target_of(target), effort)  # which may be unknown
-        message = "Models are explained by running them on this processor."
+        message = "Models are explained by running them on this CPU."
         hint = "--target and --effort go with --passes and --time-passes."
         found = f"--target {target} --effort {effort}"
         raise InputError(Diagnostic("unsupported", message, None, "neither", found, hint))

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime import archive
 
     if arguments.serve and arguments.output is not None:
-        message = "The page is either written or served."
+        message = "-o and --serve exclude each other."
         raise InputError(Diagnostic("input-unknown", message, None, "-o or --serve", "both"))
     output = arguments.output or Path(PAGE)
     if not arguments.serve:
@@ -78,9 +78,9 @@ def _traces(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[s
     from plica.schedule.replay import kernel_of
 
     if arguments.program is None:
-        message = "A trace is seen on the kernel it schedules."
+        message = "A trace needs the kernel that it schedules."
         place = Place(file=str(arguments.model))
-        hint = "Give the script with it: --program K.py."
+        hint = "Give its script: --program K.py."
         raise InputError(Diagnostic("input-missing", message, place, suggestion=hint))
     _, name, kernel = kernel_of(read_program(arguments.program), arguments.kernel)
     traces = {arguments.model.name: read_trace(str(arguments.model))}
@@ -159,7 +159,7 @@ def _model(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[st
         number = whole(asked, "kernel")
         origin = origins[number] if 0 <= number < len(origins) else None
         if origin is None:
-            message = "This kernel has no schedule that could be edited."
+            message = "This kernel has no trace to edit."
             raise InputError(Diagnostic("input-unknown", message, None, "a kernel with a trace"))
         return replayed(str(asked.get("trace", "")), origin.kernel, _machine())
 
@@ -170,7 +170,7 @@ def whole(asked: Mapping[str, Any], name: str) -> int:
     """A number that the page was to send."""
     found = asked.get(name)
     if type(found) is not int:
-        message = f"The question has no number {name!r}."
+        message = f"The request lacks the number {name!r}."
         raise InputError(Diagnostic("input-type", message, None, "a whole number", repr(found)))
     return found
 

@@ -36,7 +36,7 @@ def measured_here() -> MachineDescription:
     keep_description(found.description)
     toolchain.host.cache_clear()
     if not found.together:
-        message = "Other processes kept cores busy: what all do together is taken to be as usual."
+        message = "The cores are busy: the rates of all cores come from the table."
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     return found.description
 

@@ -83,7 +83,7 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     from plica.pipeline.kernel_main import check_main
 
     if dims or given:
-        message = "Only the dims and inputs of an ONNX file are given values here."
+        message = "--dim and --input apply to ONNX files only."
         raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
     place = Place(file=str(path))
     try:
@@ -95,8 +95,10 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
         raise UnsupportedError(problem) from error
     except UnicodeDecodeError as error:
         if is_sealed(path.read_bytes()):
-            message = "This is an artefact, which a model was compiled to, and not the model."
-            hint = "plica run, verify and explore take artefacts; give the model it was made from."
+            message = "This is a compiled artefact, not a model."
+            hint = (
+                "Give the model it was compiled from; plica run, verify and explore take artefacts."
+            )
             problem = Diagnostic("no-source", message, place, MODELS, "an artefact", hint)
         else:
             problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
@@ -190,7 +192,7 @@ def check_sizes(module: Module) -> None:
     if not has_open_dims(module):
         return
     names = [str(each.name) for each in open_dims(module)]
-    message = "The model leaves sizes open, and needs numbers for them here."
+    message = "The model has open sizes, which need values here."
     hint = "Give them: " + " ".join(f"--dim {shlex.quote(name)}=1" for name in names) + "."
     raise UnsupportedError(
         Diagnostic("unsupported", message, None, "numbers", ", ".join(names), hint)

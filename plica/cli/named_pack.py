@@ -27,7 +27,7 @@ def named_contract(word: str) -> Contract:
     from plica.ir.contract import KNOWN, named
 
     if (found := named(word)) is None:
-        message = "This float contract is not known."
+        message = "Unknown float contract."
         raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
     return found
 
@@ -51,7 +51,7 @@ def named_packs(name: str) -> tuple[Pack, ...]:
     if rules:
         packs.append(pack(Path(name).stem, *dict.fromkeys(rules), version="0"))
     if not packs:
-        message = "The file makes no pack and no rule."
+        message = "The file defines no pack and no rule."
         raise WrongUsage(Diagnostic("unknown-pack", message, Place(file=name)))
     return tuple(dict.fromkeys(packs))
 
@@ -116,7 +116,7 @@ def _broken(name: str, error: BaseException) -> Diagnostic:
 
     at = raised_at(error, name) or Place(file=name)
     if isinstance(error, SyntaxError):
-        return Diagnostic("broken-file", "The file is no Python.", at, found=error.msg)
+        return Diagnostic("broken-file", "The file is not valid Python.", at, found=error.msg)
     return Diagnostic("broken-file", "The file fails when it is run.", at, found=said(error))
 
 
@@ -126,7 +126,7 @@ def named_function(name: str) -> Callable[..., Any]:  # Any: whatever a user's f
 
     file, _, word = name.rpartition(":")
     if not file.endswith(".py"):
-        message = "A function is named by its file."
+        message = "A function is given as FILE.py:NAME."
         raise WrongUsage(Diagnostic("unknown-pass", message, None, "FILE.py:NAME", name))
     found: dict[str, Callable[..., Any]] = {
         key: each for key, each in _made_by(file).items() if callable(each)

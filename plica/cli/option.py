@@ -128,7 +128,7 @@ def read_arrays(files: Mapping[str, str]) -> dict[str, Array]:
         if not isinstance(read, np.ndarray):
             read.close()
             message = f"The file for the input {name!r} holds several arrays."
-            hint = "Save the one that is meant: numpy.save(FILE.npy, array)."
+            hint = "Save one array: numpy.save(FILE.npy, array)."
             raise InputError(
                 Diagnostic("input-type", message, Place(file=path), "one array", None, hint)
             )

@@ -78,7 +78,7 @@ def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
             Diagnostic("no-source", message, place, "an .npz or .npy file", None, hint)
         ) from error
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        message = "The file of the samples holds no arrays of numbers, or is damaged."
+        message = "The file of samples has no numeric arrays, or is damaged."
         raise InputError(
             Diagnostic("input-type", message, place, "an .npz or .npy file", None, hint)
         ) from error

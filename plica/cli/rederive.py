@@ -189,5 +189,5 @@ def _taken(derivation: Derivation, final: Module) -> int:
 
 def _compare(what: str, recorded: str, again: str) -> None:
     if recorded != again:
-        message = f"The {what} is another when the model is compiled again."
+        message = f"The {what} differs when the model is compiled again."
         raise ArtefactError(Diagnostic("bad-artefact", message, None, again, recorded))

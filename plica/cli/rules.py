@@ -166,7 +166,7 @@ def explain_rule(arguments: argparse.Namespace) -> int:
     for each in applied[: arguments.most]:
         print(f"  {shown(each)}")
     if not missed:
-        print("Nothing else in it begins as its left side does.")
+        print("Nothing else in the model matches the root of its left side.")
     elif len(most) < len(missed):
         print(f"The {len(most)} nearest of {len(missed)} near misses:")
     else:

@@ -75,7 +75,7 @@ def _compiled(
     unknown = [each for each in sizes if each not in {str(var.name) for var in kernel.dims}]
     if lost or unknown:
         names = ", ".join(str(var.name) for var in kernel.dims) or "no symbolic sizes"
-        message = "A kernel is measured at sizes that are numbers."
+        message = "A kernel with open sizes needs values to be measured."
         words = [f"no {each}" for each in lost] + [f"{each}={sizes[each]}" for each in unknown]
         hint = " ".join(f"--size {each}=N" for each in lost) or None
         raise InputError(

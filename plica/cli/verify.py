@@ -26,18 +26,18 @@ def run(arguments: argparse.Namespace) -> int:
     from plica.runtime.verify import verify
 
     if arguments.replay and arguments.model is None:
-        message = "Steps can be taken again only from the model they started from."
+        message = "--replay needs the model."
         raise InputError(Diagnostic("input-missing", message, suggestion="Give it: --model M."))
     found = verify(arguments.artefact)
     modes = {"prove": arguments.prove, "rebuild": arguments.rebuild}
     traced = None if arguments.quick else retraced_file(arguments.artefact, **modes)
     again = None
     if arguments.model is not None and not found.recorded:
-        message = "A dynamic program does not say which model it was compiled from."
+        message = "An artefact with data types or recursion does not record its model."
         hint = "Verify it without --model."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     if arguments.model is not None and not found.module:
-        message = "A program in segments is not compared with its model: each segment is one."
+        message = "An artefact with segments cannot be compared with its model."
         hint = "Verify it without --model."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
     if arguments.model is not None:
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         model = read_model(arguments.model, arguments.dim, arguments.input, may_be_open=True)
         expected = digest(model)
         if expected != found.module:
-            message = "The artefact was not compiled from this model as it is."
+            message = "The artefact was not compiled from this model."
             place = Place(file=str(arguments.artefact))
             hint = (
                 "Give the --dim and --input that it was compiled with.  What `plica quantise`"

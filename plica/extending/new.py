@@ -32,20 +32,20 @@ def new_package(kind: str, name: str, into: Path | str = ".") -> Path:
     template = KINDS[kind]
     module = name.replace("-", "_")
     if not NAME.fullmatch(name):
-        message = f"{name!r} is no name for a package here."
-        expected = "small letters, digits and dashes, as in acme-rules"
+        message = f"{name!r} is not a valid package name."
+        expected = "lower-case letters, digits and dashes, as in acme-rules"
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(name)))
     if module in sys.stdlib_module_names or module == "plica":
-        message = f"{module!r} is a module already."
+        message = f"A module {module!r} exists already."
         found = f"a module of Python or Plica, {module}"
         told = Diagnostic("name-clash", message, None, "another name", found)
         raise UnsupportedError(told)
     if {name, module} & set(group_named(template.group).own):
-        message = f"Plica has something called {name} in {template.group}."
+        message = f"Plica already has {name} in {template.group}."
         raise UnsupportedError(Diagnostic("name-clash", message, None, "another name", name))
     folder = Path(into) / name
     if folder.exists():
-        message = "There is something of this name already."
+        message = "The folder exists already."
         raise UnsupportedError(Diagnostic("cannot-write", message, Place(file=str(folder))))
     words = {
         "name": name,

@@ -71,20 +71,20 @@ def _no_package(given: str, known: Sequence[str]) -> Diagnostic:
     code, expected = "unknown-extension", "a folder with a pyproject.toml"
     hint: str | None = "plica new KIND NAME writes one."
     if path.is_dir():
-        message = "The folder is no package: it has no pyproject.toml."
+        message = "The folder is not a package: it has no pyproject.toml."
         return Diagnostic(code, message, place, expected, None, hint)
     if path.is_file():
-        message = "This is a file: what is checked is a package."
+        message = "This is a file, not a package."
         is_python = path.suffix == ".py"
         hint = "plica rules check FILE.py checks the rules of a file." if is_python else None
         return Diagnostic(code, message, place, expected, None, hint)
     if os.sep in given or given.startswith("."):
         return Diagnostic(code, "There is no such folder.", place, expected, None, hint)
     if given.isidentifier() and find_spec(given) is not None:
-        message = f"The package {given} is installed, but offers nothing to Plica."
+        message = f"The package {given} is installed, but has no entry points for Plica."
         expected = "entry points of a group of Plica, as plica.packs"
         return Diagnostic(code, message, None, expected, None, "docs/extend.md lists them.")
-    message = f"No package of the name {given!r} is installed, and there is no such folder."
+    message = f"There is no installed package and no folder {given!r}."
     if known:
         expected = f"{', '.join(known)}, or {expected}"
     return Diagnostic(code, message, None, expected, None, did_you_mean(given, known) or hint)
@@ -111,7 +111,7 @@ def _written(folder: Path) -> ExtensionPackage:
         if group not in WHERE
     ]  # fmt: skip
     if not mine:
-        message = f"The package {name} offers nothing to Plica."
+        message = f"The package {name} has no entry points for Plica."
         expected = f"entry points of {', '.join(WHERE)}"
         wrong.append(Diagnostic("broken-extension", message, place, expected))
     if wrong:

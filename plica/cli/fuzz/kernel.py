@@ -48,7 +48,7 @@ def fuzz_kernel(arguments: argparse.Namespace, first: int, examples: int, say: S
 def check(arguments: argparse.Namespace) -> None:
     """Refuse mistakes and guards that a target has not."""
     if arguments.target == "cuda" and (arguments.plant or arguments.guard):
-        message = "Mistakes are planted, and arrays guarded by pages, on processors."
+        message = "--plant and --guard need a CPU target."
         _refuse_plant(message, "--plant" if arguments.plant else "--guard")
     if arguments.plant == "emitter" and arguments.target != "cpu":
         _refuse_plant("A mistake is planted in the emitter of LLVM.", arguments.target)

@@ -140,7 +140,7 @@ class FuzzKind:
             print(f"case {wrong.case}, {wrong.guilty}: {wrong.reason}")
             for part in wrong.parts:
                 print(part)
-            print("A smallest case, as a test:\n")
+            print("A minimal case, as a test:\n")
             print(wrong.pytest.replace(FILES, wrong.stem))
 
 
