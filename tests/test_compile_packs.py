@@ -43,5 +43,5 @@ def test_what_is_no_pack_is_refused(given: Any) -> None:
 
 
 def test_an_unknown_contract_is_refused() -> None:
-    with pytest.raises(plica.UnsupportedError, match="float contract is not known"):
+    with pytest.raises(plica.UnsupportedError, match="Unknown float contract"):
         plica.compile(MODULE, contract="roughly")

@@ -180,7 +180,7 @@ def test_the_shell_says_it_all(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["check", str(folder), "--examples", "20"]) == 1
     said = capsys.readouterr().out
     assert "acme-shell-floor-of-ceil: refuted" in said
-    assert re.search(r"a smallest case\n.*def test_", said, re.DOTALL)
+    assert re.search(r"a minimal case\n.*def test_", said, re.DOTALL)
     assert isinstance(find_package(folder), ExtensionPackage)
 
 

@@ -49,7 +49,7 @@ def test_rules_of_a_file_are_tried(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["fuzz", "graph", "--examples", "60", "--rules", str(file)]) == 1
     shown = capsys.readouterr().out
     assert "maximum-is-minimum" in shown
-    assert "A smallest case, as a test" in shown
+    assert "A minimal case, as a test" in shown
 
 
 def test_native_code_is_tried_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_every_module_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_contract_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuzz", "graph", "--contract", "roughly"]) == 2
-    assert "This float contract is not known" in capsys.readouterr().err
+    assert "Unknown float contract" in capsys.readouterr().err
 
 
 THREE = """

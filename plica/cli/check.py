@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for verdict in verdicts:
             if verdict.example:
-                print(f"\n{verdict.name}: a smallest case\n{verdict.example}")
+                print(f"\n{verdict.name}: a minimal case\n{verdict.example}")
     return 0 if verdicts and all(each.good for each in verdicts) else 1
 
 

@@ -40,7 +40,7 @@ def contract_of(given: Contract | str | None) -> Contract:
     found = named(given) if isinstance(given, str) else given
     if isinstance(found, Contract):
         return found
-    message = "This float contract is not known."
+    message = "Unknown float contract."
     raise UnsupportedError(Diagnostic("unsupported", message, None, KNOWN, repr(given)))
 
 

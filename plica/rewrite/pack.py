@@ -142,7 +142,7 @@ def rewrite(
     if contract is not None:
         found = named(contract) if isinstance(contract, str) else contract
         if not isinstance(found, Contract):
-            message = "This float contract is not known."
+            message = "Unknown float contract."
             raise RuleRefused(Diagnostic("bad-rule", message, None, KNOWN, repr(contract)))
         used = used.within(found)
     done = rewrite_under(term, used)

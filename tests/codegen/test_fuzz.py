@@ -143,4 +143,4 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuzz", "kernel", "--examples", "1"]) == 0
     assert "All compute what they mean." in capsys.readouterr().out
     assert main(["fuzz", "kernel", "--examples", "9", "--seed", "3", "--plant", "bound"]) == 1
-    assert "A smallest case, as a test" in capsys.readouterr().out
+    assert "A minimal case, as a test" in capsys.readouterr().out

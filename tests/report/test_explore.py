@@ -117,7 +117,7 @@ def test_a_future_without_fusion_has_more_kernels() -> None:
     [
         (["MODEL", "--fork", "0"], "no step 0"),
         (["MODEL", "--fork", "99999"], "no step 99999"),
-        (["TRACE"], "on the kernel it schedules"),
+        (["TRACE"], "the kernel that it schedules"),
         (["TRACE", "--program", "KERNEL", "--fork", "6"], "no step 6"),
         (["MODEL", "--serve", "-o", "x.html"], "exclude each other"),
         (["none.onnx"], "none.onnx"),
