@@ -108,7 +108,7 @@ def test_programs_and_oracles_of_ones_own(
     assert main([*asked, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)["finding"]
     assert (found["kind"], found["rule"], found["reason"]) == ("oracle", "double", "a sum came in")
-    for wrong, said in (("mine.py:nothing", "no function 'nothing'"), ("mine", "by its file")):
+    for wrong, said in (("mine.py:nothing", "no function 'nothing'"), ("mine", "FILE.py:NAME")):
         assert main([*words, "--oracle", wrong]) == 2
         assert said in capsys.readouterr().err
     assert main([*words, "--programs", "mine.py:numbers"]) != 0

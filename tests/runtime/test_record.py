@@ -185,7 +185,7 @@ def test_every_part_that_was_changed_is_named(name: str) -> None:
     words, part, change = PARTS[name]
     of, made = convolved()
     with_part: Any = replace  # of a field whose name is a parameter here
-    with pytest.raises(ArtefactError, match=f"The {words}.* is another"):
+    with pytest.raises(ArtefactError, match=f"The {words}.* differs"):
         rederive(of, made.record(), with_part(made, **{part: change(getattr(made, part))}))
 
 

@@ -89,7 +89,7 @@ def test_an_artefact_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "a dynamic program, which has no record" in said
     assert "traces: taken again" not in said
     assert main(["verify", str(path), "--model", str(path)]) != 0
-    assert "does not say which model" in capsys.readouterr().err
+    assert "does not record its model" in capsys.readouterr().err
     made = from_members(archive.read(path))
     foreign = [each.replace(b"posix_memalign", b"posix_somewhat") for each in made.objects]
     path.write_bytes(archive.pack(to_members(replace(made, objects=tuple(foreign)))))
