@@ -31,6 +31,7 @@ from attrs import frozen
 from plica.core import Term, free_vars
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.weight_array import ColumnwiseArray, StridedCopy, put_in_columns, together
+from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import And, Buffer, Le, Lit, Load, Lt, Scalar, ScalarVar, Select
 from plica.ir.loop.stage import Each, Stage
 from plica.ir.loop.stages import Stages, compute_of, loads, stages
@@ -61,12 +62,14 @@ class Hoisted:
 
 @lru_cache(maxsize=1024)
 def hoist(of: Stages, constant: tuple[bool, ...]) -> Hoisted:
-    """The stages, less those that read nothing but constants; the result is never one of them."""
+    """The stages, less those that read nothing but constants; the result is never one of them, nor
+    is a buffer in registers or shared memory, which does not outlive a launch."""
     told = {buffer for buffer, known_now in zip(of.inputs, constant, strict=True) if known_now}
     before: list[Each] = []
     left: list[Stage] = []
     for each in of.stages:
-        read = {load.buffer for load in loads(each)} if isinstance(each, Each) else {None}
+        is_memory = isinstance(each, Each) and scope(each.out.scope).reach == "all"
+        read = {e.buffer for e in loads(each)} if is_memory else {None}
         if isinstance(each, Each) and read and read <= told and each.out is not of.result:
             before.append(each)
             told.add(each.out)

@@ -12,7 +12,19 @@ from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.interpret.evaluate import evaluate
-from plica.ir.loop.scalar import And, Cast, Le, Lit, Load, Lt, Scalar, ScalarVar, Select, index
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Le,
+    Lit,
+    Load,
+    Lt,
+    Scalar,
+    ScalarVar,
+    Select,
+    index,
+)
 from plica.ir.loop.stage import Each, ExternStage, placeholder, stage
 from plica.ir.loop.stages import Stages, compute_of, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import axis, buffer, reduce
@@ -228,3 +240,12 @@ def test_names_are_no_matter() -> None:
         last = stage("y", (4,), lambda i, each=each: each[i])
         (made,) = (constants(hoist(stages((w,), (each, last)), (True,)), {0: values})[each.out],)
         assert made.tolist() == [3, 2, 1, 0]
+
+
+def test_registers_are_never_made_before() -> None:
+    """What a thread holds is no memory that others could fill."""
+    w = buffer("w", (4,), f32)
+    i, held = axis("i"), Buffer(Name("own"), (index(4),), f32, "local")
+    own = Each(held, (i,), w[i] * 2.0)
+    last = stage("y", (4,), lambda j: held[j] + 1.0)
+    assert hoist(stages((w,), (own, last)), (True,)).before == ()

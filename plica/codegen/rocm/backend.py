@@ -37,7 +37,7 @@ from plica.schedule.form import ScheduleTables
 
 NVIDIA: Final = frozenset(
     ["online-softmax", "online-softmax-parts", "online-softmax-wgmma", "split-online-softmax",
-     "warp-gates", "wgmma-tiles", "wgmma-boxes", "tensor-core-tiles", "tensor-core-parts"]
+     "wgmma-tiles", "wgmma-boxes", "tensor-core-tiles", "tensor-core-parts"]
 )  # fmt: skip
 """Forms whose intrinsics are instructions of NVIDIA's."""
 

@@ -51,7 +51,7 @@ from plica.schedule.default.gpu.few_bit_product import (
 )
 from plica.schedule.default.gpu.fold import fold_schedule, staged_schedule
 from plica.schedule.default.gpu.fold_form import column_folds, row_folds, staged_folds
-from plica.schedule.default.gpu.gate import gate_cost, gate_intrinsics, gate_warps, gates_of
+from plica.schedule.default.gpu.gate import gate_cost, gate_folds, gates_of
 from plica.schedule.default.gpu.key_parts import PART_INTRINSICS, in_key_parts
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.merged_tile import merged_tiles
@@ -122,7 +122,6 @@ DECLARED: Final = (
             for right in BYTES
         ]
         + [warps.multiplies((True, True), f32).name for warps in PART_WARPS]
-        + [each.name for across in (1, 2, 4, 8, 16, 32) for each in gate_intrinsics(across)]
         + [each.name for each in few_bit_intrinsics()]
     )
     + ATTENTION_INTRINSICS
@@ -136,7 +135,7 @@ DECLARED: Final = (
 
 def _gated(of: Stages, gpu: Gpu) -> Iterator[Made]:
     if (found := gates_of(of)) is not None:
-        yield gate_cost(found, gpu), partial(gate_warps, found)
+        yield gate_cost(found, gpu), partial(gate_folds, found)
 
 
 def _few_bits(of: Stages, gpu: Gpu) -> Iterator[Made]:
@@ -246,7 +245,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "online-softmax-parts": _as_written,
     "online-softmax-wgmma": _as_written,
     "split-online-softmax": _as_written,
-    "warp-gates": _as_written,
+    "warp-gates": fold_schedule,
     "few-bit-warps": _as_written,
     "running-blocks": _as_written,
     "scan-rows": _of_kernel(scan_threads),

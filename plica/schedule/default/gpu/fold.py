@@ -43,6 +43,7 @@ from plica.schedule.default.gpu.fold_plan import (
     column_plan,
     count_of,
     joining_groups,
+    lane_plan,
     row_plan,
     staged_plan,
 )
@@ -60,6 +61,7 @@ def fold_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
     if not fold.columns:
         lanes = vector_lanes(fold.inner, max(fold.sizes))
         how = row_plan(fold.outer, fold.length, lanes, max(fold.sizes), gpu)
+        how = how if len(fold.terms) == 1 else lane_plan(fold.length, lanes, gpu)
         return recorded(along_rows(fold, how), kernel_of(of))
     shape = ColumnFold(fold.outer, fold.columns, fold.length, fold.inner, fold.sizes)
     how = column_plan(shape, gpu)
@@ -80,11 +82,14 @@ def staged_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 @frozen
 class FoldNest:
-    """The loops of a fold: axes of its results, how many rows these are without their columns, how
-    many columns and terms, neighbours in memory along the vectors, bytes of what is read for a
-    term and of a total, and whether totals are wider than terms."""
+    """The loops of a fold: what is read for its terms, axes of its results, how many rows these are
+    without their columns, sums of a row, how many columns and terms, neighbours in memory along the
+    vectors, bytes of what is read for a term and of a total, and whether totals are wider than
+    terms."""
 
+    terms: tuple[str, ...]
     rank: int
+    sums: int
     outer: int
     columns: int
     length: int
@@ -97,22 +102,25 @@ class FoldNest:
 def fold_nest(of: Stages) -> FoldNest | None:
     """The loops of terms, their fold and what is made of it; None for other stages."""
     match of.stages:
-        case (Each(terms, axes, value), Each(total, wide, sc.Reduce() as fold), Each()):
+        case (*terms, Each(total, wide, sc.Reduce() as fold), Each()) if terms:
             pass
         case _:
             return None
-    (k,) = fold.axes
+    every = [each for each in terms if isinstance(each, Each)]
+    (k,), axes, out = fold.axes, every[0].axes, every[0].out
     columns = axes[-1] is not k
     lane = axes[-1]
-    extents = {axis: known(size) or 0 for axis, size in zip(axes, terms.shape, strict=True)}
-    read = [each for each in loads(value) if lane in free_vars(each)]
+    extents = {axis: known(size) or 0 for axis, size in zip(axes, out.shape, strict=True)}
+    read = [load for each in every for load in loads(each.value) if lane in free_vars(load)]
     inner = min([_inner(each, extents[lane]) for each in read], default=extents[lane])
     count = extents[lane] if columns else 0
     outer = prod([extents[each] for each in axes if each is not k]) // max(1, count)
-    sizes = tuple([each.buffer.dtype.bytes for each in read]) or (terms.dtype.bytes,)
+    sums = prod([known(n) or 0 for axis, n in zip(wide, total.shape, strict=True)
+                 if axis not in extents])  # fmt: skip
+    sizes = tuple([each.buffer.dtype.bytes for each in read]) or (out.dtype.bytes,)
     return FoldNest(
-        len(wide), outer, count, extents[k], inner, sizes, total.dtype.bytes,
-        narrowed(fold.body) is not fold.body,
+        tuple([str(each.out.name) for each in every]), len(wide), sums, outer, count, extents[k],
+        inner, sizes, total.dtype.bytes, narrowed(fold.body) is not fold.body,
     )  # fmt: skip
 
 
@@ -127,8 +135,11 @@ def _inner(load: sc.Load, extent: int) -> int:
 
 @do
 def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
-    """A fold along rows, those of a block `staged` in shared memory or not."""
-    terms, total = (yield pr.block(TERMS)), (yield pr.block(TOTAL))
+    """One fold or several folds of each row, whose rows are `staged` in shared memory or not."""
+    terms = list[Handle]()
+    for each in fold.terms:
+        terms.append((yield pr.block(each)))
+    total = yield pr.block(TOTAL)
     (out,) = yield pr.output_blocks()
     counts = [count_of(how, "term", level) for level in ("thread", "block", "vector")]
     k = (yield pr.loops(total))[-1]
@@ -145,8 +156,8 @@ def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
     blocks, row = (yield pr.split(row, (None, high))) if high > 1 else (row, row)
     for each in (total, own):
         yield pr.compute_at(each, row)
-    copies = (yield staged_rows(terms, row, blocks, len(fold.sizes))) if staged else ()
-    t = yield own_terms(own, few, terms, (turns, counts[0], counts[2]), staged=staged)
+    copies = (yield staged_rows(terms[0], row, blocks, len(fold.sizes))) if staged else ()
+    t = yield own_terms(own, few, terms, (turns, counts[0], fold.sums, counts[2]), staged=staged)
     movers = list[tuple[Handle, Handle]]()
     for copy, size in zip(copies, fold.sizes, strict=False):
         movers.append((yield by_all_threads(copy, (high, counts[1]), WIDE // size)))
@@ -159,7 +170,10 @@ def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
     for y, x in movers:
         yield pr.bind(y, "threadIdx.y")
         yield pr.bind(x, "threadIdx.x")
-    for each in (t, (yield pr.loops(total))[-1], one):
+    *_, sums, lane = yield pr.loops(total)
+    if fold.sums > 1:
+        yield pr.unroll(sums)
+    for each in (t, lane, one):
         yield pr.bind(each, "threadIdx.x")
 
 
@@ -199,11 +213,11 @@ def in_few_terms(own: Handle, digits: int, count: int) -> Body:
 
 @do
 def own_terms(
-    own: Handle, few: Handle | None, terms: Handle, counts: tuple[int, int, int],
+    own: Handle, few: Handle | None, terms: Sequence[Handle], counts: tuple[int, int, int, int],
     *, staged: bool = False,
 ) -> Body:  # fmt: skip
-    """What a thread folds of its own: turns, vectors in flight and lanes, those of one value being
-    no loops; gives the loop around them."""
+    """The partial folds of a thread: loops over turns, vectors in flight, sums and lanes, without
+    those of extent 1; returns the loop around them."""
     inner, digits = own, dict[int, Handle]()
     if few is not None:
         *_, around, digits[0] = yield pr.loops(own)
@@ -215,18 +229,27 @@ def own_terms(
     every = yield pr.loops(inner)
     if few is None:
         around = every[-len(wide) - 1]
-    digits |= dict(zip(wide, every[len(every) - len(wide) :], strict=True))
+    own_loops = every[len(every) - len(wide) :]
+    if 2 in wide:  # sums are an axis of the result: their loop comes first
+        last = len(own_loops) - (3 in wide)
+        own_loops = (*own_loops[1:last], own_loops[0], *own_loops[last:])
+        if last > 1:
+            yield pr.reorder(*own_loops)
+    digits |= dict(zip(wide, own_loops, strict=True))
     inside = next((digits[at] for at in (1, 0) if at in digits), around)
-    if wide:
-        yield pr.decompose_reduction(inner, digits[wide[0]])
-    if counts[2] == 1 and not staged:
-        yield pr.compute_inline(terms)
+    if folded := [at for at in wide if at != 2]:
+        yield pr.decompose_reduction(inner, digits[folded[0]])
+    if counts[2:] == (1, 1) and not staged:
+        for each in terms:
+            yield pr.compute_inline(each)
     else:
-        yield vectors(terms, inside, is_wide=counts[2] > 1)
+        for each in terms:
+            yield vectors(each, inside, is_wide=counts[3] > 1)
+    for at in (3, 1):
+        if at in digits:
+            yield pr.unroll(digits[at])
     if 2 in digits:
-        yield pr.unroll(digits[2])
-    if 1 in digits:
-        yield pr.unroll(digits[1])
+        yield pr.annotate(digits[2], "unroll_explicit", value=True)
     return around
 
 

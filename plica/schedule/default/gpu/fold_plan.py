@@ -33,6 +33,9 @@ LINE_BYTES: Final = 128
 VECTORS_IN_FLIGHT: Final = 4
 """Vectors that a thread of a row has under way at once, at least."""
 
+WARPS_OF_SUMS: Final = 4
+"""Warps of a block whose rows feed several sums."""
+
 SECTOR_BYTES: Final = 32
 """Bytes of a row that threads of columns read at once, at least."""
 
@@ -97,6 +100,21 @@ def row_plan(rows: int, length: int, lanes: int, size: int, gpu: Gpu) -> Plan:
     along = min(along, gpu.threads, power_of_two(units))
     high = max(1, min(gpu.threads // along, rows // gpu.processors))
     group = in_flight(-(-units // along), VECTORS_IN_FLIGHT)
+    return plan(row_block=high, term_block=along, term_thread=group, term_vector=lanes)
+
+
+def lane_plan(length: int, lanes: int, gpu: Gpu) -> Plan:
+    """Splits rows that feed several sums: one warp or less per row, with up to four vectors of each
+    operand in flight.
+
+    >>> print(shown(lane_plan(1024, 4, Gpu())))
+    row/block 4, term/block 32, term/thread 4, term/vector 4
+    """
+    lanes = min(lanes, max(1, length // 2))  # two threads at least
+    units = length // lanes
+    along = min(gpu.warp, max(2, power_of_two(units)))
+    group = min(VECTORS_IN_FLIGHT, -(-units // along))
+    high = WARPS_OF_SUMS * gpu.warp // along
     return plan(row_block=high, term_block=along, term_thread=group, term_vector=lanes)
 
 
@@ -224,6 +242,7 @@ __all__ = [
     "column_plan",
     "count_of",
     "joining_groups",
+    "lane_plan",
     "pays_staged",
     "plan",
     "row_plan",
