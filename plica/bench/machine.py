@@ -107,7 +107,7 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
         for bits in probe.WIDTHS
         if bits <= host.widest
     } or {host.widest: link((toolchain.emit(probe.text(host, host.widest), host),))}
-    turns = _turns({
+    turns = _iteration_times({
         f"{kind}_{bits}": _bound(code, f"{kind}_{bits}")
         for bits, code in codes.items() for kind in _KINDS
     })  # fmt: skip
@@ -201,8 +201,9 @@ def _least(run: Callable[[], object]) -> float:
     return max(best, 1.0)
 
 
-def _turns(probes: Mapping[str, _Probe]) -> dict[str, float]:
-    """Nanoseconds of a turn of each, in the nearest cache, less what it takes to ask for them."""
+def _iteration_times(probes: Mapping[str, _Probe]) -> dict[str, float]:
+    """Nanoseconds of an iteration of each probe in the nearest cache, without the overhead of a
+    call."""
     room = aligned_array(8192)
     place = room.ctypes.data
     found = dict.fromkeys([(name, turns) for name in probes for turns in (1, TURNS)], float("inf"))

@@ -155,7 +155,7 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     Rules of regions and of several outputs ask who uses a term, so they need a module.
     """
     if isinstance(term, Module) and pack.local is not pack:
-        done: Rewritten = late("plica.rewrite.asking:rewrite_module")(term, pack)
+        done: Rewritten = late("plica.rewrite.module_rewrite:rewrite_module")(term, pack)
         return done
     if pack.whole is None and pack.asked is None:
         return rewrite_with(term, pack.index)

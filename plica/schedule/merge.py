@@ -88,7 +88,7 @@ def merge(
     turned = _key(ours) > _key(theirs)  # so that the order of the sides makes no difference
     found, order = _merged(base, theirs, ours) if turned else _merged(base, ours, theirs)
     if isinstance(found, Conflicts):
-        return _turned(found) if turned else found
+        return _swapped(found) if turned else found
     if whole is None:
         return found
     try:
@@ -267,7 +267,7 @@ def _needs(kind: Meeting, item: Item, step: Step, ours: str, why: str) -> Confli
     return Conflict(kind, at, step if mine else None, None if mine else step, why)
 
 
-def _turned(conflicts: Conflicts) -> Conflicts:
+def _swapped(conflicts: Conflicts) -> Conflicts:
     turned = [
         Conflict(each.kind, each.step, each.theirs, each.ours, each.why) for each in conflicts.found
     ]

@@ -51,7 +51,7 @@ def run_unlowered(
     except EvaluationError as error:
         if error.code not in AWAITING or not _has_threads(kernel):
             raise
-    return run_kernel(private(in_turns(kernel)), arrays, sizes)
+    return run_kernel(private(serial_threads(kernel)), arrays, sizes)
 
 
 def private(kernel: st.Kernel) -> st.Kernel:
@@ -66,7 +66,7 @@ def private(kernel: st.Kernel) -> st.Kernel:
     return with_body(kernel, body)
 
 
-def in_turns(kernel: st.Kernel) -> st.Kernel:
+def serial_threads(kernel: st.Kernel) -> st.Kernel:
     """The kernel with parallel loops for threads, with serial ones where they reduce together."""
     reducing = set[Term]()
     for stmt in st.statements(kernel.body):

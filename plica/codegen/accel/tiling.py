@@ -34,7 +34,7 @@ def fits(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> bool:
     needed[units.weight.scope.name] += shared * tiling.outputs * tiling.inputs * kk
     needed[units.sums.name] += t * tiling.outputs * (area + tensors)
     needed[units.result.scope.name] |= needed[units.sums.name]
-    return max(tall, wide) <= units.most_turns and all(
+    return max(tall, wide) <= units.max_iterations and all(
         count <= machine.scope(name).depth for name, count in needed.items()
     )
 

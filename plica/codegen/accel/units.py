@@ -136,7 +136,7 @@ class MachineUnits:
         return side.scope.shape[side.axes.index(axis)] if axis in side.axes else 1
 
     @property
-    def most_turns(self) -> int:
+    def max_iterations(self) -> int:
         """The turns that each loop of the product can have."""
         fields = {each.name: each.most for each in self.multiply.operation.operands}
         return min(fields[word] for word in self.multiply.sweep.loops)

@@ -202,7 +202,7 @@ class LoadEmitter(AddressEmitter):
         near, row = abs(step) <= APART, self.width // (8 * buffer.dtype.bytes)
         # A column of registers is no memory to pick from, however short its rows are.
         columns = step % min(row, self.lanes.count) == 0
-        turned = self._turned(buffer, at) if not near or columns else None
+        turned = self._register_tile_column(buffer, at) if not near or columns else None
         if turned is not None:
             return turned
         if not near:
@@ -317,8 +317,8 @@ class LoadEmitter(AddressEmitter):
         mask = _exchange(tuple(lanes))
         return self.lanes.pure(f"shufflevector {kind} {left}, {kind} {right}, {mask}")
 
-    def _turned(self, buffer: Buffer, at: LaneValue) -> str | None:
-        """A column of a tile in registers, whose rows are vectors; None where it is none.
+    def _register_tile_column(self, buffer: Buffer, at: LaneValue) -> str | None:
+        """A column of a register tile whose rows are vectors, None if it is none.
 
         A tile may begin where a register says, if that is a place where a row of vectors does.
         """
@@ -381,9 +381,11 @@ class LoadEmitter(AddressEmitter):
         if at.step is not None and 1 < at.step <= APART:
             return self._picked(buffer, at, mask, reach)
         # Where a tile begins at a register, a lane that takes no part may be outside of it.
-        turned = self._turned(buffer, at) if at.step is not None and not at.text else None
-        if turned is not None:
-            return turned
+        column = None
+        if at.step is not None and not at.text:
+            column = self._register_tile_column(buffer, at)
+        if column is not None:
+            return column
         return self._named(buffer, at, mask)
 
     def _named(self, buffer: Buffer, at: LaneValue, mask: str) -> str:

@@ -210,7 +210,7 @@ def _with_cold_tiles(kernel: st.Kernel) -> st.Kernel:
         buffer
         for stmt in st.statements(kernel.body)
         if isinstance(stmt, st.For)
-        for buffer in (_touched(stmt) if _is_innermost(stmt) else _turned(stmt))
+        for buffer in (_touched(stmt) if _is_innermost(stmt) else _strided_buffers(stmt))
     }
     cold = {each: evolve(each, scope="global") for each in own - kept if each.scope == "local"}
     if not cold:
@@ -240,7 +240,7 @@ def _touched(stmt: st.Stmt) -> set[sc.Buffer]:
     return {e.buffer for e in post_order(stmt) if isinstance(e, sc.Load | st.Store)}
 
 
-def _turned(loop: st.For) -> set[sc.Buffer]:
+def _strided_buffers(loop: st.For) -> set[sc.Buffer]:
     """What vectors are read of, but are not neighbours in it."""
     if loop.kind != "vectorized":
         return set()

@@ -262,7 +262,7 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
     if guard is not None:
         last = st.Branch(guard, last, st.NOTHING)
     full, part = divmod(tile.outputs, of.lanes)
-    columns = not of.group and _is_turned(walk, after)
+    columns = not of.group and _is_column_major(walk, after)
     for first, count, lanes in ((0, full, of.lanes), (full, 1, part)):
         if not count or not lanes:
             continue
@@ -274,7 +274,7 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
     return sums.around(steps)
 
 
-def _is_turned(walk: LoopOrder, after: StoredElement | None) -> bool:
+def _is_column_major(walk: LoopOrder, after: StoredElement | None) -> bool:
     """Whether neighbours along the columns are neighbours in the result."""
     (lane, _), (_, there) = walk.turned
     if after is None:

@@ -165,14 +165,17 @@ dense = primitive(
 )  # fmt: skip
 
 
-def _turned(shape: rel.Shape, transposed: bool) -> rel.Shape:
+def _stored_shape(shape: rel.Shape, transposed: bool) -> rel.Shape:
     return (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
 
 
 def _batch_rule(attrs: Values, x: TensorType, y: TensorType) -> TensorType:
     rel.rank_is("nn.batch_matmul", "the left side", x, 3)
     rel.rank_is("nn.batch_matmul", "the right side", y, 3)
-    left, right = _turned(x.shape, attrs["transpose_x"]), _turned(y.shape, attrs["transpose_y"])
+    left, right = (
+        _stored_shape(x.shape, attrs["transpose_x"]),
+        _stored_shape(y.shape, attrs["transpose_y"]),
+    )
     rel.same("nn.batch_matmul", "the inner dims", left[-1], right[-2])
     batch = rel.broadcast("nn.batch_matmul", (left[:1], right[:1]))
     return TensorType((*batch, left[-2], right[-1]), x.dtype)

@@ -22,7 +22,7 @@ MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
 
 def is_as_it_lies(value: Expr, users: Iterable[Expr], tiles: bool) -> bool:
     """Whether products read what a value is made of, as it lies in memory."""
-    return is_widened(value) or (tiles and (is_narrow(value) or is_turned(value, users)))
+    return is_widened(value) or (tiles and (is_narrow(value) or is_transposed(value, users)))
 
 
 def is_restored(value: Expr, users: Iterable[Expr]) -> bool:
@@ -63,7 +63,7 @@ def is_narrow(value: Expr) -> bool:
     )
 
 
-def is_turned(value: Expr, users: Iterable[Expr]) -> bool:
+def is_transposed(value: Expr, users: Iterable[Expr]) -> bool:
     """Whether products of matrices read a value that is another with its axes in another order.
 
     A window is read again and again: it had better lie as it is read.

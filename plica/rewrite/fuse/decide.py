@@ -317,7 +317,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         no = None  # products of bytes are made of bytes: an instruction does many of them
     elif spot.inner and _is_window_data(value, users, limits):
         no = None
-    elif _is_byte(value) and (_is_turned(spot, group) or (limits.bytes_stay and spot.inner)):
+    elif _is_byte(value) and (_is_transpose(spot, group) or (limits.bytes_stay and spot.inner)):
         no = "kept"
     else:
         no = _inlined(of, spot, group)
@@ -435,7 +435,7 @@ def _is_window_data(value: Expr, users: Iterable[Expr], limits: FusionLimits) ->
     return limits.windows and is_restored(value, users)
 
 
-def _is_turned(spot: GroupSpot, group: Group) -> bool:
+def _is_transpose(spot: GroupSpot, group: Group) -> bool:
     """Whether a group is a transpose of a value and nothing more."""
     if operator(group.sink) != "transpose" or len(group.spots) > 1:
         return False

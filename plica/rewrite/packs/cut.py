@@ -144,7 +144,7 @@ def seam_closed(match: PatternMatch) -> Term | None:
     return sliced(match.x, {at: (left[0], 1, left[2] + right[2])})
 
 
-def before_turning(match: PatternMatch) -> Term:
+def slice_before_transpose(match: PatternMatch) -> Term:
     """A slice of a transpose, cut first."""
     axes = range(len(match.i)) if match.a is None else match.a
     there = tuple(match.p[at] for at in axes)
@@ -183,7 +183,7 @@ CUT: Final[Pack] = pack(
     rule("slice-whole",           slice_(x, i, j, s, a),                        x, when=whole),
     rule("slice-slice",           slice_(slice_(x, i, j, s, a), k, r, t, o),    sliced_once),
     rule("slice-of-concat",       slice_(concat((Rest("u"),), axis=w), i, j, s, a), of_one_part),
-    rule("slice-of-transpose",    slice_(transpose(x, p), i, j, s, a),          before_turning),
+    rule("slice-of-transpose",    slice_(transpose(x, p), i, j, s, a),          slice_before_transpose),
     rule("slice-of-filled",       *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
     rule("concat-of-slices",      concat((slice_(x, i, k, None, a), slice_(x, k, j, None, a)), axis=w), seam_closed),
     rule("take-at-known-place",   take(x, n, w, "raise"),                       at_known_place),

@@ -147,8 +147,8 @@ def cut(x: Expr, of: Transposed, starts: Sequence[int], phase: Sequence[Phase]) 
     return slice_(x, tuple(starts), tuple(stops), axes=of.spatial)
 
 
-def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
-    """The taps of a phase, from the last to the first: (out, channels / groups, …)."""
+def reversed_taps(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
+    """The taps of a phase in reverse order: (out, channels / groups, …)."""
     last = [e.first + (e.taps - 1) * step for e, step in zip(phase, of.steps, strict=True)]
     back = tuple([-step for step in of.steps])
     part = slice_(w, tuple(last), (None,) * len(phase), back, of.spatial)
@@ -162,7 +162,7 @@ def turned(w: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
 
 def of_all_phases(w: Expr, of: Transposed, every: Sequence[Sequence[Phase]]) -> Expr:
     """The taps of all phases, which read the same pixels: a group has the outputs of each."""
-    parts = [turned(w, of, phase) for phase in every]
+    parts = [reversed_taps(w, of, phase) for phase in every]
     channels, taps = of.weight[0] // of.groups, [each.taps for each in every[0]]
     split = [reshape(part, (of.groups, of.weight[1], channels, *taps)) for part in parts]
     whole = concat(tuple(split), axis=1)

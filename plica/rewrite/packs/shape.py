@@ -213,7 +213,7 @@ def greatest(match: PatternMatch) -> Term:
     return done
 
 
-def concat_of_turned(match: PatternMatch) -> Term | None:
+def concat_of_transposed(match: PatternMatch) -> Term | None:
     done: Term = transpose(concat((match.x, match.y), axis=match.p[match.a]), match.p)
     return done
 
@@ -269,7 +269,7 @@ JOINS: Final = (
     rule("concat-of-nothing",           concat((x, Rest("s")), axis=a),               without_empty),
     rule("concat-first-concat",         concat((concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((Rest("s"), Rest("t")), axis=a)),
     rule("concat-second-concat",        concat((x, concat((Rest("s"),), axis=a), Rest("t")), axis=a), concat((x, Rest("s"), Rest("t")), axis=a)),
-    rule("concat-of-transposes",        concat((transpose(x, p), transpose(y, p)), axis=a), concat_of_turned),
+    rule("concat-of-transposes",        concat((transpose(x, p), transpose(y, p)), axis=a), concat_of_transposed),
     *(rule(f"concat-of-{word}-parts",   *parts(count))                                for word, count in (("two", 2), ("three", 3), ("four", 4))),
     rule("split-in-one",                Project(split(x, 1, axis=a), 0),              x),
     rule("split-at-end",                Project(split(x, t, axis=a), 0),              x, when=cut_at_seam),

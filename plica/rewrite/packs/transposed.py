@@ -2,7 +2,7 @@
 
 A result at place i of an axis has the taps k of the window for which stride divides i + before - k.
 So places that leave the same rest have the same taps: they are an ordinary convolution with these,
-turned around.  Such a phase is a group of channels, and the results of all lie between each other:
+reversed.  Such a phase is a group of channels, and the results of all are interleaved:
 
     before:  nn.conv_transpose(x, w, strides=2, padding=1)                      w of 4 x 4
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
@@ -57,8 +57,8 @@ from plica.rewrite.packs.phase import (
     empty,
     found,
     of_all_phases,
+    reversed_taps,
     sizes_of,
-    turned,
     with_padding,
     within,
 )
@@ -136,12 +136,12 @@ def by_phases(m: PatternMatch) -> Expr | None:
         part, sides = seen or (read(every[0]), 0)
         return between(conv(part, taps, padding=sides, groups=of.groups), of, residues, of.groups)
     if len({tuple([each.taps for each in phase]) for phase in every}) == 1:
-        count, weights = len(every) * of.groups, [turned(m.w, of, phase) for phase in every]
+        count, weights = len(every) * of.groups, [reversed_taps(m.w, of, phase) for phase in every]
         whole = conv(concat(tuple(map(read, every)), axis=1), concat(tuple(weights)), groups=count)
     else:
         parts = [
             empty(of) if min(each.taps for each in phase) < 1
-            else conv(read(phase), turned(m.w, of, phase), groups=of.groups)
+            else conv(read(phase), reversed_taps(m.w, of, phase), groups=of.groups)
             for phase in every
         ]  # fmt: skip
         whole = concat(tuple(parts), axis=1)
@@ -157,7 +157,7 @@ def turned_around(m: PatternMatch) -> Expr | None:
     if (seen := within(m.x, of, phase)) is None:
         return None
     part, sides = seen
-    return conv(part, turned(m.w, of, phase), padding=sides, groups=of.groups)
+    return conv(part, reversed_taps(m.w, of, phase), padding=sides, groups=of.groups)
 
 
 def spread(
@@ -172,7 +172,7 @@ def spread(
         phase.append(evolve(axis[rest], stop=axis[rest].stop - missing))
     padding, data = with_padding(m.x, of, [[each] for each in phase])
     part = cut(data, of, [p.start - at for p, at in zip(phase, padding, strict=True)], phase)
-    results = conv(part, turned(m.w, of, phase), groups=of.groups)
+    results = conv(part, reversed_taps(m.w, of, phase), groups=of.groups)
     ends = (None,) * len(phase)
     return unslice(results, tuple(residues), ends, of.steps, axes=of.spatial, shape=of.result)
 
@@ -205,7 +205,7 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
     every = list(product(*one.axes))
     if prod(steps) > MAX_PHASES or any(p.taps < 1 or p.start > 0 for each in every for p in each):
         return None
-    weights = [turned(m.w, one, each) for each in every]
+    weights = [reversed_taps(m.w, one, each) for each in every]
     sides = [tuple([(-p.start, p.stop - 1) for p in each]) for each in every]
     if m.groups == 1 and len({*sides}) == 1:
         whole = conv(m.x, concat(tuple(weights)), padding=sides[0])

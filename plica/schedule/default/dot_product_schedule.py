@@ -129,7 +129,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     vector, step = _roles(of, spatial)
     around = [at for at in spatial[:-1] if at not in (vector, step)]
     count = 1 if step is None else sizes[step]
-    tiles = [tile_of(sizes[vector], count, machine, turned=each) for each in _turned(blocks)]
+    tiles = [tile_of(sizes[vector], count, machine, turned=each) for each in _step_major(blocks)]
     tile = next((each for each in tiles if count % each.steps == 0), None)
     if tile is None:
         return None
@@ -171,7 +171,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         for each in tiled:
             yield unroll(each)
         yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
-        turned = _turned(blocks)[0] and tile.steps % dot.lanes == 0
+        turned = _step_major(blocks)[0] and tile.steps % dot.lanes == 0
         yield from _finished(last, len(order), dot.lanes if turned else tile.steps, tile.steps)
         kept = blocks.epilogue is not blocks.result  # sums are kept as a whole
         if blocks.weight is not None:
@@ -224,8 +224,8 @@ def lies(blocks: ContractionBlocks) -> bool:
     return all(row in free_vars(each.indices[-1]) for each in reads)
 
 
-def _turned(blocks: ContractionBlocks) -> tuple[bool, bool]:
-    """Whether the result goes along steps, first what is likely."""
+def _step_major(blocks: ContractionBlocks) -> tuple[bool, bool]:
+    """The choices of a result with steps innermost, the likelier first."""
     last, sums = blocks.epilogue, made_by(blocks.reduction)
     reads = [n for n in post_order(last.body) if isinstance(n, Load) and n.buffer is sums]
     lanes = bool(reads) and reads[0].indices[-1] is last.vars[-1]

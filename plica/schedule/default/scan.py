@@ -241,12 +241,12 @@ def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: M
         copy = yield cache_read(scan, of.reads.index(buffer), "local")
         copies.append(copy)
         yield compute_at(copy, around)
-        yield transform_layout(copy, "write", 0, _turned(place, row, side))
+        yield transform_layout(copy, "write", 0, _lane_major(place, row, side))
     _, writes = touched(of.node)
     kept = yield cache_write(scan, writes.index(of.kept.buffer), "local")
     yield reverse_compute_at(kept, around)
     yield transform_layout(
-        scan, "write", writes.index(of.kept.buffer), _turned(of.kept.indices, row, side)
+        scan, "write", writes.index(of.kept.buffer), _lane_major(of.kept.indices, row, side)
     )
     yield set_scope(scan, writes.index(of.carry), "local")
     begun = yield decompose_reduction(scan, around)
@@ -263,8 +263,8 @@ def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: M
     yield from _shared(of, others[0] if others else outer, machine)
 
 
-def _turned(place: Sequence[Scalar], row: ScalarVar, side: int) -> IndexMap:
-    """The layout in which lanes of rows are neighbours."""
+def _lane_major(place: Sequence[Scalar], row: ScalarVar, side: int) -> IndexMap:
+    """The layout in which the lanes of rows are innermost."""
     at = place.index(row)
 
     def turned(*of: Scalar) -> tuple[Scalar, ...]:

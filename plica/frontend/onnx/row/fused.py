@@ -60,7 +60,7 @@ def _fused_gemm(node: OnnxNode) -> Expr:
     return _activated(node, made, node.text("activation", ""), given)
 
 
-def _turned(x: Expr) -> Expr:
+def _transposed(x: Expr) -> Expr:
     """A matrix, or each of several, with its axes exchanged."""
     axes = range(rank(x))
     return op.transpose(x, (*axes[:-2], axes[-1], axes[-2])) if rank(x) > 1 else x
@@ -71,7 +71,7 @@ def _fused_matmul(node: OnnxNode) -> Expr:
         node.unsupported("FusedMatMul takes batches where they stand.", "transBatchA=transBatchB=0")
     a, b = node.x(0), node.x(1)
     made = op.matmul(
-        _turned(a) if node.flag("transA") else a, _turned(b) if node.flag("transB") else b
+        _transposed(a) if node.flag("transA") else a, _transposed(b) if node.flag("transB") else b
     )
     alpha = node.real("alpha", 1.0)
     return made if alpha == 1.0 else made * like(alpha, made)
@@ -181,7 +181,7 @@ def _attended(node: OnnxNode, of: Sequence[Expr], mask_at: int, bias: Expr | Non
     q, k, v = of
     width = known(shape(q)[3]) or 1
     scale = node.real("scale", 0.0) or 1.0 / sqrt(width)
-    scores = op.matmul(q, _turned(k)) * like(scale, q)
+    scores = op.matmul(q, _transposed(k)) * like(scale, q)
     if bias is not None:
         scores = scores + bias
     if node.flag("unidirectional"):

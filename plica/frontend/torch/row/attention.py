@@ -42,7 +42,7 @@ def _scale(node: TorchNode, query: Expr) -> Expr:
 
 def _scores(node: TorchNode, query: Expr, key: Expr) -> Expr:
     """How much each query looks at each key; -inf where it must not."""
-    scores = op.matmul(query, _turned(key)) * _scale(node, query)
+    scores = op.matmul(query, _transposed(key)) * _scale(node, query)
     mask = node.maybe("attn_mask")
     nothing = like(-math.inf, scores)
     if node.flag("is_causal"):
@@ -57,8 +57,8 @@ def _scores(node: TorchNode, query: Expr, key: Expr) -> Expr:
     return scores
 
 
-def _turned(x: Expr) -> Expr:
-    """Matrices with rows for columns."""
+def _transposed(x: Expr) -> Expr:
+    """Matrices with their last two axes exchanged."""
     return op.transpose(x, (*range(rank(x) - 2), rank(x) - 1, rank(x) - 2))
 
 
@@ -81,9 +81,9 @@ def _flash_backward(node: TorchNode) -> list[Expr | None]:
     # A row with nothing to look at has no weights.
     weights = op.where(op.equal(total, like(-math.inf, total)), like(0, away), away)
     mean_ = op.sum(d * out, axis=(rank(out) - 1,), keepdims=True)
-    by_score = weights * (op.matmul(d, _turned(value)) - mean_)
+    by_score = weights * (op.matmul(d, _transposed(value)) - mean_)
     by_score = by_score * _scale(node, query)
-    pairs = ((by_score, key), (_turned(by_score), query), (_turned(weights), d))
+    pairs = ((by_score, key), (_transposed(by_score), query), (_transposed(weights), d))
     return [casted(op.matmul(*pair), node.dtype(at)) for at, pair in enumerate(pairs)]
 
 

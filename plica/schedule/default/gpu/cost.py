@@ -20,7 +20,7 @@ from plica.ir.type import f32, known
 from plica.schedule.default.general import counted, counts
 from plica.schedule.default.gpu.attention_chain import Chain, seen_keys
 from plica.schedule.default.gpu.attention_tile import AttentionTile
-from plica.schedule.default.gpu.form import NEITHER, Sides, can_turn
+from plica.schedule.default.gpu.form import NEITHER, Sides, can_transpose
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.default.gpu.operand import Group, Operands
 from plica.schedule.default.gpu.product import ProductTile
@@ -335,7 +335,7 @@ def turn_ways(of: Operands, held: Sides, gpu: Gpu) -> Iterator[tuple[Sides, floa
         for side, group, told in zip((of.left, of.right), groups, held, strict=True)
         if told
     ]
-    if sides and not is_window(of) and all(can_turn(of, *each) for each in sides):
+    if sides and not is_window(of) and all(can_transpose(of, *each) for each in sides):
         yield held, FMAS * sum(pad_cost(of, side, gpu) for side, _ in sides)
 
 

@@ -151,7 +151,7 @@ def tiled(  # noqa: PLR0917  # what a form is made of
     return stages(inputs, [*copies, *made, *_after(of, layout, part, parts, names, box)])
 
 
-def can_turn(of: Operands, side: sc.Load, group: Group) -> bool:
+def can_transpose(of: Operands, side: sc.Load, group: Group) -> bool:
     """Whether the terms of a side are neighbours, and the rows (or columns) the axis before."""
     if side is of.bordered or side.buffer not in of.views or not of.along(side):
         return False
@@ -291,4 +291,13 @@ def digits(of: sc.Scalar, cut: Digits) -> tuple[sc.Scalar, ...]:
     return (of, *reversed(found))
 
 
-__all__ = ["NEITHER", "DigitLayout", "Digits", "Sides", "can_turn", "digits", "operands", "tiled"]
+__all__ = [
+    "NEITHER",
+    "DigitLayout",
+    "Digits",
+    "Sides",
+    "can_transpose",
+    "digits",
+    "operands",
+    "tiled",
+]

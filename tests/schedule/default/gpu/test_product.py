@@ -17,7 +17,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.schedule.default.gpu.choose import candidates
-from plica.schedule.default.gpu.form import NEITHER, can_turn, tiled
+from plica.schedule.default.gpu.form import NEITHER, can_transpose, tiled
 from plica.schedule.default.gpu.machine import BLOCKS, Gpu
 from plica.schedule.default.gpu.operand import operands
 from plica.schedule.default.gpu.product import Blocks, ProductTile, product
@@ -69,8 +69,8 @@ def formed(of: Stages, tile: ProductTile, parts: int = 1, *, turn: bool = False)
     assert found is not None
     along = (found.along(found.left), found.along(found.right))
     turns = along if turn else NEITHER
-    assert not turns[0] or can_turn(found, found.left, "rows")
-    assert not turns[1] or can_turn(found, found.right, "columns")
+    assert not turns[0] or can_transpose(found, found.left, "rows")
+    assert not turns[1] or can_transpose(found, found.right, "columns")
     return tiled(found, tile.layout(NEITHER if turn else along), parts, turns=turns)
 
 

@@ -1,10 +1,11 @@
-"""Turns: what a recursive pattern matches, one turn for each place where its step or its end fits.
+"""Recursive matches: the matches of a recursive pattern, one for each term where an alternative
+fits.
 
     recursive("sum", lambda again: either(again + again, x))      on (a + b) + c
-    five turns: (a + b) + c, a + b, a, b, c
+    five matches: (a + b) + c, a + b, a, b, c
 
-Which alternative fits at a term depends on the term alone, so it is decided once for each distinct
-term, with an explicit stack: deep programs and shared terms cost what they have of distinct terms.
+Which alternative fits a term depends on the term alone, so it is decided once for each distinct
+term, with an explicit stack: the cost is linear in the number of distinct terms.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NOWHERE = -1
 
 
 @frozen(eq=False)
-class RecursionTurns(Generic[M]):
+class RecursiveMatches(Generic[M]):
     """The turns of a recursion, each before those inside it; a term that occurs twice is one turn.
 
     A turn is a match: `turn.x` fills the hole `x` there.  `terms` are the terms of the turns,
@@ -87,7 +88,7 @@ class RecursiveMatcher(Generic[M]):
             for hole in self.whole & own.keys():
                 if not _same(filling.setdefault(hole, own[hole]), own[hole]):
                     return False
-        filling[self.name] = RecursionTurns(
+        filling[self.name] = RecursiveMatches(
             tuple(found),
             tuple([self.turn_of(own) for own in found.values()]),
             tuple([own[self.name] for own in found.values()]),

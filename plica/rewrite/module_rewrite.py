@@ -1,8 +1,8 @@
-"""Rules that ask who uses a term, beside those that look at terms alone: rewriting of modules.
+"""Module rewriting: rules that depend on the users of a term, besides rules on terms alone.
 
-Regions (`dominates`) and several outputs (`outputs`) are found in a whole program.  A pack with
-such rules brings a module into the normal form of its other rules, then replaces what these find,
-and so on until nothing is found.
+Dominated regions (`dominates`) and patterns of several outputs (`outputs`) are matched in a whole
+module.  A pack with such rules alternates between the normal form of its other rules and these,
+until none applies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plica.rewrite.pattern import Dominator, Outputs
 from plica.runtime.error import Diagnostic
 
 MAX_ROUNDS: Final = 100
-"""How often both kinds of rules are tried in turns before they are taken to loop."""
+"""Alternations of both kinds of rules after which they are reported as looping."""
 
 
 def rewrite_module(module: Module, pack: Pack) -> Rewritten:
