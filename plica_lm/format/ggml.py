@@ -14,7 +14,7 @@ from plica import op
 from plica.ir.graph import Expr, const
 from plica.ir.type.dtype import bf16, f8e4m3fn, f16, f32, i32
 from plica_lm.format.block import BlockFormat, real
-from plica_lm.format.field import Bits, Index, bits, floats, i8s
+from plica_lm.format.field import Bits, bits, floats, i8s
 
 
 def looked_up(values: object, index: Expr) -> Expr:
@@ -72,20 +72,17 @@ Q3_K: Final = BlockFormat(
     lambda d, q, h, low, high: d * real(above(low, high, 4) - 32) * real(above(q, h, 2) - 4),
 )  # fmt: skip
 
-_SIX: Final[dict[str, Bits | Index]] = {
-    "d": floats(f16, 0), "s": bits(6, 4, 0, 16, 8), "s_pair": bits(4, 12, 0, 16, 8),
-    "m": bits(6, 8, 0, 16, 8), "m_pair": bits(4, 12, 0, 16, 8, bit=4), "dm": floats(f16, 2),
-    "s_top": bits(2, 4, 0, 16, 8, bit=6), "m_top": bits(2, 8, 0, 16, 8, bit=6), "half": Index(0),
+_SIX: Final[dict[str, Bits]] = {
+    "d": floats(f16, 0), "s": bits(4, 4, 64, 16, 8), "s_top": bits(2, 4, 2, 16, 8, bit=4),
+    "dm": floats(f16, 2), "m": bits(4, 8, 36, 16, 8), "m_top": bits(2, 8, 2, 16, 8, bit=4),
 }  # fmt: skip
-"""Scales and minima of 6 bits: the first four whole, of the others two bits above those."""
+"""Scales and minima of 6 bits, four low ones and two above: those of the first four groups in a
+byte each; of the others the low ones share a byte, and the others stand above the first groups'."""
 
 
 def _six(q: Expr, **of: Expr) -> Expr:
     """`d * s * q - dm * m` with such scales and minima."""
-    s, m = (
-        op.where(op.equal(of["half"], 0), of[name], above(of[f"{name}_pair"], of[f"{name}_top"], 4))
-        for name in ("s", "m")
-    )
+    s, m = (above(of[name], of[f"{name}_top"], 4) for name in ("s", "m"))
     return of["d"] * real(s) * real(q) - of["dm"] * real(m)
 
 
@@ -130,8 +127,15 @@ TQ2_0: Final = BlockFormat(
 
 # --- floats of 4 bits, and numbers from a table ---------------------------------------------------
 
-E2M1: Final = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
-"""Floats of 4 bits, doubled."""
+
+def _doubled(q: Expr) -> Expr:
+    """Twice the float of 4 bits (a sign, two of exponent, one of fraction) of a code."""
+    size = op.bitwise_and(q, 7)
+    exponent = op.maximum(op.right_shift(size, 1) - 1, 0)
+    normal = op.left_shift(op.bitwise_and(q, 1) + 2, exponent)
+    value = op.where(op.less(size, 4), size, normal)
+    return real(op.where(op.less(q, 8), value, 0 - value))
+
 
 STEPS: Final = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
@@ -141,14 +145,14 @@ MXFP4: Final = BlockFormat(
         op.bits_as(  # half of 2 ** (e - 127)
             op.where(op.less(e, 2), op.left_shift(32, e), op.left_shift(e - 1, 7)), dtype=bf16
         ), dtype=f32,
-    ) * looked_up(E2M1, q),
+    ) * _doubled(q),
 )  # fmt: skip
 NVFP4: Final = BlockFormat(
     "NVFP4", (4, 2, 8), 36, {"e": bits(8, 0, 8), "u": bits(7, 0, 8), "q": bits(4, 4, 64, 4, 8)},
     lambda e, u, q: op.where(
         op.equal(e, 127), 0.0,
         op.where(op.equal(u, 127), 480.0, op.cast(op.bits_as(u, dtype=f8e4m3fn), dtype=f32)) * 0.5,
-    ) * looked_up(E2M1, q),
+    ) * _doubled(q),
 )  # fmt: skip
 IQ4_NL: Final = BlockFormat(
     "IQ4_NL", (2, 16), 18, {"d": floats(f16, 0), "q": bits(4, 2, 4, 8)},

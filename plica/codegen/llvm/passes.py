@@ -116,7 +116,7 @@ def are_columns(function: Function, machine: object = None) -> bool:
     return not isinstance(machine, Machine) or found.is_for(machine)
 
 
-WINDOWED: Final = FusionLimits(windows=True)
+WINDOWED: Final = FusionLimits(windows=True, unpacks=True)
 """Functions in which windows read bytes as they lie."""
 
 

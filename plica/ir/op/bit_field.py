@@ -37,7 +37,8 @@ def _rule(attrs: Values, x: TensorType) -> TensorType:
         message = f"{name} has a stride for each axis."
         refuse("bad-attribute", message, f"{len(extents)} strides", str(len(strides)))
     last = [(n - 1) * s for n, s in zip(extents, strides, strict=True)]
-    inside = attrs["at"] % BYTE + sum(m for m, s in zip(last, strides, strict=True) if s % BYTE)
+    steps = [(n - 1) * (s % BYTE) for n, s in zip(extents, strides, strict=True)]
+    inside = attrs["at"] % BYTE + sum(steps)
     if inside + width > BYTE and (inside or width not in WORDS):
         expected = "numbers within a byte, or words of 16 or 32 bits from the start of one"
         refuse(
@@ -61,10 +62,9 @@ def _body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
         place = block * attrs["block"] + attrs["at"] // BYTE
         shift: sc.Scalar = sc.Lit(attrs["at"] % BYTE, i32)
         for axis, stride, extent in zip(axes[lead + 1 :], strides, attrs["extents"], strict=True):
-            if stride % BYTE:
-                shift = shift + sc.Cast(axis, i32) * sc.Lit(stride, i32)
-            elif extent > 1:
-                place = place + axis * (stride // BYTE)
+            bytes_, bits = divmod(stride, BYTE) if extent > 1 else (0, 0)
+            place = place + axis * bytes_ if bytes_ else place
+            shift = shift + sc.Cast(axis, i32) * sc.Lit(bits, i32) if bits else shift
         word: sc.Scalar = sc.Cast(x[(*rows, place)], i32)
         for n in range(1, width // BYTE):
             byte = sc.Cast(x[(*rows, place + n)], i32)

@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core import Term, substitute
 from plica.ir.graph.expression import Apply, Expr, Function, If, attr
@@ -46,6 +46,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.rewrite.fuse.adjacent import pays
     from plica.rewrite.fuse.as_it_lies import is_as_it_lies, is_restored
+    from plica.rewrite.fuse.unpacked import are_products, is_read_by_few, is_unpacked
 
 Reason = Literal[
     "inlined", "epilogue", "row", "copied",
@@ -109,6 +110,8 @@ class FusionLimits:
     """Whether rows along the last axes may have any length: nothing of them need be kept."""
     gates: Callable[[Function], bool] | None = None
     """Which functions may be a product and what is made of parts of it, in one."""
+    unpacks: bool = False
+    """Whether products make numbers of fields of bytes where they read them."""
     joins: bool = True
     """Whether parts of a tensor may be written into its memory, each by a kernel of its own."""
 
@@ -198,6 +201,8 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
     groups: dict[Expr, Group] = {}
     verdicts: dict[Expr, Verdict] = {}
     homes: dict[Expr, tuple[Group, ...]] = {}  # of what is copied into several groups
+    if limits.unpacks and not any(map(_decodes, order)):
+        limits = evolve(limits, unpacks=False)
     joins = limits.joins and any(map(_chooses, order)) and not any(map(_branches, order))
     for node in reversed(order):
         if parts(node) is None:
@@ -237,6 +242,14 @@ def decide(root: Expr, limits: FusionLimits) -> Decisions:
 def _chooses(node: Expr) -> bool:
     """Whether an element of a value is one of several that it reads."""
     return (of := reading(node)) is not None and isinstance(of.compute.body, Select)
+
+
+def _decodes(node: Expr) -> bool:
+    """Whether a value is made of codes: fields of bytes, or narrow floats."""
+    if (args := parts(node)) is None or operator(node) not in ("bit_field", "cast"):
+        return False
+    of = type_of(args[0])
+    return operator(node) == "bit_field" or (isinstance(of, TensorType) and of.dtype.is_narrow)
 
 
 def _branches(node: Expr) -> bool:
@@ -286,7 +299,8 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
 ) -> tuple[Verdict, GroupSpot | None]:
     """Whether a value joins the one group of its users, and where it is computed there."""
     no = _alone(value, of, limits)
-    if no is not None or of is None:
+    unpacked = limits.unpacks and no in (None, "view") and is_unpacked(value)
+    if of is None or (no is not None and not unpacked):
         return Verdict(no or "opaque"), None
     group: Group | None = None
     for user in users:
@@ -307,7 +321,14 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
         return spot, None
     if spot.depth > limits.depth:
         return Verdict("depth", group.sink), None
-    if of.reduces:
+    if unpacked and spot.inner and (
+        any(map(is_unpacked, users))
+        or (are_products(users) and is_read_by_few(spot.place, group.axes, group.inner_axes))
+    ):  # fmt: skip
+        no = None  # its codes take less memory
+    elif of.is_view:
+        no = "view"
+    elif of.reduces:
         no = _epilogue(of, spot, group)
     elif (
         spot.inner

@@ -31,7 +31,7 @@ from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dtype import i16
+from plica.ir.type.dtype import bf16, f16, i8, i16, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
 from plica.schedule.default.depthwise_schedule import window_schedule
@@ -67,6 +67,7 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
+    from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.fold_schedule import fold_schedule
@@ -172,6 +173,11 @@ def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
     return tile_schedule(kernel, machine) if has_bytes(kernel.params) else None
 
 
+def _in_codes(kernel: Kernel, machine: Machine) -> Do | None:
+    codes = any(each.dtype in (i8, u8, f16, bf16) for each in kernel.params)
+    return coded_schedule(kernel, machine) if codes else None
+
+
 def _in_steps(kernel: Kernel, machine: Machine) -> Do | None:
     return stepped_schedule(kernel, machine) if depends_on_residue((kernel.body,)) else None
 
@@ -227,6 +233,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
+    "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
     "column-chain": column_chain_schedule,
     "short-rows": short_row_schedule,

@@ -20,7 +20,7 @@ from plica.ir.contract import approx, exact, reassociates
 from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, has_scan, loads
-from plica.ir.type.dtype import f32, f64, i8, i32, i64, u8
+from plica.ir.type.dtype import bf16, f16, f32, f64, i8, i32, i64, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.contraction import Contraction, contraction, merged
 from plica.schedule.default.depthwise import (
@@ -69,6 +69,7 @@ from plica.schedule.form import (
 )
 
 with lazy_imports(__name__):
+    from plica.schedule.default.coded import coded_form
     from plica.schedule.default.column import column_form
     from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
@@ -321,6 +322,11 @@ def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return digit_form(found, of, machine) or few_bits_form(found, of, machine)
 
 
+def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    codes = any(each.dtype in (i8, u8, f16, bf16) for each in of.inputs)
+    return coded_form(of, machine) if codes else None
+
+
 # fmt: off
 FORMS: Final[tuple[Form, ...]] = (
     Form("scan", "A place goes on from the one before it.", exact,
@@ -343,6 +349,8 @@ FORMS: Final[tuple[Form, ...]] = (
          _one(tiled), 3),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4),
+    Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),
+         _one(_coded), 3),
     Form("few-bits", "Weights of few bits are widened in registers.", approx(5e-6),
          _one(_few_bits), 4),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),

@@ -318,7 +318,8 @@ def _fields(draw: Draw, _: str) -> Case:
     unit, outer = max(width, 8), draw(st.integers(1, 3))
     start = draw(st.integers(0, 8 - inner * width)) if width < 8 else 0
     at = 8 * draw(st.integers(0, 2)) + start
-    step = unit * draw(st.integers(1, 2))
+    room = 8 - start - inner * width if width < 8 and outer > 1 else 0
+    step = unit * draw(st.integers(1, 2)) + draw(st.integers(0, room // max(outer - 1, 1)))
     block = (at + (outer - 1) * step + max(inner * width, 8)) // 8 + draw(st.integers(1, 2))
     shape = (*draw(st.sampled_from(((), (2,), (2, 1)))), block * draw(st.integers(0, 2)))
     x = np.random.default_rng(draw(st.integers(0, 99))).integers(0, 256, shape).astype(np.uint8)

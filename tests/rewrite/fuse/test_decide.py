@@ -73,6 +73,20 @@ def test_bytes_with_a_zero_point_are_copied_too() -> None:
     assert {each.reason for each in edges} == {"copied"}
 
 
+@pytest.mark.parametrize(("rows", "fused"), [(1, True), (64, True), (65, False)])
+def test_weights_are_unpacked_where_few_rows_read_them(rows: int, fused: bool) -> None:
+    data = Var(Name("data"), tensor((rows, 16), "f32"))
+    half = Var(Name("half"), tensor((8, 16), "f16"))
+    codes = Var(Name("codes"), tensor((8, 9), "u8"))
+    layout = {"block": 9, "width": 4, "at": 8, "extents": (2, 8), "strides": (4, 8)}
+    numbers = op("cast", op("bit_field", codes, **layout) - 8, "f32")
+    for weight in (op("cast", half, "f32"), op("reshape", numbers, (8, 16))):
+        program = module_of(op("nn.dense", data, weight), data, half, codes)
+        edges = explain(program, FusionLimits(unpacks=True))
+        assert edges[-1].fused == fused
+        assert all(each.fused for each in edges) == fused
+
+
 def test_bytes_of_one_channel_are_widened_before() -> None:
     image = Var(Name("image"), tensor((1, 4, 6, 6), "i8"))
     weight = Var(Name("each"), tensor((4, 1, 3, 3), "i32"))

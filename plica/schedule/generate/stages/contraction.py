@@ -5,6 +5,7 @@ window       convolutions: strides, dilation, guards, groups, or a channel by it
 pool         windows without a weight: max, min, sum
 quantised    products and windows of bytes, with zero points
 few bits     products by weights of few bits, with scales of groups
+coded        products by weights that are unpacked from blocks of bytes
 winograd     convolutions by tiles
 """
 
@@ -19,7 +20,7 @@ from hypothesis.strategies import DrawFn
 
 from plica.core import Name, substitute
 from plica.ir.contract import approx
-from plica.ir.loop.scalar import Buffer, Cast, Lit, Load, Scalar, Select
+from plica.ir.loop.scalar import BitAnd, Buffer, Cast, Lit, Load, Scalar, Select, ShiftRight
 from plica.ir.loop.stage import Each, placeholder
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.bitserial import packed_dense
@@ -209,6 +210,27 @@ def few_bits(draw: DrawFn) -> StagesCase:
     low, high = i32.bounds
     drawn = np.random.default_rng(bits).integers(low, high, shape_of(w), endpoint=True)
     made.arrays[1] = drawn.astype(np.int32)
+    return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
+
+
+@st.composite
+def coded(draw: DrawFn) -> StagesCase:
+    """Products by nibbles of blocks of bytes, the first of which is their scale."""
+    axes, width = Axes(), draw(st.sampled_from((4, 8, 16, 32)))
+    m, blocks, block = draw(st.integers(1, 3)), draw(st.integers(1, 3)), 2 * width
+    n = draw(st.integers(1, max(2, MOST // 4 // (m * blocks * block))))
+    i, o, k = axes(m), axes(n), axes(blocks * block)
+    x, w = (
+        placeholder("x", (m, blocks * block), f32),
+        placeholder("w", (n, blocks * (width + 1)), u8),
+    )
+    start = k // block * (width + 1)
+    shift = Cast(k % block // width, i32) * Lit(4, i32)
+    number = BitAnd(ShiftRight(Cast(w[o, start + 1 + k % width], i32), shift), Lit(15, i32))
+    weight = Cast(w[o, start], f32) * Cast(number - Lit(8, i32), f32)
+    fold = axes.stage("y0", (i, o), axes.reduced("sum", (k,), x[i, k] * weight))
+    after, more = followed(draw, axes, fold, (o,))
+    made = case(draw, [x, w, *more], after, near=1e-4)
     return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
 
 

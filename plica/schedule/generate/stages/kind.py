@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plica.ir.type import f16, f32
 from plica.schedule.generate.stages.case import StagesCase
 from plica.schedule.generate.stages.contraction import (
+    coded,
     few_bits,
     pools,
     products,
@@ -38,7 +39,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "grouped": partial(windows, "groups"),
     "depthwise": partial(windows, "single"), "pool": pools, "reduction": reductions,
     "chain": chains, "elementwise": elements, "concat": concats, "transpose": transposes,
-    "quantised": quantised, "few bits": few_bits,
+    "quantised": quantised, "few bits": few_bits, "coded": coded,
     "winograd": winograds, "running": runnings, "scattered": scattereds,
     "merged": mergings, "selected": selections, "across": columns, "column chain": column_chains,
     "stepped": steps,

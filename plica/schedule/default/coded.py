@@ -1,0 +1,210 @@
+"""Products by weights that are unpacked from bytes: lanes along the bytes, as they lie.
+
+    out[m, n] = f(sum over k of x[m, k] * w(bytes[n, k // 32 * 18 + k % 16], k % 32 // 16))
+      -->  part[m, n, v] = sum over b, h of x[m, 32 b + 16 h + v] * w(bytes[n, 18 b + v], h)
+           few[m, n, u]  = sum over i of part[m, n, 4 i + u]
+           out[m, n]     = f(sum over u of few[m, n, u])
+
+What weights are unpacked from lies in blocks: their places and shifts are quotients and remainders
+of the term `k`.  Its digits `b`, `h` and `v` to the divisors that occur are axes instead, so that
+places are linear in each; the lowest goes along the lanes.  What the lanes have in common, such as
+the scales of groups, are stages with lanes of their own.  Bytes are read once, and unpacked for a
+few rows of x at a time (`plica.schedule.default.coded_schedule`).
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import u8
+>>> x, w = buffer("x", (1, 64), f32), buffer("w", (8, 32), u8)
+>>> product = stage("y", (1, 8), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * sc.Cast(
+...     w[n, k // 32 * 16 + k % 16], f32)))
+>>> made = coded_form(stages((x, w), (product,)), Machine(512, 32))
+>>> [str(each.out.name) for each in made.stages], len(made.stages[0].value.axes)
+(['part', 'few', 'total', 'y'], 2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from math import gcd, prod
+from typing import Final
+
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY, Context
+from plica.core import Term, free_vars, map_bottom_up, map_top_down, post_order, substitute
+from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
+from plica.ir.loop.stages import pairs, stages
+from plica.ir.type import bf16, f16, f32, i8, i64, known, u8
+from plica.schedule.default.lane import is_row
+from plica.schedule.default.machine import Machine
+
+CODES: Final = (i8, u8, f16, bf16)
+"""What floats are made of where they are read."""
+FEW: Final = 4
+"""Lanes that are added one by one, at last."""
+MAX_TERMS: Final = 4096
+"""Terms that a lane adds one by one, at most: more would lose bits."""
+
+
+def coded_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stages, None where they are no such product."""
+    if not all(isinstance(each, Each) for each in of.stages) or len(every := pairs(of)) != 1:
+        return None
+    ((fold, epilogue),) = every
+    body = fold.value
+    if not isinstance(body, sc.Reduce) or len(body.axes) != 1 or reductions(body.body):
+        return None
+    count = known(body.extents[0])
+    if body.combiner != "sum" or sc.dtype_of(body) is not f32 or not count:
+        return None
+    (term,) = body.axes
+    read = [each for each in loads(body.body) if term in free_vars(each)]
+    if not any(each.buffer.dtype in CODES and each.buffer in of.inputs for each in read):
+        return None
+    cuts = _cuts(body.body, term, count, machine.lanes(f32))
+    return None if cuts is None else _formed(of, fold, epilogue, body, cuts)
+
+
+def _cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> list[int] | None:
+    """What the digits of a term are worth, the lowest first; None where they are not the digits of
+    one number, or fill no vector."""
+    found = {unit for node in post_order(value) if (unit := _unit(node, term))}
+    found.add(gcd(min(found, default=count), lanes))
+    cuts = [1, *sorted(found - {1, count}), count]
+    if len(cuts) < 3 or any(high % low for low, high in pairwise(cuts)):
+        return None
+    return cuts if cuts[1] % FEW == 0 and count <= MAX_TERMS * cuts[1] else None
+
+
+def _unit(node: Term, term: sc.ScalarVar) -> int:
+    """What the digit above a quotient or a remainder counts, 0 where it is none of a term."""
+    if not isinstance(node, sc.FloorDiv | sc.FloorMod) or not (worth := known(node.right)):
+        return 0
+    inside: Term = node.left
+    while isinstance(inside, sc.FloorDiv | sc.FloorMod):
+        worth *= (known(inside.right) or 0) if isinstance(inside, sc.FloorDiv) else 1
+        inside = inside.left
+    return worth if inside is term else 0
+
+
+def _formed(
+    of: Stages, fold: Each, epilogue: Each | None, body: sc.Reduce, cuts: list[int]
+) -> Stages | None:
+    """The stages for digits between such cuts."""
+    names = Names(of, anew=of.made)
+    units = cuts[-2::-1]
+    digits = [names.var("v" if unit == 1 else "b") for unit in units]
+    sizes = [high // low for low, high in pairwise(cuts)][::-1]
+    context = EMPTY
+    for axis, length in zip(fold.axes, fold.out.shape, strict=True):
+        context = context.loop(axis, length)
+    for axis, size in zip(digits, sizes, strict=True):
+        context = context.loop(axis, size)
+    whole = sum((digit * unit for digit, unit in zip(digits, units, strict=True)), sc.index(0))
+    value = map_bottom_up(_tidied(context), substitute(body.body, {body.axes[0]: whole}))
+    *terms, lane = digits
+    if not is_row(value, lane):
+        return None
+    scales, value = _hoisted(value, fold, dict(zip(terms, sizes, strict=False)), lane, names)
+
+    def room(name: str, width: int) -> sc.Buffer:
+        return sc.Buffer(names.name(name), (*fold.out.shape, sc.index(width)), f32)
+
+    extents = tuple(map(sc.index, sizes[:-1]))
+    part = Each(
+        room("part", sizes[-1]), (*fold.axes, lane), sc.Reduce("sum", tuple(terms), extents, value)
+    )
+    made = [*scales, part]
+    if sizes[-1] > FEW:
+        u, i = names.var("u"), names.var("i")
+        read = sc.Load(part.out, (*fold.axes, i * FEW + u))
+        sums = sc.Reduce("sum", (i,), (sc.index(sizes[-1] // FEW),), read)
+        made.append(Each(room("few", FEW), (*fold.axes, u), sums))
+    last = names.var("u")
+    joined = sc.Reduce("sum", (last,), (sc.index(FEW),), sc.Load(made[-1].out, (*fold.axes, last)))
+    total = Each(sc.Buffer(names.name("total"), fold.out.shape, f32), fold.axes, joined)
+    if epilogue is None:
+        out = Each(fold.out, fold.axes, sc.Load(total.out, fold.axes))
+    else:
+        out = Each(epilogue.out, epilogue.axes, _reading(epilogue.value, fold.out, total.out))
+    return stages(of.inputs, (*made, total, out))
+
+
+def _hoisted(
+    value: sc.Scalar, fold: Each, sizes: dict[sc.ScalarVar, int], lane: Term, names: Names
+) -> tuple[list[Each], sc.Scalar]:
+    """What lanes have in common and is made of codes, as stages, and the term that reads these."""
+    made: list[Each] = []
+    first, *inner = sizes
+
+    def hoisted(node: Term) -> Term:
+        if not isinstance(node, sc.Mul | sc.Sub | sc.Add) or sc.dtype_of(node) is not f32:
+            return node
+        used = free_vars(node)
+        own = {each: sizes[each] for each in inner if each in used}
+        if lane in used or not own or not {load.buffer.dtype for load in loads(node)} <= {*CODES}:
+            return node
+        around = {a: n for a, n in (*zip(fold.axes, fold.out.shape, strict=True),
+                                    (first, sc.index(sizes[first]))) if a in used}  # fmt: skip
+        found = _along(node, around, own, names)
+        made.extend([] if found is None else [found[0]])
+        return node if found is None else found[1]
+
+    changed = map_top_down(hoisted, value)
+    assert isinstance(changed, sc.Scalar)
+    return made, changed
+
+
+def _along(
+    value: sc.Scalar,
+    around: Mapping[sc.ScalarVar, sc.Scalar],
+    digits: Mapping[sc.ScalarVar, int],
+    names: Names,
+) -> tuple[Each, sc.Load] | None:
+    """A stage with as many of the last digits as one axis as neighbours are along, and its element;
+    None where that fills no vector."""
+    own = [*digits]
+    for cut in range(len(own)):
+        rest, run = own[:cut], own[cut:]
+        long = left = prod([digits[each] for each in run])
+        if long < FEW:
+            return None
+        lane, at = names.var("g"), sc.index(0)
+        context, places = EMPTY.loop(lane, long), dict[Term, Term]()
+        for each in run:
+            left //= digits[each]
+            places[each] = simple(lane // left % digits[each], context)
+            at = at + each * left
+        found = map_bottom_up(_tidied(context), substitute(value, places))
+        assert isinstance(found, sc.Scalar)
+        if is_row(found, lane):
+            axes = (*around, *rest)
+            shape = (*around.values(), *[sc.index(digits[each]) for each in rest], sc.index(long))
+            out = sc.Buffer(names.name("scale"), shape, f32)
+            return Each(out, (*axes, lane), found), sc.Load(out, (*axes, simple(at)))
+    return None
+
+
+def _tidied(context: Context) -> Callable[[Term], Term]:
+    """Places in their simplest form."""
+
+    def tidied(node: Term) -> Term:
+        if isinstance(node, sc.Load):
+            return sc.Load(node.buffer, tuple([simple(each, context) for each in node.indices]))
+        if isinstance(node, sc.Cast) and sc.dtype_of(node.value) is i64:
+            return sc.Cast(simple(node.value, context), node.dtype)
+        return node
+
+    return tidied
+
+
+def _reading(value: sc.Scalar, old: sc.Buffer, new: sc.Buffer) -> sc.Scalar:
+    """A term that reads another buffer."""
+
+    def read(node: Term) -> Term:
+        if isinstance(node, sc.Load) and node.buffer is old:
+            return sc.Load(new, node.indices)
+        return node
+
+    return map_bottom_up(read, value)

@@ -1,0 +1,83 @@
+"""Products by weights in block formats: no float of a weight is written; numbers are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+import plica
+from plica import op
+from plica.core import Name
+from plica.ir.graph import Function, Module, Var, module
+from plica.ir.type.dim import dim_var
+from plica.ir.type.term import tensor
+from plica_lm.format import FORMATS, BlockFormat
+
+Array = np.ndarray[Any, Any]
+FUSED = (
+    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "TQ2_0",
+    "NVFP4",
+)  # fmt: skip
+
+
+def product(of: BlockFormat, columns: int, depth: int, rows: int | None = None) -> Module:
+    """Rows by a weight, as many as a call gives if they are not said."""
+    open_ = dim_var("m")
+    x = Var(Name("x"), tensor((open_ if rows is None else rows, depth), "f32"))
+    raw = Var(Name("raw"), tensor((columns, of.row_bytes(depth)), "u8"))
+    main = Var(Name("main"), None)
+    dims = (open_,) if rows is None else ()
+    return module({main: Function(dims, (), (x, raw), None, op.nn.dense(x, of.decode(raw)))}, main)
+
+
+def check(exe: Any, of: BlockFormat, columns: int, depth: int, rows: int) -> None:
+    """Beside the product in f64, where the weights are finite."""
+    near = 1e-6
+    random = np.random.default_rng(rows)
+    raw = random.integers(0, 256, (columns, of.row_bytes(depth)), np.uint8)
+    x = random.standard_normal((rows, depth)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        weight = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[of.name]).astype(np.float64)
+        sums, sizes = x.astype(np.float64) @ weight.T, np.abs(x) @ np.abs(weight.T)
+    known = np.isfinite(weight).all(axis=1)
+    assert known.sum() > columns // 8
+    found = exe(x, raw)
+    assert (np.abs(found - sums)[:, known] <= near * sizes[:, known]).all()
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_products_read_bytes(name: str) -> None:
+    of = FORMATS[name]
+    columns, depth = 19, 4 * of.elements
+    exe = plica.compile(product(of, columns, depth, 1), cache=False, threads=1)
+    assert len(exe.artefact.launches) == 1
+    assert not exe.source("passed-over")
+    assert not any(each.count("f32") and f"({columns}, {depth})" in each
+                   for each in exe.source("kernel").splitlines())  # fmt: skip
+    check(exe, of, columns, depth, 1)
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q6_K", "IQ4_XS", "TQ1_0"])
+def test_any_number_of_rows(name: str) -> None:
+    of = FORMATS[name]
+    columns, depth = 12, 2 * of.elements
+    exe = plica.compile(product(of, columns, depth), cache=False, threads=1)
+    for rows in (0, 1, 3, 8, 13, 70):
+        check(exe, of, columns, depth, rows)
+
+
+def test_many_rows_read_floats() -> None:
+    of = FORMATS["Q4_0"]
+    exe = plica.compile(product(of, 12, 64, 65), cache=False, threads=1)
+    assert len(exe.artefact.launches) > 1
+    check(exe, of, 12, 64, 65)
+
+
+@pytest.mark.parametrize("contract", ["exact", "reassociates"])
+def test_stricter_contracts(contract: str) -> None:
+    of = FORMATS["Q4_K"]
+    exe = plica.compile(product(of, 5, 512, 2), contract=contract, cache=False, threads=1)
+    check(exe, of, 5, 512, 2)
