@@ -26,7 +26,8 @@ FOREIGN: Final = re.compile(
     r"\b(rooms?|houses?|roads?|(?<!Hugging )faces?|trunks?|abreast|so many|nobody named"
     r"|takes? (?:its|their) leave|a number of f32|(?:a|the|one|each) turned|gone on otherwise"
     r"|pages? of passes|stands? beside|for its sake|it is asked|are asked|is asked"
-    r"|is told|are told|was told|by way of|whoever|wherefrom|therein|thereof)\b",
+    r"|is told|are told|was told|told of|by way of|somebody|whoever|of one's own|in turns"
+    r"|held against|held to|reckoned|wherefrom|therein|thereof)\b",
     re.IGNORECASE,
 )
 """Metaphors and phrases for which the field has a term."""

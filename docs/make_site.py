@@ -56,63 +56,65 @@ plugins: [search, offline]
 markdown_extensions: [admonition, tables, toc, pymdownx.highlight, pymdownx.superfences]
 validation: {links: {not_found: warn, anchors: ignore}}
 nav:
-  - Plica: index.md
+  - Get started: index.md
   - All pages: all.md
   - Tutorials:
       - A rule pack: tutorial/rules.md
       - Schedule a matmul by hand: tutorial/schedule.md
       - Find a miscompilation: tutorial/miscompilation.md
       - From a model to a C program: tutorial/deploy.md
-  - How it works, from scratch: how.md
-  - The explorer: explore.md
-  - Gallery: gallery.md
-  - Languages:
-      - The graph language: language.md
-      - Operators: operators.md
-      - Dynamic programs: dynamic.md
-      - Open sizes: open.md
-  - Rules and passes:
-      - Writing rules: rules.md
-      - Extending Plica: extend.md
-      - Rule packs: reference/packs.md
-      - Pipelines of passes: passes.md
-      - Optimising graphs: optimise.md
-      - Gradients: gradient.md
-      - Training: training.md
-      - Quantisation: quantise.md
-  - Schedules and search:
-      - Schedules: schedule.md
-      - Primitives: primitives.md
-      - Search: search.md
-      - Measuring and the device pool: pool.md
-  - Models in, artefacts out:
+  - How to use models:
       - ONNX: onnx.md
       - PyTorch: torch.md
       - Language models: lm.md
-      - Deploying: deploy.md
-      - The machine: machine.md
-      - Plain C: c.md
-      - WebAssembly: wasm.md
-      - OpenCL: opencl.md
-      - WebGPU: webgpu.md
-      - ROCm: rocm.md
-      - Metal: metal.md
-      - SPIR-V: spirv.md
-      - Microcontrollers: micro.md
+      - Dynamic shapes: open.md
+      - Data types and recursion: dynamic.md
+      - Quantisation: quantise.md
+      - Gradients: gradient.md
+      - Training: training.md
+      - Deployment: deploy.md
+  - How to write rules and schedules:
+      - Rules: rules.md
+      - Schedules: schedule.md
+      - Search: search.md
+      - Measurement and the device pool: pool.md
+      - Extensions: extend.md
       - External code generators: external.md
+      - Cookbook: cookbook.md
+  - How to use targets:
       - GPUs: gpu.md
       - Accelerators: accel.md
-  - Reference:
-      - Public and stable: stable.md
-      - Features: features.md
-      - Cookbook: cookbook.md
+      - C99: c.md
+      - Microcontrollers: micro.md
+      - WebAssembly: wasm.md
+      - WebGPU: webgpu.md
+      - OpenCL: opencl.md
+      - SPIR-V: spirv.md
+      - AMD GPUs: rocm.md
+      - Apple GPUs: metal.md
+  - Tools:
       - The command line: cli.md
+      - The explorer: explore.md
+      - Gallery: gallery.md
+  - Reference:
+      - The graph language: language.md
+      - Operators: operators.md
+      - Primitives: primitives.md
+      - Rule packs: reference/packs.md
 @REFERENCE@
       - Error codes: errors.md
+      - Stability: stable.md
       - Glossary: glossary.md
+  - Explanations:
+      - How it works, from scratch: how.md
+      - Graph optimisation: optimise.md
+      - Pipelines of passes: passes.md
+      - The machine model: machine.md
+  - Results:
       - Results: measured.md
+      - Features: features.md
       - Changelog: changelog.md
-      - Contributing: contributing.md
+  - Contributing: contributing.md
 """
 
 
