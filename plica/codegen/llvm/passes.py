@@ -41,7 +41,7 @@ from plica.codegen.lower.shared_passes import (
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.operation_count import operations
 from plica.codegen.program import kernel_name, launches, moved_bytes
-from plica.ir.contract import reassociates
+from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import fuse
@@ -116,17 +116,22 @@ def are_columns(function: Function, machine: object = None) -> bool:
     return not isinstance(machine, Machine) or found.is_for(machine)
 
 
-WINDOWED: Final = FusionLimits(windows=True, unpacks=True)
+WINDOWED: Final = FusionLimits(windows=True)
 """Functions in which windows read bytes as they lie."""
+
+
+UNPACKING: Final = approx(5e-6)
+"""The contract of the form `coded-rows`."""
 
 
 def with_functions(history: History, setting: Setting) -> History:
     """Operators as functions, which are as large as forms within the contract make kernels of: sums
-    of a few columns are joined in any order."""
+    of a few columns, and of products of unpacked weights, are joined in any order."""
     limits = WINDOWED
     if setting.contract >= reassociates:
         machine = setting.machine if isinstance(setting, Job) else None
-        limits = evolve(WINDOWED, columns=partial(are_columns, machine=machine))
+        unpacks = setting.contract >= UNPACKING
+        limits = evolve(limits, columns=partial(are_columns, machine=machine), unpacks=unpacks)
     return history.made(FUSE, fuse(history.module, limits))
 
 
