@@ -10,7 +10,7 @@ import numpy as np
 from plica.core import Name
 from plica.core.extension import FAILURES, said
 from plica.extending.verdict import ExtensionVerdict
-from plica.ir.graph import Expr, Function, Module, Var, const, module
+from plica.ir.graph import Expr, Function, Module, Var, const, main_module
 from plica.ir.op import find
 from plica.ir.type import f32, infer, tensor
 from plica.runtime.error import UnsupportedError
@@ -64,5 +64,4 @@ def _layers(rows: int, weights: Sequence[np.ndarray[Any, Any]]) -> Module:
     assert dense is not None
     assert relu is not None
     body: Expr = dense(relu(dense(x, const(first))), const(second))
-    main = Var(Name("main"), None)
-    return infer(module({main: Function((), (), (x,), None, body)}, main))
+    return infer(main_module(Function((), (), (x,), None, body)))

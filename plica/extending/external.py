@@ -29,10 +29,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from attrs import field, frozen
 
-from plica.core import Name, Term
+from plica.core import Term
 from plica.extending.verdict import ExtensionVerdict
 from plica.ir.contract import Contract, approx
-from plica.ir.graph import Function, Module, Var, module
+from plica.ir.graph import Function, Module, main_module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import infer
@@ -194,8 +194,7 @@ def _verdict(
         arrays = [np.where(np.isfinite(a), a, 1) if a.dtype.kind == "f" else a
                   for _, a in made.inputs]  # fmt: skip
         arrays = [np.asarray(a, b.dtype) for a, (_, b) in zip(arrays, made.inputs, strict=True)]
-        main = Var(Name("main"), None)
-        whole = infer(module({main: Function((), (), variables, None, made.term)}, main))
+        whole = infer(main_module(Function((), (), variables, None, made.term)))
         try:
             parts = outsourced(whole, [of])
             if not parts.regions:

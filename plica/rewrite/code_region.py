@@ -33,7 +33,7 @@ from attrs import frozen
 
 from plica.core import Name, Term, fold_into
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import Defined, Definition, Extern, Module, module as build
+from plica.ir.graph.module import Defined, Definition, Extern, Module, main_module, module as build
 from plica.ir.type import FuncType, TensorType, TupleType, infer, static_shape, type_of
 from plica.rewrite.dominate import Dataflow, matches
 from plica.rewrite.graph.dataflow import to_dataflow
@@ -51,8 +51,7 @@ class CodeRegion:
 
     def module(self) -> Module:
         """The region as a program of its own."""
-        main = ex.Var(Name("main"), None)
-        return infer(build({main: self.function}, main))
+        return infer(main_module(self.function))
 
 
 @frozen(eq=False)

@@ -33,7 +33,7 @@ from plica.codegen.accel.layer import AccelLayer, layer_of
 from plica.codegen.accel.tiling import estimate, tilings
 from plica.codegen.accel.units import units_of
 from plica.core import Name
-from plica.ir.graph import Expr, Function, Module, Var, const, module
+from plica.ir.graph import Expr, Function, Module, Var, const, main_module, module
 from plica.ir.op.convolution import conv
 from plica.ir.op.cut import slice_
 from plica.ir.op.elementwise import cast
@@ -88,8 +88,7 @@ def _cost(root: Expr | None, machine: Accelerator) -> tuple[int, float]:
     if root is None:
         return NEVER
     variables = tuple([each for each in expressions(root) if isinstance(each, Var)])
-    main = Var(Name("main"), None)
-    whole = infer(module({main: Function((), (), variables, None, root)}, main))
+    whole = infer(main_module(Function((), (), variables, None, root)))
     found = [layer_of(machine, each) for each in integer_convolutions(mapped(whole, machine))]
     there = [each for each in found if isinstance(each, AccelLayer)]
     if not there:

@@ -19,10 +19,10 @@ moved at all.
 >>> from plica.ir.type.term import tensor
 >>> from plica.rewrite.quantise.form import integer_convolutions, integer_layer
 >>> w = cast(const(np.ones((16, 16, 1, 1), np.int8)), i32)
->>> x, main = Var(Name("x"), tensor((1, 16, 4, 4), "i8")), Var(Name("main"), None)
+>>> x = Var(Name("x"), tensor((1, 16, 4, 4), "i8"))
 >>> y = integer_layer(conv(cast(x, i32), w), None, 4, 0, 127)
 >>> z = integer_layer(conv(cast(y, i32), w), None, 4, 0, 127)
->>> whole = infer(module({main: Function((), (), (x,), None, z)}, main))
+>>> whole = infer(main_module(Function((), (), (x,), None, z)))
 >>> layers = [layer_of(vta(), each) for each in integer_convolutions(whole)]
 >>> first, second = packed(whole.main_function(), layers).launches
 >>> second.data is first.result
@@ -39,8 +39,8 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from plica.codegen.accel.layer import AccelLayer
-from plica.core import CompilerBug, Name
-from plica.ir.graph import Expr, Function, Project, Tuple, Var, module
+from plica.core import CompilerBug
+from plica.ir.graph import Expr, Function, Project, Tuple, Var, main_module
 from plica.ir.loop.layout import as_it_is
 from plica.ir.loop.scalar import index
 from plica.ir.op.elementwise import cast
@@ -114,10 +114,9 @@ def tensors(of: Expr) -> tuple[Expr, ...]:
 
 def _tidy(of: Function) -> tuple[Expr, ...]:
     """What a function gives, after transforms that undo each other are gone."""
-    main = Var(Name("main"), None)
     simple, _ = rewrite(of, LAYOUT)
     assert isinstance(simple, Function)
-    folded = fold_constants(module({main: simple}, main)).main_function().body
+    folded = fold_constants(main_module(simple)).main_function().body
     if not isinstance(folded, Tuple):
         raise CompilerBug("constant folding took a tuple apart")
     return folded.items

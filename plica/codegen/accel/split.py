@@ -25,8 +25,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from plica.codegen.accel.packing import Packed, tensors
-from plica.core import Name
-from plica.ir.graph import Module, expression as ex, module
+from plica.ir.graph import Module, expression as ex, main_module
 from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -135,9 +134,8 @@ def _stage(
             stack.append((node, True))
             stack += [(part, False) for part in reversed(operands(node))]
     body = ex.Tuple(tuple([become[each] for each in results]))
-    main = ex.Var(Name("main"), None)
     function = ex.Function((), (), tuple(inputs.values()), None, body)
-    return HostStage(at, tuple(inputs), tuple(results), infer(module({main: function}, main)))
+    return HostStage(at, tuple(inputs), tuple(results), infer(main_module(function)))
 
 
 def _hint(node: ex.Expr) -> str:

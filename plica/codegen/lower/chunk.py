@@ -31,8 +31,8 @@ from attrs import frozen
 
 from plica.codegen.lower.nest import nest
 from plica.codegen.operation_count import operations
-from plica.core import IllTyped, Name, Term, free_vars, map_bottom_up, map_top_down, post_order
-from plica.ir.graph import Apply, Function, Var, module
+from plica.core import IllTyped, Term, free_vars, map_bottom_up, map_top_down, post_order
+from plica.ir.graph import Apply, Function, main_module
 from plica.ir.graph.shape_specialisation import sized
 from plica.ir.loop.scalar import Buffer, Lit, Load, Scalar, ScalarVar
 from plica.ir.loop.statement import For, Kernel, Seq, Stmt, Store, statements
@@ -242,11 +242,10 @@ def _terms(stmt: Stmt) -> list[Term]:
 @lru_cache(maxsize=4096)
 def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
     """The function on a given number of rows."""
-    main = Var(Name("main"), None)
     of = rows.of
     whole = Function(rows.dims, (), of.params, of.ret, of.body, of.attrs)
     numbers = dict.fromkeys(rows.dims, 1) | {rows.dims[-1]: size}
-    return sized(module({main: whole}, main), numbers).main_function()
+    return sized(main_module(whole), numbers).main_function()
 
 
 @lru_cache(maxsize=4096)

@@ -19,7 +19,17 @@ from collections.abc import Mapping, Sequence
 from attrs import frozen
 
 from plica.core import Name, free_vars
-from plica.ir.graph import Apply, Defined, Definition, Expr, Function, Module, Tuple, Var, module
+from plica.ir.graph import (
+    Apply,
+    Defined,
+    Definition,
+    Expr,
+    Function,
+    Module,
+    Tuple,
+    Var,
+    main_module,
+)
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, bool_, i64, infer, tensor, type_of
 
@@ -61,11 +71,9 @@ def segment(outputs: Sequence[Expr], rest: Mapping[Defined, Definition], ranges:
     names = [str(each.name) for each in ordered]
     kept = tuple([said.get(name, (name, 0, None)) for name in names])
     attrs = (("dim_ranges", kept),) if kept else ()
-    main = Var(Name("main"), None)
     function = Function(ordered, (), (*params, *witnesses), None, body, attrs)
     return Segment(
-        infer(module({**rest, main: function}, main)),
-        (*params, *[str(each.name) for each in hidden]),
+        infer(main_module(function, rest)), (*params, *[str(each.name) for each in hidden])
     )
 
 

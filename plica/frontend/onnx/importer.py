@@ -46,7 +46,7 @@ from plica.frontend.onnx.supported import check_operators, check_versions
 from plica.frontend.onnx.unfold import check_expansion, every_node, opset_versions
 from plica.frontend.onnx.value import ListedValue, TensorValue
 from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
-from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, module
+from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, main_module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.infer import infer
 from plica.ir.type.term import TensorType
@@ -225,10 +225,9 @@ def _module(  # what a module is made of
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     free = free_vars(body)
     used |= dict.fromkeys(each for each in converter.sizes if each in free)
-    main = Var(Name("main"), None)
     attrs = (*told, ("outputs", tuple(names)))
     function = Function(tuple(used), (), tuple(params), None, body, attrs)
-    return infer(module({**converter.definitions, main: function}, main))
+    return infer(main_module(function, converter.definitions))
 
 
 def _check_output(info: ValueInfoProto, value: TensorValue) -> None:

@@ -20,9 +20,8 @@ import numpy as np
 
 from plica.core.binding import free_vars
 from plica.core.fold import post_order
-from plica.core.name import Name
-from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var, const
-from plica.ir.graph.module import module
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, const
+from plica.ir.graph.module import main_module
 from plica.ir.loop.scalar import Add, FloorDiv, Max, Min, Mul, Scalar, Sub, index
 from plica.ir.type.dim import known, normal_dim
 from plica.ir.type.dtype import DType, f32, i64
@@ -213,8 +212,7 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
     assert isinstance(of, TensorType)
     if all(isinstance(each, Apply | Const | Literal) for each in whole if isinstance(each, Expr)):
         return const(computed(expr), of.dtype)
-    main = Var(Name("main"), None)
-    return const(interpret(module({main: Function((), (), (), None, expr)}, main)), of.dtype)
+    return const(interpret(main_module(Function((), (), (), None, expr))), of.dtype)
 
 
 def as_term(expr: Expr) -> Scalar | None:

@@ -32,7 +32,7 @@ from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, main_module
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
@@ -374,11 +374,10 @@ def assembled(
             used |= dict.fromkeys(sorted(found, key=lambda each: each.name))
     free = free_vars(body)
     used |= dict.fromkeys(each for each in measured if each in free)
-    main = Var(Name("main"), None)
     attrs: tuple[tuple[str, Any], ...] = (("outputs", tuple(names)),)
     if ranges:
         attrs = (*attrs, ("dim_ranges", ranges))
-    return infer(module({main: Function(tuple(used), (), tuple(params), None, body, attrs)}, main))
+    return infer(main_module(Function(tuple(used), (), tuple(params), None, body, attrs)))
 
 
 # --- symbolic dims -------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import numpy as np
 
 from plica.core.name import Name
 from plica.ir.graph.expression import Const, Expr, Function, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, main_module
 from plica.ir.op import find
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, static_shape, tensor
@@ -39,8 +39,7 @@ def given(name: str, shape: tuple[int, ...], dtype: str = "f32") -> Var:
 
 def whole(x: Var, body: Expr) -> Module:
     """The network with one input as a module."""
-    main = Var(Name("main"), None)
-    return infer(module({main: Function((), (), (x,), None, body)}, main))
+    return infer(main_module(Function((), (), (x,), None, body)))
 
 
 def sizes(x: Expr) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from plica.ir.generate.choice import between, pick
 from plica.ir.generate.neural import Typed, typed_apply
 from plica.ir.generate.scope import GenerationScope, KnownExpression
 from plica.ir.graph.expression import Const, Expr, Function, If, Tuple, Var
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, main_module
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type import TensorType, dim_var, f32, i64, infer, known, product, tensor
 from plica.runtime.error import PlicaError
@@ -64,10 +64,9 @@ def open_modules(draw: DrawFn, most: int = 6) -> Module:
     last = results[-1:] or scope.pool[-1:]
     if len(results) > 1 and draw(between(0, 3)) == 3:
         last = [results[draw(between(0, len(results) - 2))], *last]
-    main = Var(Name("main"), None)
     body: Expr = last[0].expr if len(last) == 1 else Tuple(tuple([each.expr for each in last]))
     dims = tuple([dim_var(each) for each in names])
-    return infer(module({main: Function(dims, (), params, None, body)}, main))
+    return infer(main_module(Function(dims, (), params, None, body)))
 
 
 def _grown(draw: DrawFn, scope: GenerationScope, rows: Sequence[Row]) -> KnownExpression | None:

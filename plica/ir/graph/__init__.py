@@ -8,7 +8,8 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Apply", "Attrs", "Call", "Const", "Defined", "Definition", "Expr", "Function", "If", "Let",
-    "Mismatch", "Module", "Operator", "Project", "Tuple", "Var", "attr", "const", "find", "module",
+    "Mismatch", "Module", "Operator", "Project", "Tuple", "Var", "attr", "const", "find",
+    "main_module", "module",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
         attr,
         const,
     )
-    from plica.ir.graph.module import Defined, Definition, Module, module
+    from plica.ir.graph.module import Defined, Definition, Module, main_module, module
     from plica.ir.graph.operator import Mismatch, Operator, find
 else:
     lazily(__name__)

@@ -10,6 +10,7 @@ variables never enter the digest: the definitions are numbered from `main` in or
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -132,6 +133,14 @@ def selecting_names(of: Module) -> tuple[str, ...]:
 def module(definitions: Mapping[Defined, Definition], main: Var | None = None) -> Module:
     """A module from a mapping."""
     return Module(tuple(definitions), tuple(definitions.values()), main)
+
+
+def main_module(
+    function: Function, others: Mapping[Defined, Definition] = MappingProxyType({})
+) -> Module:
+    """A module whose main function is `function`, called main, beside other definitions."""
+    main = Var(Name("main"), None)
+    return module({**others, main: function}, main)
 
 
 def constructors(name: DataName, data: DataDef) -> tuple[Constructor, ...]:

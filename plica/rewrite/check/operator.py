@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from plica.core import Name
 from plica.core.extension import FAILURES, said
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, main_module
 from plica.ir.graph.operator import Mismatch, Operator
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.reduction import sum_
@@ -298,8 +298,7 @@ def _weighted(
             total = term if total is None else total + term
     if total is None:
         return None
-    main = Var(Name("main"), None)
-    return infer(module({main: Function((), (), params, None, total)}, main))
+    return infer(main_module(Function((), (), params, None, total)))
 
 
 def _point(of: Any, random: np.random.Generator) -> Array:

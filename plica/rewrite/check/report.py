@@ -15,7 +15,7 @@ import numpy as np
 
 from plica.core import Name, Term
 from plica.ir.contract import APPROX, Contract
-from plica.ir.graph import Expr, Function, Module, Var, module
+from plica.ir.graph import Expr, Function, Module, Var, main_module, module
 from plica.ir.type import FuncType, type_of
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.rule import Rule
@@ -75,8 +75,7 @@ def test_{slug(rule.name)}() -> None:
 
 
 def _untyped(body: Expr, made: Instance) -> Module:
-    main = Var(Name("main"), None)
-    return module({main: Function((), (), made.variables, None, body)}, main)
+    return main_module(Function((), (), made.variables, None, body))
 
 
 def text(of: Module) -> str:

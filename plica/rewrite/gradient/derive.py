@@ -25,9 +25,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from plica.core import Name, did_you_mean, free_vars
+from plica.core import did_you_mean, free_vars
 from plica.ir.graph.expression import Call, Expr, Function, LetDim, Project, Tuple, Var, const
-from plica.ir.graph.module import DataDef, Module, constructors, module as module_of
+from plica.ir.graph.module import DataDef, Module, constructors, main_module, module as module_of
 from plica.ir.op.create import zeros
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import DataType, TensorType, TupleType, Type, infer, type_of
@@ -133,8 +133,7 @@ def checkpoint(of: Program) -> Module:
 
 def _module(of: Program) -> Module:
     if isinstance(of, Function):
-        main = Var(Name("main"), None)
-        known = infer(module_of({main: of}, main))
+        known = infer(main_module(of))
     else:
         known = infer(as_module(of))
     if any(known.main in free_vars(value) for _, value in known.functions()):

@@ -17,7 +17,7 @@ from typing import Final
 import attrs
 
 from plica.core import Name, free_vars
-from plica.ir.graph import Module, expression as ex, module as module_of
+from plica.ir.graph import Module, expression as ex, main_module
 from plica.ir.graph.operator import Decomposition, Through
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op import find
@@ -134,8 +134,7 @@ def _instance(name: str, attributes: ex.Attrs, types: tuple[Type, ...]) -> ex.Fu
     assert build is not None
     free = {each for of in types for each in free_vars(of) if isinstance(each, ScalarVar)}
     dims = tuple(sorted(free, key=lambda each: each.name))
-    main = ex.Var(Name("main"), None)
     body = build(dict(attributes), *params)
-    made = infer(module_of({main: ex.Function(dims, (), params, None, body)}, main))
+    made = infer(main_module(ex.Function(dims, (), params, None, body)))
     function = to_dataflow(made).main_function()
     return attrs.evolve(function, body=_unpacked(function.body))

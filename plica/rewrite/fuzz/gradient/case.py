@@ -20,7 +20,7 @@ import numpy as np
 from plica.core import Name
 from plica.ir.generate.draw import Array, DrawnCall
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
-from plica.ir.graph.module import Module, module
+from plica.ir.graph.module import Module, main_module
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.op.elementwise import sin
 from plica.ir.op.reduction import sum_
@@ -78,8 +78,7 @@ class GradientCase:
                 return None
             total = term if total is None else total + term
         assert total is not None
-        main = Var(Name("main"), None)
-        whole = infer(module({main: Function((), (), tuple(params), None, total)}, main))
+        whole = infer(main_module(Function((), (), tuple(params), None, total)))
         floats = tuple([at for at, point in enumerate(points) if point.dtype == np.float64])
         directions = [np.asarray(random.uniform(-1, 1, point.shape)) for point in points]
         return Slope(whole, points, directions, floats) if floats else None
