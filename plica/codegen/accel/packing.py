@@ -12,6 +12,7 @@ moved at all.
 >>> from plica.codegen.accel.layer import layer_of
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.type.dtype import i32
+>>> from plica.core import Name
 >>> from plica.ir.graph.expression import const
 >>> from plica.ir.type.infer import infer
 >>> from plica.ir.op.convolution import conv
