@@ -1,4 +1,4 @@
-"""The map of the house: no module needs itself by way of others, not even for its types."""
+"""Import cycles: no module of the package imports itself, directly or through others."""
 
 from __future__ import annotations
 
