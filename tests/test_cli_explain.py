@@ -70,7 +70,7 @@ def test_the_road_of_a_model(model: str, capsys: pytest.CaptureFixture[str]) -> 
     for one, other in pairwise(runs):
         assert one["output"] == other["input"]
     assert report["built"] >= report["emitted"] == 2
-    text = said(capsys, model, "--time-passes")
+    text = said(capsys, model, "--road")  # its former name
     assert "kinds" in text.splitlines()[-1]
 
 

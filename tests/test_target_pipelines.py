@@ -28,7 +28,7 @@ from plica.ir.op import find
 from plica.ir.passes import KINDS, RENAMED, Pass, PassError, Pipeline
 from plica.ir.text.script import from_text
 from plica.ir.type.term import TensorType, static_shape
-from plica.pipeline import job_for, lower, pipeline_of, target_of
+from plica.pipeline import job_for, lower, page_of, pipeline_of, target_of
 from plica.rewrite import PatternMatch, holes, pack, reassociates, rule, swept_down, swept_up
 from plica.rewrite.fuzz import fuzz
 from plica.rewrite.partition import partitioning
@@ -156,6 +156,10 @@ def test_optional_passes_may_all_be_left_out(data: st.DataObject) -> None:
 
 def _flat(value: Any) -> list[Any]:
     return [leaf for item in value for leaf in _flat(item)] if isinstance(value, tuple) else [value]
+
+
+def test_the_former_name_still_works() -> None:
+    assert page_of is pipeline_of
 
 
 def test_a_pass_of_ones_own_runs_where_it_is_put() -> None:

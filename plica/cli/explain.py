@@ -200,7 +200,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--passes", action="store_true", help="print the pipelines of passes instead"
     )
-    parser.add_argument("--time-passes", action="store_true",
+    parser.add_argument("--time-passes", "--road", action="store_true",
                         help="print each pass that ran, with input, output and time")  # fmt: skip
     parser.add_argument("--target", help="the target of --passes (all) and --time-passes (cpu)")
     parser.add_argument("--effort", default="default", help="fast, default or max")

@@ -8,7 +8,7 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Lowered", "arranged", "assemble", "build", "compile", "contract_of", "job_for", "lower",
-    "packs_of", "pipeline_of", "read_records", "record", "sequenced", "target_of",
+    "packs_of", "page_of", "pipeline_of", "read_records", "record", "sequenced", "target_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         build,
         job_for,
         lower,
+        page_of,
         pipeline_of,
         sequenced,
     )

@@ -62,6 +62,10 @@ def pipeline_of(
     return _backend(target, objects).pipeline(effort)
 
 
+page_of = pipeline_of
+"""The former name, kept until 1.0."""
+
+
 def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
     found = backend_of(find_target(USUAL if target is None else target))
     if not objects:
