@@ -16,12 +16,12 @@ is done to the rest.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from functools import lru_cache, partial
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from attrs import frozen
 
-from plica.core import Name, Term, fresh, rename, substitute
+from plica.core import Name, Term, fold_into, fresh, rename, substitute
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Buffer, ScalarVar
 
@@ -98,34 +98,77 @@ class Map:
     names: frozenset[Name]
 
 
+@frozen(eq=False)
+class Part:
+    """What a statement binds, and what is around each statement inside of it."""
+
+    loops: dict[ScalarVar, st.For]
+    blocks: dict[Name, st.Block]
+    around: dict[st.Stmt, tuple[st.Stmt, int]]
+    buffers: list[Buffer]
+    names: set[Name]
+
+
 @lru_cache(maxsize=256)
 def map_of(kernel: st.Kernel) -> Map:
     """The sites of a kernel whose names are distinct."""
-    loops: dict[ScalarVar, st.For] = {}
-    blocks: dict[Name, st.Block] = {}
-    buffers = list(kernel.params)
-    names = _parameter_names(kernel)
-    around: dict[st.Stmt, tuple[st.Stmt, int]] = {}
-    stack: list[st.Stmt] = [kernel.body]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, st.For):
-            loops[stmt.var] = stmt
-            names.add(stmt.var.name)
-        elif isinstance(stmt, st.Block):
-            blocks[stmt.label] = stmt
-            names.update([each.name for each in stmt.vars])
-        elif isinstance(stmt, st.Alloc):
-            buffers.append(stmt.buffer)
-            names.add(stmt.buffer.name)
-        elif isinstance(stmt, st.Bind):
-            names.add(stmt.var.name)
+    parts = _PARTS[0]
+    whole = fold_into(parts, kernel.body, _branches, partial(_part, parts))
+    if len(parts) > MAX_PARTS:
+        _PARTS[0] = {}  # another thread may be in the middle of the old one
+    loops, blocks = Sites(whole.loops, whole.around), Sites(whole.blocks, whole.around)
+    buffers = (*kernel.params, *whole.buffers)
+    return Map(loops, blocks, buffers, frozenset(whole.names | _parameter_names(kernel)))
+
+
+MAX_PARTS: Final = 1024
+_PARTS: Final[list[dict[st.Stmt, Part]]] = [{}]
+"""Parts of kernels: a step of a schedule changes few of those that stand side by side."""
+
+
+def _chain(stmt: st.Stmt) -> Iterator[tuple[st.Stmt, tuple[st.Stmt, ...]]]:
+    """Statements one in another, down to where several stand side by side, and those inside."""
+    while True:
         inside = st.substatements(stmt)
-        for position in range(len(inside) - 1, -1, -1):
-            if (part := inside[position]).__class__ is not st.Store:
-                around[part] = stmt, position
-                stack.append(part)
-    return Map(Sites(loops, around), Sites(blocks, around), tuple(buffers), frozenset(names))
+        yield stmt, inside
+        if len(inside) != 1:
+            return
+        (stmt,) = inside
+
+
+def _branches(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
+    """What stands side by side innermost in a chain of statements."""
+    *_, (_, inside) = _chain(stmt)
+    return tuple([each for each in inside if each.__class__ is not st.Store])
+
+
+def _part(parts: Mapping[st.Stmt, Part], stmt: st.Stmt) -> Part:
+    """What a statement binds, given that of what stands side by side in it."""
+    found = Part({}, {}, {}, [], set())
+    around = found.around
+    for each, inside in _chain(stmt):
+        if isinstance(each, st.For):
+            found.loops[each.var] = each
+            found.names.add(each.var.name)
+        elif isinstance(each, st.Block):
+            found.blocks[each.label] = each
+            found.names.update([var.name for var in each.vars])
+        elif isinstance(each, st.Alloc):
+            found.buffers.append(each.buffer)
+            found.names.add(each.buffer.name)
+        elif isinstance(each, st.Bind):
+            found.names.add(each.var.name)
+        for position, below in enumerate(inside):
+            if below.__class__ is not st.Store:
+                around[below] = each, position
+    for below in inside if len(inside) > 1 else ():
+        if (part := parts.get(below)) is not None:
+            found.loops.update(part.loops)
+            found.blocks.update(part.blocks)
+            around.update(part.around)
+            found.buffers.extend(part.buffers)
+            found.names.update(part.names)
+    return found
 
 
 def replace(kernel: st.Kernel, site: Site[Any], new: st.Stmt) -> st.Kernel:

@@ -2,7 +2,8 @@
 
 Writes that differ in constants alone are one write with further loops:  `4*j`, `4*j + 1`, `4*j +
 2`, `4*j + 3` are `4*j + v` for `v < 4`.  A write whose places are all numbers of a given number of
-digits fills a box, whatever its loops:  `16*i + j` for `i < 4`, `j < 16` is `v` for `v < 64`.
+digits fills a box, whatever its loops:  `16*i + j` for `i < 4`, `j < 16` is `v` for `v < 64`, and
+for `i < 2` is `min(16*i, 12) + j` for `v < 28`, where the last tile overlaps the one before.
 Boxes that meet along one axis are one box.
 
 >>> from plica.ir.type.dim import dim_var
@@ -86,10 +87,18 @@ def filled(writes: Sequence[Write]) -> list[Write]:
 
 @frozen(eq=False)
 class BoxDigit:
-    """A sum of loop variables times `parts` that is each number below `extent`."""
+    """A sum of loop variables, or of one number, times `parts`: each number below `extent`, or
+    numbers up to `last` that are `gap` apart at most."""
 
-    parts: Mapping[sc.ScalarVar, int]
+    parts: Mapping[Key, int]
     extent: int
+    gap: int = 1
+    last: int = -1
+
+    @property
+    def greatest(self) -> int:
+        """The greatest number."""
+        return self.extent - 1 if self.last < 0 else self.last
 
     def scale(self, factors: Mapping[Key, int]) -> int | None:
         """By how much a sum with such factors multiplies the digit, None where by no number."""
@@ -114,16 +123,20 @@ def _box_of(write: Write) -> FilledBox | None:
     in_cut = [var for each in digits for var in each.parts]
     if len(digits) < len(cut) or len(set(in_cut)) < len(in_cut):
         return None
-    digits += [BoxDigit({var: 1}, size) for var, size in extents.items() if var not in in_cut]
+    overlapping = _overlapping(write.indices, extents)
+    rest_of = [var for var in extents if var not in in_cut and var not in overlapping]
+    digits += [BoxDigit({var: 1}, extents[var]) for var in rest_of]
+    digits += overlapping.values()
+    counted = {key for each in digits for key in each.parts}
     starts: list[Polynomial] = []
     sizes: list[int] = []
     used: list[BoxDigit] = []
     for place in write.indices:
         of = polynomial(place)
         factors: dict[Key, int] = {
-            key: factor for key, factor in of.terms.items() if key in extents
+            key: factor for key, factor in of.terms.items() if key in counted
         }
-        rest = {key: factor for key, factor in of.terms.items() if key not in extents}
+        rest = {key: factor for key, factor in of.terms.items() if key not in counted}
         start = Polynomial(of.constant, rest)
         scaled = [(each.scale(factors), each) for each in digits if each.extent > 1]
         mine = [(scale, each) for scale, each in scaled if scale]
@@ -131,7 +144,8 @@ def _box_of(write: Write) -> FilledBox | None:
             not free_vars(each).isdisjoint(extents) for each in start.atoms()
         ):
             return None
-        if (size := _dense([(scale, each.extent) for scale, each in mine])) is None:
+        spans = [(scale * each.gap, scale * each.greatest) for scale, each in mine]
+        if (size := _dense(spans)) is None:
             return None
         starts.append(start)
         sizes.append(size)
@@ -142,13 +156,34 @@ def _box_of(write: Write) -> FilledBox | None:
 
 
 def _dense(digits: Sequence[tuple[int, int]]) -> int | None:
-    """How many numbers a sum of scaled digits gives, from 0 on; None where there are gaps."""
+    """How many numbers a sum of digits gives, from 0 on, None where there are gaps; of each it is
+    given how far its numbers are apart at most, and the greatest."""
     size = 1
-    for scale, extent in sorted(digits):
-        if not 0 < scale <= size:
+    for gap, greatest in sorted(digits):
+        if not 0 < gap <= size:
             return None
-        size += scale * (extent - 1)
+        size += greatest
     return size
+
+
+def _overlapping(
+    places: Places, extents: Mapping[sc.ScalarVar, int]
+) -> dict[sc.ScalarVar, BoxDigit]:
+    """The digits `min(16 * i, 12)`: where tiles begin of which the last overlaps, by their loop."""
+    found: dict[sc.ScalarVar, BoxDigit] = {}
+    atoms = dict.fromkeys([key for place in places for key in polynomial(place).terms])
+    for atom in atoms:
+        match atom:
+            case sc.Min(left, sc.Lit(last)) if len(start := polynomial(left).terms) == 1:
+                ((var, step),) = start.items()
+                if polynomial(left).constant or not isinstance(var, sc.ScalarVar):
+                    continue
+                size, end = extents.get(var, 0), int(last)
+                if step * (size - 1) >= end > max(-1, step * (size - 2)):
+                    found[var] = BoxDigit({atom: 1}, size, step, end)
+            case _:
+                pass
+    return found
 
 
 def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> BoxDigit | None:
@@ -163,8 +198,9 @@ def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> BoxDigi
     if slack.constant < 0 or not slack.terms.keys() <= extents.keys():
         return None
     step = slack.content()
-    parts = {var: -slack.terms[var] // step for var in extents if var in slack.terms}
-    size = _dense([(part, extents[var]) for var, part in parts.items()])
+    inside = [var for var in extents if var in slack.terms]
+    parts: dict[Key, int] = {var: -slack.terms[var] // step for var in inside}
+    size = _dense([(parts[var], parts[var] * (extents[var] - 1)) for var in inside])
     return None if size is None else BoxDigit(parts, min(size, slack.constant // step + 1))
 
 

@@ -326,7 +326,10 @@ def _step(job: Job, each: Pass, state: CompilationState) -> CompilationState:
         case "lower":
             return _lowered(each, state)
         case "plan":
-            return evolve(state, plan=each.run(state.program))
+            made = each.run(state.program)
+            if isinstance(made, Program):
+                return evolve(state, program=made)
+            return evolve(state, plan=made)
         case "emit":
             raise CompilerBug(f"The pass {each.name} emits code before there is a plan.")
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
+from plica.codegen.lower.launch_memory import launch_memory
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.program import Launch, Program, Slot, Space
 from plica.codegen.target import Target
@@ -33,6 +34,7 @@ from plica.core import CompilerBug
 from plica.ir.interpret.value import Array
 from plica.ir.loop import Buffer, Kernel
 from plica.ir.type import evaluate
+from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, EvaluationError
 from plica.runtime.guard import Guarded, Side
 from plica.runtime.link import LinkedCode, use_threads
@@ -90,7 +92,10 @@ class NativeKernel:
     ) -> None:
         program = program_of(kernel)
         self.kernel, self._slots = kernel, program.slots
-        address, self._keep = entry(program, workspace_plan(program), fused)
+        program = launch_memory(program)
+        plan = workspace_plan(program)
+        self._workspace = aligned_array(plan.size)
+        address, self._keep = entry(program, plan, fused)
         if isinstance(self._keep, LinkedCode):
             use_threads(self._keep, threads)
         self._main = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
@@ -100,7 +105,7 @@ class NativeKernel:
         if side is None:
             given = [np.ascontiguousarray(each) for each in arrays]
             made = [np.zeros(each.fixed, each.dtype.numpy) for each in self._written]
-            _call(self._main, [*given, *made])
+            _call(self._main, [*given, *made, self._workspace])
             return tuple(made)
         rooms = [
             Guarded(slot.fixed, slot.dtype.numpy, side, buffer.align)
@@ -111,7 +116,7 @@ class NativeKernel:
             room.freeze()
         for room in rooms[len(arrays) :]:
             room.array[...] = 0
-        _call(self._main, [room.array for room in rooms])
+        _call(self._main, [*[room.array for room in rooms], self._workspace])
         for room, buffer in zip(rooms, self.kernel.params, strict=True):
             if not room.is_intact():
                 raise Spoiled(f"The kernel writes beside {buffer.name}.")
@@ -147,18 +152,20 @@ def run_together(
     entry: Entry = llvm_entry,
 ) -> list[tuple[Array, ...]]:
     """What each of several kernels writes, all of them being one program that runs once."""
-    program = program_of(*kernels)
-    address, keep = entry(program, workspace_plan(program), fused)
+    program = launch_memory(program_of(*kernels))
+    plan = workspace_plan(program)
+    address, keep = entry(program, plan, fused)
     given = [np.ascontiguousarray(each) for one in arrays for each in one]
     made = [np.zeros(each.fixed, each.dtype.numpy) for each in program.space("output")]
-    _call(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address), [*given, *made])
+    workspace = aligned_array(plan.size)
+    _call(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address), [*given, *made, workspace])
     del keep  # the code was needed until here
     left = iter(made)
     return [tuple(islice(left, len(each.params) - each.inputs)) for each in kernels]
 
 
 def _call(main: Callable[[int], int], arrays: Sequence[Array]) -> None:
-    table = np.array([each.__array_interface__["data"][0] for each in arrays] + [0], np.uintp)
+    table = np.array([each.__array_interface__["data"][0] for each in arrays], np.uintp)
     if main(table.ctypes.data):
         message = "The kernel says that an index is outside the buffer it selects from."
         raise EvaluationError(Diagnostic("index-out-of-bounds", message))

@@ -29,6 +29,7 @@ from plica.codegen.lower.shared_passes import (
     BYTES,
     FLOATS,
     GROUP,
+    LAUNCH_MEMORY,
     PLAN,
     SCATTER,
     SCHEDULED,
@@ -152,6 +153,7 @@ CPU: Final = Pipeline((
     *GROUPED,           # infer, resolve, decompose, fuse: operators become primitive functions
     *SCHEDULED,         # stages, forms, template, lowerable, schedule: kernels, in order
     *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
+    LAUNCH_MEMORY,      # large buffers of kernels are not on the stack
     PLAN,               # values have their place in the arena
     _emit(level=2),
 ))  # fmt: skip

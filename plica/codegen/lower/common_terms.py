@@ -10,6 +10,17 @@ memory: they have one value wherever their variables have.  Nothing is taken out
 lanes differ, and no term over sizes alone: it says how large buffers are, and by that which places
 are inside of them.
 
+Stores that follow one another in a vector, such as the rows of a transform, share what they read
+and what they compute of it:
+
+    for v in vectorized(16):                        for v in vectorized(16):
+        A[0, v] = x[0, v] + x[1, v]         -->         t = x[1, v]
+        A[1, v] = x[1, v] - x[2, v]                     A[0, v] = x[0, v] + t
+                                                        A[1, v] = t - x[2, v]
+
+What they write is read again each time, and a choice is not taken apart: what it leaves out is not
+read.  A product is left to the sums that it is a part of, which are rounded once.
+
 Laws: the kernel means the same; doing it twice changes nothing.
 """
 
@@ -17,25 +28,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from plica.analysis.statement import reads_memory, walked, with_body, with_substatements
-from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order
-from plica.ir.loop.scalar import FloorDiv, FloorMod, Intrinsic, Scalar, ScalarVar, dtype_of
-from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, statements, substatements
+from plica.core import Name, Term, free_vars, fresh, map_bottom_up, parts_first, post_order, rebuild
+from plica.ir.loop.scalar import (
+    And,
+    FloorDiv,
+    FloorMod,
+    Intrinsic,
+    Mul,
+    Or,
+    Pair,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+)
+from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, Store, statements, substatements
 
 
 def common_terms(kernel: Kernel) -> Kernel:
     """The kernel with what neighbours have in common computed once."""
     nodes = list(post_order(kernel.body))
-    if not any(isinstance(node, FloorDiv | FloorMod | Intrinsic) for node in nodes):
-        return kernel  # most have none that is left
+    costly = any(isinstance(node, FloorDiv | FloorMod | Intrinsic) for node in nodes)
+    if not costly and not any(map(_are_rows, nodes)):
+        return kernel  # most have neither
     used = {node.name for node in nodes if isinstance(node, ScalarVar)}
     used |= {each.name for each in kernel.dims}
     dims = frozenset(kernel.dims)
 
     def up(stmt: Stmt, parts: tuple[Stmt, ...], inside_lanes: bool) -> Stmt:
         made = with_substatements(stmt, parts)
-        return made if inside_lanes or not isinstance(made, Seq) else _shared(made, used, dims)
+        if inside_lanes:
+            return _shared_reads(made, used) if _are_rows(made) else made
+        return _shared(made, used, dims) if costly and isinstance(made, Seq) else made
 
     return with_body(kernel, walked(kernel.body, False, _in_lanes, up))
 
@@ -59,12 +85,7 @@ def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
         ]
         found.update([*dict.fromkeys(terms)])  # each once, in order: the same text every time
     shared = [term for term, count in found.items() if count > 1]
-    values: dict[Scalar, ScalarVar] = {}
-    for term in shared:
-        if not _is_part(term, shared):
-            name = fresh(Name("t"), used)
-            used.add(name)
-            values[term] = ScalarVar(name, dtype_of(term))
+    values = {term: _variable(term, used) for term in shared if not _is_part(term, shared)}
     if not values:
         return seq
     names: dict[Term, Term] = {term: var for term, var in values.items()}  # noqa: C416  # wider
@@ -72,6 +93,50 @@ def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
     for term, var in reversed(values.items()):
         made = Bind(var, term, made)
     return made
+
+
+def _variable(term: Scalar, used: set[Name]) -> ScalarVar:
+    """A new variable for a term."""
+    name = fresh(Name("t"), used)
+    used.add(name)
+    return ScalarVar(name, dtype_of(term))
+
+
+def _are_rows(node: Term) -> TypeGuard[Seq]:
+    """Whether a term is stores that follow one another."""
+    return isinstance(node, Seq) and all(isinstance(each, Store) for each in node.stmts)
+
+
+def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
+    """Stores after bindings of what they read and compute more than once."""
+    stores = [each for each in rows.stmts if isinstance(each, Store)]
+    written = {each.buffer for each in stores}
+    terms = parts_first(_operands, *[each.value for each in stores])
+    uses = Counter([each.value for each in stores])
+    for term in terms:
+        uses.update(_operands(term))
+    known: dict[Scalar, Scalar] = {}
+    bound: list[tuple[ScalarVar, Scalar]] = []
+    for term in terms:
+        parts = _operands(term)
+        known[term] = rebuild(term, tuple([known[each] for each in parts])) if parts else term
+        is_same = reads_memory(term) and written.isdisjoint(free_vars(term))
+        if uses[term] > 1 and is_same and not isinstance(term, Mul):
+            bound.append((_variable(term, used), known[term]))
+            known[term] = bound[-1][0]
+    if not bound:
+        return rows
+    made: Stmt = Seq(tuple([Store(e.buffer, e.indices, known[e.value]) for e in stores]))
+    for var, value in reversed(bound):
+        made = Bind(var, value, made)
+    return made
+
+
+def _operands(term: Scalar) -> tuple[Scalar, ...]:
+    """What a term computes in any case, and other terms may compute as well."""
+    if not isinstance(term, Pair) or isinstance(term, And | Or):
+        return ()
+    return term.left, term.right
 
 
 def _costly(stmt: Stmt) -> Iterator[Scalar]:

@@ -29,6 +29,7 @@ from plica.codegen.lower.candidate import (
 from plica.codegen.lower.decompose import decompose
 from plica.codegen.lower.graph_flattening import flatten_graph
 from plica.codegen.lower.group import Group, groups_of, ready
+from plica.codegen.lower.launch_memory import launch_memory
 from plica.codegen.lower.linearise import linearised
 from plica.codegen.lower.scheduled import Scheduled
 from plica.codegen.memory_plan import workspace_plan
@@ -328,6 +329,11 @@ APART: Final = _scheduled(CANDIDATES, partial(linearise, parts=False))
 
 BASELINE: Final = _scheduled(CANDIDATES.replace("stages", STAGES_BASELINE), linearise_baseline)
 """The same where code is wanted soon."""
+
+LAUNCH_MEMORY: Final = exact_pass(
+    "launch-memory", "Put large buffers of kernels into the arena.",
+    launch_memory, kind="plan",
+)  # fmt: skip
 
 PLAN: Final = exact_pass(
     "plan-memory", "Plan one arena; values with disjoint live ranges share it.",

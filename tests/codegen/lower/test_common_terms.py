@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from plica.codegen.lower.common_terms import common_terms
 from plica.codegen.lower.passes import lower
-from plica.ir.loop.scalar import Intrinsic, Lit, index
+from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Select, index
 from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, Store, statements
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
@@ -66,9 +66,41 @@ def test_what_reads_memory_or_belongs_to_a_loop_stays() -> None:
     assert common_terms(before) is before
     loops = [For(J, index(3), "serial", Store(each, (ROW,), X[(ROW + J) // 5])) for each in (Y, Z)]
     assert common_terms(kernel(*loops)) is kernel(*loops)
-    lanes = For(J, index(4), "vectorized", Seq((Store(Y, (J,), X[HIGH]), Store(Z, (J,), X[HIGH]))))
-    alone = Kernel((), (X, Y, Z), 1, For(ROW, index(24), "serial", lanes))
-    assert common_terms(alone) is alone
+
+
+def in_lanes(*stores: Store) -> Kernel:
+    """Eight lanes at a time, three times."""
+    lanes = For(J, index(8), "vectorized", Seq(stores))
+    return Kernel((), (X, Y, Z), 1, For(ROW, index(3), "serial", lanes))
+
+
+def test_rows_in_a_vector_share_what_they_read_and_compute() -> None:
+    here, left, right = ROW * 8 + J, X[J], X[J + 8]
+    both = left - right
+    before = in_lanes(
+        Store(Y, (here,), both + Lit(2.0, f32) * right),
+        Store(Z, (here,), left + Lit(2.0, f32) * right + both),
+    )
+    after = common_terms(before)
+    assert [each.value for each in bindings(after)][:2] == [left, right]
+    assert len(bindings(after)) == 3  # and their difference; no product
+    assert common_terms(after) is after
+    assert_same(before, after)
+
+
+def test_rows_read_what_they_write_again() -> None:
+    written = in_lanes(Store(Y, (J,), X[J]), Store(Y, (J,), Y[J] + Y[J]), Store(Z, (J,), Y[J]))
+    assert common_terms(written) is written
+
+
+def test_what_a_choice_leaves_out_is_not_read_before_it() -> None:
+    here = ROW * 8 + J
+    taken = Select(Lt(J, index(4)), X[J * 6], Lit(0.0, f32))
+    apart = in_lanes(Store(Y, (here,), taken), Store(Z, (here,), Lit(1.0, f32) + taken.then))
+    assert common_terms(apart) is apart
+    both = in_lanes(Store(Y, (here,), taken), Store(Z, (here,), taken))
+    assert [each.value for each in bindings(common_terms(both))] == [taken]
+    assert_same(both, common_terms(both))
 
 
 @given(scheduled())
