@@ -31,7 +31,7 @@ from plica.ir.type import known
 if TYPE_CHECKING:
     from plica.codegen.llvm.value import LlvmValues
 
-HEAVY: Final = 48
+HEAVY: Final = 24
 """Elements or vectors that the text of a nest writes, at least: a function of its own takes LLVM
 longer to begin with than one loop more."""
 

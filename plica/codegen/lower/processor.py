@@ -61,8 +61,8 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.size_abstraction import abstracted
     from plica.codegen.lower.tidy import tidy
     from plica.schedule.collapse import collapsed
+    from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
-    from plica.schedule.default.winograd import tiled as winograd
 
 
 def machine_of(target: Target) -> Machine:
@@ -230,8 +230,8 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
     whole = collapsed(to_stages(function).stages, facts.reassociates, opened=True)
     if (kernel := open_windows(whole, machine, free=facts.reassociates)) is not None:
         return of_kernel(function, flatten(roll(tidy(kernel))))
-    if (formed := winograd(whole, facts, machine)) is not None:
-        return in_tiles(function, facts, formed, lambda rest: flatten(roll(tidy(kernel_of(rest)))))
+    if bilinear_form(whole, facts, machine) is not None:
+        return None  # its form has a template
     tile = open_tile(whole, facts.constant, machine, facts.reassociates)
 
     def finish(written: Kernel, soon: bool = True) -> Kernel:

@@ -67,9 +67,11 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
+    from plica.schedule.default.bilinear_schedule import bilinear_schedule
     from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
+    from plica.schedule.default.epilogue import with_epilogue, without_epilogue
     from plica.schedule.default.fold_schedule import fold_schedule
     from plica.schedule.default.general_schedule import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
@@ -122,6 +124,13 @@ def template_schedule(
     if found is None:
         return None
     name, schedule = found
+    if name in SAME_FOR_EPILOGUES and (apart := without_epilogue(kernel)) is not None:
+        bare, epilogue = apart
+        alike = template_schedule(bare, machine, tables)
+        if isinstance(alike, tuple) and alike[0] == name:
+            made = with_epilogue(alike[2], epilogue)
+            if made is not None:
+                return name, alike[1], made
     try:
         return name, *recorded(schedule, kernel)
     except ScheduleRefused as refused:
@@ -152,6 +161,10 @@ def by_template(
     return None
 
 
+SAME_FOR_EPILOGUES: Final = frozenset({"bilinear"})
+"""Templates whose schedules do not depend on what the last block does to each element."""
+
+
 def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
     """The trace of a schedule and what it makes; raises `ScheduleRefused` where it is illegal."""
     with paused():
@@ -162,6 +175,15 @@ def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
 def _in_scans(kernel: Kernel, machine: Machine) -> Do | None:
     scans = any("scan" in site.node.kinds for site in map_of(kernel).blocks.values())
     return scan_schedule(kernel, machine) if scans else None
+
+
+BILINEAR_STAGES: Final = 7
+"""Stages of a bilinear form, without the packed weight."""
+
+
+def _bilinear(kernel: Kernel, machine: Machine) -> Do | None:
+    several = len(map_of(kernel).blocks) == BILINEAR_STAGES
+    return bilinear_schedule(kernel, machine) if several else None
 
 
 def _sums_of_four(kernel: Kernel, machine: Machine) -> Do | None:
@@ -235,6 +257,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "scan": _in_scans,
     "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
+    "bilinear": _bilinear,
     "column-chain": column_chain_schedule,
     "short-rows": short_row_schedule,
     "rows": row_schedule,

@@ -53,7 +53,7 @@ from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.transpose import transpose_form
-from plica.schedule.default.winograd import tiled
+from plica.schedule.default.winograd import winograd_form
 from plica.schedule.form import (
     BY_COST,
     Apply,
@@ -346,7 +346,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
          _one(_selected), 0),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
-         _one(tiled), 3),
+         _one(winograd_form), 3),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import late
 
 __all__ = [
-    "annotate", "block", "cache_read", "cache_write", "child_blocks", "compute_at",
+    "add_unit_loop", "annotate", "block", "cache_read", "cache_write", "child_blocks", "compute_at",
     "compute_inline", "decompose_padding", "decompose_reduction", "fuse", "loop_partition", "loops",
     "merge_loops", "overlap_split", "parallel", "reorder", "reverse_compute_at", "set_scope",
-    "split", "tensorize", "transform_layout", "transpose_tile", "unroll", "vectorize",
+    "split", "storage_align", "tensorize", "transform_layout", "transpose_tile", "unroll",
+    "vectorize",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica.schedule.primitive import (
+        add_unit_loop,
         annotate,
         block,
         cache_read,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         reverse_compute_at,
         set_scope,
         split,
+        storage_align,
         tensorize,
         transform_layout,
         transpose_tile,

@@ -189,7 +189,7 @@ class OpenWinogradWriter(WinogradSteps):
         """A product of matrices for each place of a tile: whole passes, then short ones."""
         steps, rest = self.plan.tile.steps, self.plan.rest
         passes, done, short = (self.names.var(each) for each in ("passes", "done", "short"))
-        whole = TilePasses(passes, steps, last=Max(count - steps, index(0)))
+        whole = TilePasses(passes, steps, 0, Max(count - steps, index(0)))
         over = TilePasses(short, rest, done, Max(count - rest, index(0)))
         made = self.multiplied(whole, *([over] if self.plan.left else []))
         made = Bind(short, (Max(count - done, index(0)) + (rest - 1)) // rest, made)

@@ -7,7 +7,8 @@ is weighed with that.
 >>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
 >>> made = conv_winograd.compute({"tile": 4, "padding": 1}, x, w)
->>> of = found(Each(buffer("y", made.shape, f32), made.axes, made.body))
+>>> fold = Each(buffer("y", made.shape, f32), made.axes, made.body)
+>>> of = extents_of(found_open(fold), fold)
 >>> of.tiles, planned(of, Machine(512, 32, (48 << 10, 2 << 20))).rows
 ((14, 14), 2)
 """
@@ -29,14 +30,14 @@ from plica.ir.loop.stages import compute_of
 from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import dim, known, polynomial
-from plica.ir.type.dtype import f32
-from plica.schedule.default.machine import LINE, Machine
+from plica.ir.type.dtype import DType, f32
+from plica.schedule.default.machine import Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits, most_steps
 
 __all__ = [
-    "AnyWinograd", "WinogradPlan", "WinogradShape", "f32", "found", "found_open", "planned",
-    "planned_open", "plans",
+    "AnyWinograd", "TileExtents", "WinogradPlan", "collides", "extents_of", "f32", "found_open",
+    "planned", "planned_open", "plans",
 ]  # fmt: skip
 
 NARROW: Final = 4
@@ -51,6 +52,9 @@ USUAL_TILES: Final = tuple(n * across for n in (1, 2, 3, 4, 6, 9, 14, 20) for ac
 FAR: Final = 10
 """Bytes that come from behind the caches of a core in one cycle, about."""
 
+
+MAX_STACK_BYTES: Final = 1 << 20
+"""Data and products of a block of each of several cores, which lie on their stacks."""
 
 RAGGED: Final = 1.2
 """How much more it takes where the last pass over the tiles is shorter than the others."""
@@ -83,39 +87,29 @@ class AnyWinograd:
         return self.of.span**2 * self.channels * self.outputs * self.x.dtype.bytes
 
 
-@frozen(eq=False)
-class WinogradShape:
-    """A Winograd convolution that was found in some work."""
+@frozen
+class TileExtents:
+    """The extents of a Winograd convolution of a known size, as far as its plan depends on them."""
 
-    x: Buffer
-    weight: Buffer
-    of: WinogradMatrices
-    before: tuple[int, int]
-    batch: int
+    dtype: DType
+    span: int
+    """Places of the data that a tile is made from, along one axis."""
+    size: int
+    """Results of a tile, along one axis."""
     channels: int
     outputs: int
-    size: tuple[int, int]
-    """Rows and columns of the data."""
-    result: tuple[int, int]
-    """Rows and columns of the result."""
-
-    @property
-    def tiles(self) -> tuple[int, int]:
-        """Rows and columns of tiles."""
-        rows, columns = (-(-size // self.of.size) for size in self.result)
-        return rows, columns
+    tiles: tuple[int, int]
+    """Rows and columns of tiles."""
 
 
-def found(of: Each) -> WinogradShape | None:
-    """The Winograd convolution that a stage is, None where it is none or of an open size."""
-    if (any_ := found_open(of)) is None:
-        return None
-    sizes = [known(each) for each in (*any_.x.shape, *of.out.shape[2:])]
+def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
+    """The extents of a Winograd convolution, None where a size is open."""
+    sizes = [known(each) for each in (*of.x.shape, *fold.out.shape[2:])]
     if not all(sizes):
         return None
-    n, c, h, w, rows, columns = (each or 0 for each in sizes)
-    return WinogradShape(any_.x, any_.weight, any_.of, any_.before, n, c, any_.outputs, (h, w),
-                         (rows, columns))  # fmt: skip
+    rows, columns = (-(-(size or 0) // of.of.size) for size in sizes[4:])
+    span, size = of.of.span, of.of.size
+    return TileExtents(of.x.dtype, span, size, of.channels, of.outputs, (rows, columns))
 
 
 @lru_cache(maxsize=64)
@@ -193,6 +187,8 @@ class WinogradPlan:
     fetches: bool
     """Whether weights come from behind the cache."""
     teams: int = 1
+    copies_blocks: bool = False
+    """Whether the data of a block is copied, not that of an image at once."""
     rest: int = 0
     """Tiles of a short pass over what is left of an open image where passes are whole."""
     left: int = 0
@@ -200,20 +196,25 @@ class WinogradPlan:
     masks: bool = True
     """Whether vectors can be read and written in part."""
 
+    def strip(self, size: int) -> int:
+        """Tiles of such a size side by side that go together at the end: a vector at most."""
+        return power(min(self.columns, max(1, self.whole // size)))
 
-def planned(of: WinogradShape, machine: Machine) -> WinogradPlan | None:
+
+def planned(of: TileExtents, machine: Machine) -> WinogradPlan | None:
     """What to do for a machine, None where channels fill no vectors."""
     return next(iter(plans(of, machine)), None)
 
 
-def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
+@lru_cache(maxsize=64)
+def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
     """All that a machine could do, what is reckoned to take the least first."""
-    lanes = machine.lanes(of.x.dtype)
+    lanes = machine.lanes(of.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < NARROW:
         return ()
     down, across = of.tiles
-    places, size = of.of.span**2, of.x.dtype.bytes
+    places, size = of.span**2, of.dtype.bytes
     weights = places * of.channels * of.outputs * size
     row = places * across * (of.channels + of.outputs) * size
     vectors, near = of.outputs // outer, machine.cache(2)
@@ -223,42 +224,39 @@ def plans(of: WinogradShape, machine: Machine) -> tuple[WinogradPlan, ...]:
     cores = machine.cores if shares else 1
     # Where cores share each step, what one has made another reads.
     exchanged = row * down / FAR if cores > 1 else 0.0
-    choices: list[tuple[float, int, int, RegisterTile, int]] = []
-    room = near - min(weights, near // 2)
+    choices: list[tuple[float, WinogradPlan]] = []
+    room, far = near - min(weights, near // 2), weights > near // 2
     for rows, columns in _blocks(down, across, whole=row <= room):
         count, blocks = rows * columns, down * across // (rows * columns)
         spilt = 2 * row * down / FAR if count * row // across > room else 0.0
         for tile in _tiles(vectors, count, machine):
+            if count % tile.steps and blocks > 1:
+                continue  # a short pass is the last of all: its places are not one block's alone
             # Weights that no cache holds come while others are used, if these are used again.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
             work *= RAGGED if count % tile.steps else 1
             even = passes > 1 and count % tile.steps == 0
             each = max(work, waits) if even else work + waits
-            cycles = places * of.channels * blocks * (vectors // tile.vectors) * each
-            # The places of a tile lie as far apart as the data of all tiles of one is long.
-            apart = passes * tile.steps * size
-            sides = ((of.channels // inner, of.channels), (vectors, of.outputs))
-            lost = places * down * across * sum(
-                many for many, channels in sides if _is_lost(apart * channels, places, machine)
-            )  # fmt: skip
-            alone = cycles + spilt + lost * 2 * LINE / machine.rates.near
-            choices.append((alone / cores + exchanged, rows, columns, tile, 1))
-            if 1 < cores <= blocks:
-                most = -(-blocks // cores)  # of one core, while others have no more
-                choices.append((alone * most / blocks, rows, columns, tile, cores))
-    far = weights > near // 2
-    return tuple(
-        [
-            WinogradPlan(lanes, inner, outer, rows, columns, tile, shares, far, teams)
-            for _, rows, columns, tile, teams in sorted(choices, key=lambda each: each[0])
-        ]
-    )
+            alone = places * of.channels * blocks * (vectors // tile.vectors) * each + spilt
+            teams = {1: alone / cores + exchanged}
+            if 1 < cores <= blocks:  # of one core, while others have no more
+                teams[cores] = alone * -(-blocks // cores) / blocks
+            for team, cycles in teams.items():
+                by_block = columns == across and rows < down and (team > 1 or not shares)
+                plan = WinogradPlan(
+                    lanes, inner, outer, rows, columns, tile, shares, far, team, by_block
+                )
+                overlaps = columns < across and columns % plan.strip(of.size) > 0
+                if team > 1 and (overlaps or count * row // across > MAX_STACK_BYTES):
+                    continue  # where strips overlap it is not seen that teams write apart
+                choices.append((cycles, plan))
+    return tuple([plan for _, plan in sorted(choices, key=lambda each: each[0])])
 
 
-def _is_lost(apart: int, places: int, machine: Machine) -> bool:
-    """Whether places so far apart put each other out of the nearest cache, so that a line comes
-    and goes for every vector of them."""
+def collides(apart: int, places: int, machine: Machine) -> bool:
+    """Whether places so many bytes apart put each other out of the nearest cache, so that a line
+    comes and goes for every vector of them."""
     most = most_steps(apart, machine.caches[0])
     return most is not None and places > most
 
@@ -338,3 +336,8 @@ def _dividing(lanes: int, count: int) -> int:
     while count % lanes:
         lanes //= 2
     return lanes
+
+
+def power(most: int) -> int:
+    """The greatest power of two that is not more."""
+    return 1 << most.bit_length() - 1

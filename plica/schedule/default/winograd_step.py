@@ -1,5 +1,5 @@
-"""The steps of a Winograd convolution, whatever the size of its images: tiles are transformed,
-multiplied and transformed back.
+"""The steps of a Winograd convolution of an open size: tiles are transformed, multiplied and
+transformed back.
 
     data      (B x Bᵀ) of each tile, lanes over channels            data[p, c, tile, lane]
     product   a matrix product for each of the places p of a tile   product[p, o, tile, lane]
@@ -7,7 +7,7 @@ multiplied and transformed back.
 
 A tile is in registers from when it is read until it is transformed.  Where lanes change from one
 axis to another, a square of elements is turned there.  Which tiles make a block, and when, is for
-`winograd_nest` and `winograd_open`.
+`winograd_open`.
 """
 
 from __future__ import annotations
@@ -51,17 +51,12 @@ from plica.ir.loop.statement import (
 )  # fmt: skip
 from plica.ir.op.winograd import Matrix
 from plica.ir.type.dim import dim
+from plica.schedule.default.bilinear_schedule import MAX_LANES_UNROLLED, MAX_MULTIPLY_ADDS_UNROLLED
 from plica.schedule.default.machine import LINE
 from plica.schedule.default.transform import products
-from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan, WinogradShape
+from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan
 
-WRITTEN: Final = 32
-"""Multiply-adds in the text of the innermost loop, about."""
-
-SHORT: Final = 4
-"""Channels of a vector that are all written out: a loop over them would turn more than it does."""
-
-FEW: Final = 4
+PASSES_THAT_FETCH: Final = 4
 """Passes over the tiles of a block of open size in which the next weights are fetched."""
 
 Size: TypeAlias = int | Scalar
@@ -75,8 +70,8 @@ class TilePasses:
 
     count: Size
     steps: int
-    start: Size = 0
-    last: Scalar | None = None
+    start: Size
+    last: Scalar
 
 
 class WinogradSteps(ABC):
@@ -87,17 +82,11 @@ class WinogradSteps(ABC):
     product: Buffer
 
     def __init__(  # what was found, and what to do about it
-        self,
-        whole: Stages,
-        fold: Each,
-        epilogue: Each | None,
-        of: WinogradShape | AnyWinograd,
-        plan: WinogradPlan,
+        self, whole: Stages, fold: Each, epilogue: Each | None, of: AnyWinograd, plan: WinogradPlan
     ) -> None:
         self.whole, self.fold, self.epilogue, self.plan = whole, fold, epilogue, plan
         self.work = of
         self.names = Names(whole)
-        self.team: tuple[Scalar, ...] = ()
         self.out = whole.result
         # Each block is a stream: vectors that are no lines by themselves lie side by side there.
         is_line = plan.outer * of.weight.dtype.bytes >= LINE
@@ -116,7 +105,7 @@ class WinogradSteps(ABC):
     @property
     def shared(self) -> LoopKind:
         """The kind of a loop whose iterations cores may share."""
-        return "parallel" if self.plan.shares and not self.team else "serial"
+        return "parallel" if self.plan.shares else "serial"
 
     def packed(self, body: Stmt) -> Stages:
         """The stages: the weight is packed, and the rest has the loops it should have."""
@@ -143,7 +132,7 @@ class WinogradSteps(ABC):
             return self.rows_of(
                 of.data, lanes,
                 lambda k, v: Load(
-                    self.room, (*self.room_team, simple(top + k), left + column, c * lanes + v)
+                    self.room, (simple(top + k), left + column, c * lanes + v)
                 ),
                 lambda a, v, value: Store(half, (index(a), column, v), value),
             )  # fmt: skip
@@ -174,21 +163,22 @@ class WinogradSteps(ABC):
         steps, start, last = passes.steps, passes.start, passes.last
         total = self.buffer("total", steps, vectors, plan.outer, scope="local")
         many = steps * vectors
-        most = [each for each in (8, 4, 2) if plan.inner % each == 0 and each * many <= WRITTEN]
-        factor = plan.inner if plan.inner <= SHORT else max(most, default=1)
+        most = [
+            each
+            for each in (8, 4, 2)
+            if plan.inner % each == 0 and each * many <= MAX_MULTIPLY_ADDS_UNROLLED
+        ]
+        factor = plan.inner if plan.inner <= MAX_LANES_UNROLLED else max(most, default=1)
         sums: list[tuple[int, LoopKind]] = [
             (steps, "unrolled"), (vectors, "unrolled"), (plan.outer, "vectorized"),
         ]  # fmt: skip
 
         def one(q: Scalar) -> Stmt:
-            first: Scalar = q * steps if start == 0 else start + q * steps
-            there = first
-            if last is not None:
-                first = self.names.var("first")
-            number = q + start // plan.tile.steps
+            there: Scalar = q * steps if start == 0 else start + q * steps
+            first = self.names.var("first")
 
             def place(c: Scalar, s: Scalar, v: Scalar) -> tuple[Scalar, ...]:
-                return self.pass_place(p, c, (number, first), s, v)
+                return p, c, first + s, v
 
             def terms(outer: Scalar, inner: Scalar, u: Scalar) -> Stmt:
                 def step(s: Scalar, m: Scalar, v: Scalar) -> Stmt:
@@ -214,28 +204,25 @@ class WinogradSteps(ABC):
                 body=terms,
             )  # fmt: skip
             if start == 0:  # what is left over has no time to fetch anything
-                summed = self.fetching(summed, passes.count)
+                summed = self.fetching(summed)
             made: Stmt = Alloc(total, seq(zero, summed, self.nest(*sums, body=kept)))
-            if last is not None:
-                assert isinstance(first, ScalarVar)
-                inside = And(Le(index(0), first), Le(first + steps, self.data.shape[-2]))  # it is
-                made = Bind(first, Min(there, last), Branch(inside, made, NOTHING))
-            return made
+            inside = And(Le(index(0), first), Le(first + steps, self.data.shape[-2]))  # it is
+            return Bind(first, Min(there, last), Branch(inside, made, NOTHING))
 
         return self.nest((passes.count, "serial"), body=one)
 
-    def fetching(self, sums: Stmt, passes: Size) -> Stmt:
+    def fetching(self, sums: Stmt) -> Stmt:
         """The loop over channels, in which each pass fetches its share of the next weights."""
         plan = self.plan
-        times = passes if isinstance(passes, int) else FEW
-        if not plan.fetches or times < 2:
+        if not plan.fetches:
             return sums
         assert isinstance(sums, For)
         ahead = self.work.channels * plan.tile.vectors * plan.outer
         lines = -(
-            -ahead * self.work.x.dtype.bytes // LINE // times // (self.work.channels // plan.inner)
-        )
-        notes = (("fetch_next", (ahead, times, lines)),)
+            -ahead * self.work.x.dtype.bytes
+            // LINE // PASSES_THAT_FETCH // (self.work.channels // plan.inner)
+        )  # fmt: skip
+        notes = (("fetch_next", (ahead, PASSES_THAT_FETCH, lines)),)
         return For(sums.var, sums.extent, sums.kind, sums.body, notes)
 
     def finished(
@@ -287,18 +274,7 @@ class WinogradSteps(ABC):
 
     def tile_place(self, p: Scalar, c: Scalar, tile: Scalar, v: Scalar) -> tuple[Scalar, ...]:
         """Where data and products of a tile are: the place in it, vector of channels, lane."""
-        return (*self.team, p, c, tile, v)
-
-    def pass_place(
-        self, p: Scalar, c: Scalar, at: tuple[Scalar, Scalar], s: Scalar, v: Scalar
-    ) -> tuple[Scalar, ...]:
-        """The same of a step of a pass, given its number and its first tile."""
-        return self.tile_place(p, c, at[1] + s, v)
-
-    @property
-    def room_team(self) -> tuple[Scalar, ...]:
-        """Whose room it is, where each team has one."""
-        return ()
+        return p, c, tile, v
 
     @abstractmethod
     def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
@@ -369,8 +345,3 @@ class WinogradSteps(ABC):
     def value(self, of: Scalar) -> ScalarVar:
         """A variable for a value."""
         return ScalarVar(self.names.name("x"), dtype_of(of))
-
-
-def power(most: int) -> int:
-    """The greatest power of two that is not more."""
-    return 1 << most.bit_length() - 1

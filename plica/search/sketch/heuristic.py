@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 from attrs import evolve
@@ -17,7 +18,8 @@ from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import Kernel
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import FORMS, Machine, default_trace, formed
-from plica.schedule.default.winograd import tiled_ways
+from plica.schedule.default.bilinear_schedule import planned_schedules
+from plica.schedule.do import trace_if_legal
 from plica.schedule.form import installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
@@ -25,7 +27,8 @@ from plica.search.sketch.template import opened, scenes_of
 from plica.search.sketch.variant import banded, spread, turned, written
 from plica.search.sketch_rule import Query, SketchRule
 
-PLANS: Final = 24  # plans of one form, at most
+PLANS: Final = 12  # plans of one form, at most
+PLANNED_FORM: Final = "winograd-tiles"
 NARROWEST: Final = 128  # bits of the shortest vectors
 SMALL: Final = 16  # how many times smaller another cache is
 LARGE: Final = 1 << 40  # bytes of a cache in which everything fits
@@ -68,9 +71,15 @@ def other_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def planned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """Forms that decide their blocks and tiles by a plan, by other plans of low estimates."""
-    query = collapsed_query(of)
-    yield from tiled_ways(query.stages, query.facts, machine, PLANS)
+    """Forms whose template decides blocks and tiles by a plan."""
+    yield from [each for each in _each(collapsed_query(of), machine) if each[0] == PLANNED_FORM]
+
+
+def planned_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedules by other plans than the first, in order of their estimates."""
+    for name, schedule in islice(planned_schedules(of, machine), 1, PLANS):
+        if (trace := trace_if_legal(schedule, of)) is not None:
+            yield name, trace
 
 
 def other_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
@@ -165,4 +174,4 @@ def _legal(variants: tuple[Trace, ...], of: Kernel) -> Trace | None:
 HEURISTIC: Final = SketchRule("thumb", forms, traces)
 NARROW: Final = SketchRule("narrow", narrow_forms, narrow_traces)
 OTHERS: Final = SketchRule("other", other_forms, other_traces)
-PLANNED: Final = SketchRule("plan", planned_forms, other_traces)
+PLANNED: Final = SketchRule("plan", planned_forms, planned_traces)

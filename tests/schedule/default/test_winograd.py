@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, TypeGuard
 
 import hypothesis.strategies as st
@@ -11,7 +12,7 @@ from attrs import evolve
 from hypothesis import given, settings
 
 import plica
-from plica.codegen.lower.passes import lower
+from plica.codegen.lower.passes import LOWERING, lower, lowered
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
@@ -21,7 +22,7 @@ from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Load
 from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Stages, stages, stages_of
-from plica.ir.loop.statement import For, Kernel, statements
+from plica.ir.loop.statement import Alloc, For, Kernel, statements
 from plica.ir.loop.tensor import Compute, buffer, reduce
 from plica.ir.op.activation import relu
 from plica.ir.op.winograd import TILES, conv_winograd, winograd_weight
@@ -29,9 +30,10 @@ from plica.ir.type.dim import DimLike, dim_var, known
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.schedule.default import Machine
-from plica.schedule.default.choose import default_schedule
-from plica.schedule.default.winograd import tiled, tiled_ways
-from plica.schedule.default.winograd_plan import WinogradShape, found, planned
+from plica.schedule.default.bilinear_schedule import planned_schedules
+from plica.schedule.default.choose import default_schedule, recorded
+from plica.schedule.default.winograd import winograd_form
+from plica.schedule.default.winograd_plan import TileExtents, extents_of, found_open, planned
 from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
 from tests.schedule.begun import begun, read_after
@@ -55,11 +57,20 @@ def work(x: tuple[DimLike, ...], outputs: int, tile: int, padding: Any = 1) -> S
     return stages_of(made)
 
 
-def shape_of(of: Stages) -> WinogradShape | None:
-    """The convolution that stages are found to be."""
+def shape_of(of: Stages) -> TileExtents | None:
+    """The extents of the convolution that stages are found to be."""
     (only,) = of.stages
     assert isinstance(only, Each)
-    return found(only)
+    work = found_open(only)
+    return None if work is None else extents_of(work, only)
+
+
+def scheduled(form: Stages, machine: Machine) -> Kernel:
+    """The kernel of a form after its default trace."""
+    made = default_schedule(begun(form, KNOWN.constant), machine)
+    assert isinstance(made, tuple)
+    assert made[0].steps
+    return made[1]
 
 
 def numbers(seed: int, *shape: int) -> Array:
@@ -129,13 +140,20 @@ def test_blocks_keep_the_rows_that_they_have_in_common(data: st.DataObject) -> N
 
 
 def test_the_copy_is_of_a_block_where_an_image_has_several() -> None:
-    for cores, teams in ((1, []), (2, [2])):
-        form = tiled(work((1, 64, 112, 112), 64, 4), KNOWN, evolve(WIDE, cores=cores))
+    for cores in (1, 2):
+        machine = evolve(WIDE, cores=cores)
+        form = winograd_form(work((1, 64, 112, 112), 64, 4), KNOWN, machine)
         assert form is not None
-        shape = [known(each) or 0 for each in form.scratch[0].shape]
-        assert shape[:-3] == teams
-        assert shape[-3] < 56
-        assert shape[-2:] == [114, 64]
+        body = lower(scheduled(form, machine), "cpu").body
+        (copy,) = [
+            each for each in statements(body)
+            if isinstance(each, Alloc) and str(each.buffer.name).startswith("padded")
+        ]  # fmt: skip
+        (size,) = [known(each) or 0 for each in copy.buffer.shape]
+        outside = next(each for each in statements(body) if isinstance(each, For))
+        assert copy in statements(outside)
+        assert outside.kind == ("serial" if cores == 1 else "parallel")
+        assert size < 114 * 114 * 64 // 2
 
 
 @pytest.mark.parametrize(("tile", "threads"), [(2, 1), (4, 1), (4, 2)])
@@ -161,7 +179,7 @@ def test_one_code_computes_the_convolution_of_every_size(tile: int, threads: int
 @pytest.mark.parametrize("tile", [2])
 def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> None:
     h, w = (dim_var(each) for each in "hw")
-    form = tiled(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
+    form = winograd_form(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     weight = numbers(1, 16, 16, 3, 3)
@@ -181,10 +199,10 @@ def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> 
     ],
 )
 def test_a_kernel_means_the_convolution_on_every_machine(machine: Machine, tile: int) -> None:
-    form = tiled(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
+    form = winograd_form(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
     if form is None:
         assert machine.lanes(f32) > 8
-        form = tiled(work((1, 16, 5, 9), 16, tile), KNOWN, machine)
+        form = winograd_form(work((1, 16, 5, 9), 16, tile), KNOWN, machine)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     made = default_schedule(kernel, machine)
@@ -218,7 +236,7 @@ def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
     assert plan is not None
     assert plan.rows == 1
     assert plan.columns < shape.tiles[1]
-    form = tiled(of, KNOWN, small)
+    form = winograd_form(of, KNOWN, small)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     x, w = numbers(0, 1, 4, 5, 16), numbers(1, 4, 4, 3, 3)
@@ -231,45 +249,53 @@ def test_every_plan_means_the_same() -> None:
     machine = Machine(128, 32, (1 << 10, 24 << 10))
     x, w = numbers(0, 1, 8, 10, 9), numbers(1, 16, 8, 3, 3)
     wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
-    ways = dict(tiled_ways(of, KNOWN, machine, 24))
-    assert len(ways) == len({form.scratch for form in ways.values()}) == 24
-    assert tiled(of, KNOWN, machine) in ways.values()
-    # Of passes that are not whole the interpreter would miss what nobody reads.
-    whole = [name for name in ways if name.split("-")[1].endswith(("x1", "x3"))]
-    for name in whole[:2]:  # a row of tiles at once, and all of them
-        form = ways[name]
-        kernel = begun(form, KNOWN.constant)
-        assert off(run(form, kernel, x, transformed(w, 4)), wanted) < 5e-5, name
-    assert not list(tiled_ways(of, Facts((False, False)), machine, 24))  # it is no constant
+    form = winograd_form(of, KNOWN, machine)
+    assert form is not None
+    kernel = begun(form, KNOWN.constant)
+    ways = dict(planned_schedules(kernel, machine))
+    assert len(ways) >= 24
+    made = {name: recorded(ways[name], kernel) for name in list(ways)[:8]}
+    assert len({trace for trace, _ in made.values()}) == 8
+    assert scheduled(form, machine) in [each for _, each in made.values()]
+    for name, (_, each) in list(made.items())[:3]:
+        assert off(run(form, each, x, transformed(w, 4)), wanted) < 5e-5, name
+        assert off(run(form, lower(each, "cpu"), x, transformed(w, 4)), wanted) < 5e-5, name
+    assert winograd_form(of, Facts((False, False)), machine) is None  # it is no constant
 
 
 def test_places_of_a_tile_do_not_put_each_other_out_of_the_nearest_cache() -> None:
+    passes = LOWERING["cpu"].passes
+    until = [each.name for each in passes].index("flatten")
     for channels, size in ((32, 64), (32, 128), (24, 128)):
-        shape = shape_of(work((1, channels, size, size), channels, 4))
-        assert shape is not None
         for machine in (WIDE, Machine(128, 29, (64 << 10, 1 << 20))):
-            plan = planned(shape, machine)
-            assert plan is not None
-            count = -(-plan.rows * plan.columns // plan.tile.steps) * plan.tile.steps
-            assert count * channels * 4 % 2048
+            form = winograd_form(work((1, channels, size, size), channels, 4), KNOWN, machine)
+            assert form is not None
+            body = lowered(scheduled(form, machine), passes[:until]).body
+            buffers = {e.buffer for e in statements(body) if isinstance(e, Alloc)}
+            tiles = [each for each in buffers if each.name.hint in ("data", "product")]
+            assert len(tiles) == 2
+            for each in tiles:
+                sizes = [known(size) or 0 for size in each.shape[2:]]
+                apart = (known(each.strides[1]) or 0) if each.strides else prod(sizes)
+                assert apart * 4 % 2048, (channels, size, str(each.name))
 
 
 @pytest.mark.parametrize(("cores", "shared"), [(2, 1), (7, 1), (16, 4)])
 def test_cores_share_what_is_large(cores: int, shared: int) -> None:
     """The blocks; the copy and each step where there are fewer blocks than cores."""
-    form = tiled(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=cores))
+    form = winograd_form(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=cores))
     assert form is not None
-    body = begun(form, KNOWN.constant).body
+    body = scheduled(form, Machine(512, 32, cores=cores)).body
     kinds = [each.kind for each in statements(body) if isinstance(each, For)]
     assert kinds.count("parallel") == shared
 
 
 def test_a_weight_that_is_not_known_is_none_of_it() -> None:
-    assert tiled(work((1, 16, 8, 8), 16, 4), Facts((False, False)), WIDE) is None
+    assert winograd_form(work((1, 16, 8, 8), 16, 4), Facts((False, False)), WIDE) is None
 
 
 def test_channels_that_fill_no_vector_are_none_of_it() -> None:
-    assert tiled(work((1, 6, 8, 8), 16, 4), KNOWN, WIDE) is None
+    assert winograd_form(work((1, 6, 8, 8), 16, 4), KNOWN, WIDE) is None
 
 
 def test_other_sums_are_not_taken_for_it() -> None:
@@ -292,7 +318,7 @@ def test_a_prefix_of_a_longer_tensor_is_not_taken_for_it(longer: tuple[int, ...]
     value = map_bottom_up(
         lambda node: Load(whole_x, node.indices) if is_of_data(node) else node, fold.value
     )
-    assert found(evolve(fold, value=value)) is None
+    assert found_open(evolve(fold, value=value)) is None
 
 
 def is_of_data(node: Term) -> TypeGuard[Load]:
