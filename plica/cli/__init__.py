@@ -46,7 +46,7 @@ examples:
   plica doctor --json        the same as JSON
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
-  plica rules why silu M.onnx             why a rule does not apply
+  plica rules why fast-silu M.onnx        why a rule does not apply
   plica new rule-pack acme-rules          a package of your rules
   plica check ./acme-rules                check everything it adds
   plica targets              all targets

@@ -328,8 +328,8 @@ def _text(name: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        message, expected, found = "The file is not text in UTF-8.", "a text", "bytes"
-        hint = "plica trace show reads .json and .py; plica explore M.plica reads an artefact."
+        message, expected, found = "The file is not text in UTF-8.", "a .json or .py file", "bytes"
+        hint = "Kernels of models are read by plica explore M.plica or exe.trace(name)."
         place = Place(file=name)
         problem = Diagnostic("input-unknown", message, place, expected, found, hint)
         raise InputError(problem) from None
