@@ -46,7 +46,7 @@ from plica.ir.contract import approx, reassociates
 from plica.ir.graph.expression import Function
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.fuse import fuse
-from plica.rewrite.fuse.decide import FusionLimits
+from plica.rewrite.fuse.limit import FusionLimits
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.rewrite.history import History
 from plica.rewrite.optimise import OPTIMISE

@@ -12,8 +12,9 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.rewrite.fuse.decide import REASONS, FusionLimits, Reason
+    from plica.rewrite.fuse.decide import REASONS, Reason
     from plica.rewrite.fuse.explain import EdgeDecision, explain, table
     from plica.rewrite.fuse.group import defuse, fuse, is_fused, is_primitive
+    from plica.rewrite.fuse.limit import FusionLimits
 else:
     lazily(__name__)

@@ -20,6 +20,7 @@ not, and why.
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
+>>> from plica.rewrite.fuse.limit import DEFAULT_LIMITS
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> found = decide(infer_expr(Apply("exp", (x + 1.0,))), DEFAULT_LIMITS)
 >>> [each.reason for each in found.verdicts.values()]
@@ -28,7 +29,7 @@ not, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import product
 from typing import Final, Literal, TypeAlias
 
@@ -39,6 +40,7 @@ from plica.ir.graph.expression import Apply, Expr, Function, If, attr
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.loop.scalar import Scalar, ScalarVar, Select
 from plica.ir.type import TensorType, i8, known, same_dim, type_of, u8
+from plica.rewrite.fuse.limit import FusionLimits
 from plica.rewrite.fuse.reading import AccessPattern, Index, count, operator, parts, reading
 from plica.rewrite.graph.walk import operands
 from plica.runtime.late import lazy_imports
@@ -85,38 +87,6 @@ REASONS: Final[dict[Reason, str]] = {
 
 FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
-
-@frozen
-class FusionLimits:
-    """How far fusion goes: operators of a group, operators after one another, those kept alone."""
-
-    size: int = 48
-    depth: int = 32
-    stop: tuple[str, ...] = ()
-    tiles: bool = False
-    """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
-    bytes_stay: bool = False
-    """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
-    windows: bool = False
-    """Whether windows over a channel, channels last, make wider numbers of bytes where they read
-    them."""
-    chains: Callable[[Function], bool] | None = None
-    """Which functions may be a product, rows of its result, and a product of those, in one."""
-    row_bytes: int = 1 << 20
-    """What all stages keep of one row, at most: it should stay in a near cache."""
-    columns: Callable[[Function], bool] | None = None
-    """Which functions may be stages of rows that lie along other axes than the last ones."""
-    open_rows: bool = False
-    """Whether rows along the last axes may have any length: nothing of them need be kept."""
-    gates: Callable[[Function], bool] | None = None
-    """Which functions may be a product and what is made of parts of it, in one."""
-    unpacks: bool = False
-    """Whether products make numbers of fields of bytes where they read them."""
-    joins: bool = True
-    """Whether parts of a tensor may be written into its memory, each by a kernel of its own."""
-
-
-DEFAULT_LIMITS: Final = FusionLimits()
 
 LANES: Final = 16
 """Neighbours that fill a vector: what takes long is computed for this many at once."""

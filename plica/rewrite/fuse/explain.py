@@ -23,8 +23,9 @@ from attrs import frozen
 from plica.ir.graph import Expr, Module
 from plica.ir.loop.fusion_kind import Kind
 from plica.ir.type import infer
-from plica.rewrite.fuse.decide import DEFAULT_LIMITS, REASONS, Decisions, FusionLimits, Reason
+from plica.rewrite.fuse.decide import REASONS, Decisions, Reason
 from plica.rewrite.fuse.group import along_rows, is_primitive
+from plica.rewrite.fuse.limit import DEFAULT_LIMITS, FusionLimits
 from plica.rewrite.fuse.reading import operator, reading
 
 

@@ -31,7 +31,8 @@ from plica.ir.graph import Attrs, Call, Const, Expr, Function, Module, Var, attr
 from plica.ir.op import find
 from plica.ir.passes import form
 from plica.ir.type import Type, infer, type_of
-from plica.rewrite.fuse.decide import DEFAULT_LIMITS, Decisions, FusionLimits, Group, decide, inside
+from plica.rewrite.fuse.decide import Decisions, Group, decide, inside
+from plica.rewrite.fuse.limit import DEFAULT_LIMITS, FusionLimits
 from plica.rewrite.fuse.reading import operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands

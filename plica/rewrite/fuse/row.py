@@ -16,7 +16,7 @@ a reduction leaves with the length 1.  Whoever schedules is asked about each fun
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr
 >>> from plica.ir.type.term import tensor
->>> from plica.rewrite.fuse.decide import DEFAULT_LIMITS, FusionLimits
+>>> from plica.rewrite.fuse.limit import DEFAULT_LIMITS, FusionLimits
 >>> x = Var(Name("x"), tensor((2, 3), "f32"))
 >>> root = infer_expr(x - Apply("max", (x,), (("axis", (1,)), ("keepdims", True))))
 >>> whole = with_rows(decide(root, DEFAULT_LIMITS)).groups[root]
@@ -39,15 +39,8 @@ from typing import Final, TypeAlias
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import TensorType, known, type_of
-from plica.rewrite.fuse.decide import (
-    DEFAULT_LIMITS,
-    Decisions,
-    FusionLimits,
-    Group,
-    Verdict,
-    decide,
-    moved,
-)
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, decide, moved
+from plica.rewrite.fuse.limit import DEFAULT_LIMITS, FusionLimits
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
 __all__ = ["decide", "operator", "with_rows"]

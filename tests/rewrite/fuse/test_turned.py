@@ -9,7 +9,8 @@ from plica.ir.op.linear import matmul
 from plica.ir.op.shape import transpose
 from plica.ir.type.infer import infer_expr
 from plica.ir.type.term import tensor
-from plica.rewrite.fuse.decide import DEFAULT_LIMITS, decide
+from plica.rewrite.fuse.decide import decide
+from plica.rewrite.fuse.limit import DEFAULT_LIMITS
 
 
 def reasons(term: Expr) -> list[str]:
