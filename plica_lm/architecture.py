@@ -5,9 +5,9 @@
 Which weights there are says the rest: biases, norms of heads, a tied head, experts, fused
 projections (`plica_lm.naming`).
 
->>> of = from_config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
+>>> small = from_config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
 ...                   "num_hidden_layers": 2, "max_position_embeddings": 512})
->>> of.head, of.scale, len(of.layers)
+>>> small.head, small.scale, len(small.layers)
 (16, 0.25, 2)
 """
 
@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from plica.core import did_you_mean
-from plica.runtime.error import Diagnostic, UnsupportedError
-from plica_lm.rotary import Config, Rotary, rotary
+from plica_lm.config import Config, conflict, needed, normalised
+from plica_lm.refusal import refusal, unsupported
+from plica_lm.rotary import Rotary, rotary
+from plica_lm.value import check, integer
 
 
 @frozen
@@ -33,7 +34,8 @@ class Layer:
 
 @frozen
 class Architecture:
-    """A decoder, without its weights.  `shared` heads of keys serve `heads` of queries."""
+    """A decoder, without its weights.  `shared` heads of keys serve `heads` of queries.  The model
+    was `trained` for texts of so many tokens; `tied` says that the head may be the embedding."""
 
     family: str
     width: int
@@ -53,6 +55,9 @@ class Architecture:
     experts_per_token: int = 0
     renormalise: bool = True
     transposed: bool = False
+    trained: int | None = None
+    vocabulary: int | None = None
+    tied: bool = True
 
 
 FAMILIES: Final[Mapping[str, Config]] = {
@@ -71,56 +76,73 @@ ACTIVATIONS: Final = {
 
 
 def from_config(
-    config: Config, context: int | None = None, factors: Sequence[float] | None = None
+    config: Config,
+    context: int | None = None,
+    factors: Sequence[float] | None = None,
+    spelled: Mapping[str, str] | None = None,
 ) -> Architecture:
-    """The architecture of a `config.json`, for texts of at most `context` tokens."""
-    of = {**config, **config.get("text_config", {})}
-    family = {"gemma3": "gemma3_text"}.get(of.get("model_type", ""), of.get("model_type", ""))
+    """The architecture of a `config.json`, for texts of at most `context` tokens.  Refusals call
+    an entry as `spelled` says."""
+    said = normalised(config, spelled)
+    said |= said.get("text_config", {})
+
+    def need(name: str) -> Any:  # Any: what JSON holds
+        return needed(said, name, spelled)
+
+    family = {"gemma3": "gemma3_text"}.get(need("model_type"), need("model_type"))
     if family not in FAMILIES:
-        raise unsupported("Models of type", family, FAMILIES)
-    own = FAMILIES[family]
-
-    def asked(*names: str, default: Any = None) -> Any:  # Any: what JSON holds
-        found = (of[name] for name in names if of.get(name) is not None)
-        value = next(found, default)
-        if value is None:
-            message = f"The configuration does not say {names[0]!r}."
-            raise UnsupportedError(Diagnostic("bad-model", message, expected=names[0]))
-        return value
-
-    width, heads = asked("hidden_size", "n_embd"), asked("num_attention_heads", "n_head")
-    count = asked("num_hidden_layers", "n_layer")
-    head = asked("head_dim", default=width // heads)
-    trained = asked("max_position_embeddings", "n_positions")
+        raise unsupported("The model_type", family, FAMILIES)
+    if "quantization_config" in said:
+        found = said["quantization_config"]
+        raise refusal("unsupported", "Quantised weights of Hugging Face are not supported.",
+                      "no quantization_config", found, "Use a quantised GGUF file.")  # fmt: skip
+    defaults = FAMILIES[family]
+    width, heads, count = (
+        need(name) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
+    )
+    shared = said.get("num_key_value_heads", heads)
+    if heads % shared:
+        message = "num_attention_heads is not a multiple of num_key_value_heads."
+        raise conflict(message, f"a divisor of {heads}", shared, "num_key_value_heads")
+    if "head_dim" not in said and width % heads:
+        message = "hidden_size is not a multiple of num_attention_heads, and head_dim is missing."
+        raise conflict(message, f"a multiple of {heads}", width, "num_attention_heads")
+    head = said.get("head_dim", width // heads)
+    trained = need("max_position_embeddings")
+    if context is not None:
+        check("context", context, integer(1))
     context = min(context or trained, trained) if family == "gpt2" else context or trained
-    word = asked("hidden_activation", "hidden_act", "activation_function", default="silu")
-    if word not in ACTIVATIONS:
-        raise unsupported("Activations", word, ACTIVATIONS)
-    kinds = of.get("layer_types") or _kinds(of, own, count)
+    activation = said.get("hidden_act", "silu")
+    if activation not in ACTIVATIONS:
+        raise unsupported("The activation", activation, ACTIVATIONS)
+    kinds = said.get("layer_types") or _kinds(said, defaults, count)
+    if len(kinds) != count:
+        message = "layer_types does not list one kind for each layer."
+        raise conflict(message, f"{count} kinds", len(kinds), "layer_types")
     gemma = family.startswith("gemma")
     return Architecture(
-        family=family, width=width, heads=heads, head=head, context=context,
-        shared=asked("num_key_value_heads", default=heads),
-        layers=tuple([_layer(of, family, kind, head, context, factors) for kind in kinds]),
-        scale=asked("query_pre_attn_scalar", default=head) ** -0.5,
-        epsilon=asked("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", default=1e-5),
-        norm=own.get("norm", "rms"), logit_cap=of.get("final_logit_softcapping"),
-        norm_offset=asked("norm_offset", default=own.get("norm_offset", 0.0)),
-        activation=ACTIVATIONS[word], embedding_scale=width**0.5 if gemma else 1.0,
-        attention_cap=of.get("attn_logit_softcapping"),
-        experts_per_token=of.get("num_experts_per_tok") or 0,
-        renormalise=bool(of.get(own.get("renormalise", ""), "renormalise" not in own)),
-        transposed=of.get("transposed", family == "gpt2"),
+        family=family, width=width, heads=heads, head=head, context=context, shared=shared,
+        layers=tuple([_layer(said, family, kind, head, context, factors) for kind in kinds]),
+        scale=said.get("query_pre_attn_scalar", head) ** -0.5,
+        epsilon=said.get("rms_norm_eps", 1e-5),
+        norm=defaults.get("norm", "rms"), logit_cap=said.get("final_logit_softcapping"),
+        norm_offset=said.get("norm_offset") or defaults.get("norm_offset", 0.0),
+        activation=ACTIVATIONS[activation], embedding_scale=width**0.5 if gemma else 1.0,
+        attention_cap=said.get("attn_logit_softcapping"),
+        experts_per_token=said.get("num_experts_per_tok") or 0,
+        renormalise=bool(said.get(defaults.get("renormalise", ""), "renormalise" not in defaults)),
+        transposed=said.get("transposed", family == "gpt2"), trained=trained,
+        vocabulary=said.get("vocab_size"), tied=said.get("tie_word_embeddings", True),
     )  # fmt: skip
 
 
-def _kinds(of: Config, own: Config, count: int) -> list[str]:
+def _kinds(said: Config, defaults: Config, count: int) -> list[str]:
     """Which layers look back through a window, where the configuration lists none."""
-    windowed = own.get("windowed") and of.get("sliding_window") is not None
-    if of.get("use_sliding_window"):
-        first = of.get("max_window_layers", count)
+    windowed = defaults.get("windowed") and said.get("sliding_window") is not None
+    if said.get("use_sliding_window"):
+        first = said.get("max_window_layers", count)
         return ["sliding_attention" if at >= first else "full_attention" for at in range(count)]
-    pattern = of.get("sliding_window_pattern", own.get("pattern"))
+    pattern = said.get("sliding_window_pattern", defaults.get("pattern"))
     return [
         "sliding_attention" if windowed and (not pattern or (at + 1) % pattern) else
         "full_attention" for at in range(count)
@@ -128,22 +150,22 @@ def _kinds(of: Config, own: Config, count: int) -> list[str]:
 
 
 def _layer(  # noqa: PLR0917  # what a configuration says, and of what
-    of: Config, family: str, kind: str, head: int, context: int, factors: Sequence[float] | None
+    said: Config, family: str, kind: str, head: int, context: int, factors: Sequence[float] | None
 ) -> Layer:
-    window = of.get("sliding_window") if kind == "sliding_attention" else None
+    window = said.get("sliding_window") if kind == "sliding_attention" else None
     if family == "gpt2":
         return Layer(None, window)
-    told = of.get("rope_parameters") or of.get("rope_scaling") or {}
-    told = told.get(kind, told) or {}
+    scaling = said.get("rope_parameters") or said.get("rope_scaling") or {}
+    scaling = scaling.get(kind) or scaling
     local = family == "gemma3_text" and kind == "sliding_attention"
-    if local and "rope_parameters" not in of:
-        told = {}
-    base = of.get("rope_local_base_freq", 10000.0) if local else of.get("rope_theta", 10000.0)
-    whole = {"trained": of.get("max_position_embeddings"), "rope_theta": base}
+    if local and "rope_parameters" not in said:
+        scaling = {}
+    base = said.get("rope_local_base_freq", 10000.0) if local else said.get("rope_theta", 10000.0)
+    whole = {"trained": said.get("max_position_embeddings"), "rope_theta": base}
     for name in ("partial_rotary_factor", "original_max_position_embeddings", "interleaved"):
-        if of.get(name) is not None:
-            whole[name] = of[name]
-    return Layer(rotary({**whole, **told}, head, context, factors), window)
+        if said.get(name) is not None:
+            whole[name] = said[name]
+    return Layer(rotary({**whole, **scaling}, head, context, factors), window)
 
 
 GGUF_FAMILIES: Final = {
@@ -156,7 +178,7 @@ GGUF_NAMES: Final[Mapping[str, str]] = {
     "attention.head_count": "num_attention_heads", "context_length": "max_position_embeddings",
     "attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
-    "attention.layer_norm_epsilon": "layer_norm_eps", "expert_used_count": "num_experts_per_tok",
+    "attention.layer_norm_epsilon": "rms_norm_eps", "expert_used_count": "num_experts_per_tok",
     "attention.sliding_window": "sliding_window", "rope.local_freq_base": "rope_local_base_freq",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
@@ -170,29 +192,29 @@ def from_gguf(
 ) -> Architecture:
     """The architecture of a GGUF file; `factors` is its tensor `rope_freqs` (or the one of the
     wanted context of `rope_factors_short` and `rope_factors_long`)."""
-    name = metadata.get("general.architecture", "")
+    name = metadata.get("general.architecture")
     if name not in GGUF_FAMILIES:
-        raise unsupported("GGUF models of architecture", name, GGUF_FAMILIES)
+        raise unsupported("The GGUF architecture (general.architecture)", name, GGUF_FAMILIES)
     said = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
-    config = {new: said[old] for old, new in GGUF_NAMES.items() if old in said}
+    spelled = {new: f"{name}.{old}" for old, new in GGUF_NAMES.items()}
     family = GGUF_FAMILIES[name]
-    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    layer_norm = FAMILIES[family].get("norm") == "layer"
+    spelled["rms_norm_eps"] = f"{name}.attention.layer_norm_{'' if layer_norm else 'rms_'}epsilon"
+    config = normalised({new: said[old] for old, new in GGUF_NAMES.items() if old in said}, spelled)
+    needed(config, "rms_norm_eps", spelled)
+    width, heads = (needed(config, key, spelled) for key in ("hidden_size", "num_attention_heads"))
+    head = config.get("head_dim") or width // heads
     scaling = said.get("rope.scaling.type", "none")
-    told = {"rope_type": scaling if scaling in ("linear", "yarn") else "default",
-            "factor": said.get("rope.scaling.factor"),
-            "attention_factor": said.get("rope.scaling.attn_factor")}  # fmt: skip
+    rope = {"rope_type": scaling if scaling in ("linear", "yarn") else "default",
+            "factor": said.get("rope.scaling.factor") or None,
+            "attention_factor": said.get("rope.scaling.attn_factor") or None}  # fmt: skip
+    rotated = said.get("rope.dimension_count", head)
+    check(f"{name}.rope.dimension_count", rotated, integer(1, max(head, 1)), "bad-model")
     config |= {
         "model_type": family, "norm_offset": 0.0, "transposed": False, "head_dim": head,
-        "rope_scaling": told, "interleaved": name == "llama", "norm_topk_prob": True,
-        "partial_rotary_factor": said.get("rope.dimension_count", head) / head,
+        "rope_scaling": rope, "interleaved": name == "llama", "norm_topk_prob": True,
+        "partial_rotary_factor": rotated / max(head, 1),
         "hidden_act": {"gpt2": "gelu_new", "phi2": "gelu_new"}.get(
             name, "gelu_pytorch_tanh" if name.startswith("gemma") else "silu"),
     }  # fmt: skip
-    return from_config(config, context, factors)
-
-
-def unsupported(what: str, found: str, known: Mapping[str, object]) -> UnsupportedError:
-    """The refusal of a word that is not in a table."""
-    message = f"{what} {found!r} are not supported."
-    hint = did_you_mean(found, tuple(known))
-    return UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(known), found, hint))
+    return from_config(config, context, factors, spelled)

@@ -8,7 +8,10 @@ imports, and its result is bounded.
 '<user>Hello'
 >>> rendered("{{ raise_exception('no system') }}", said)
 Traceback (most recent call last):
-plica.runtime.error.InputError: The chat template refuses these messages: no system [input-value]
+plica.runtime.error.InputError: messages: The chat template refuses them: no system [input-value]
+  expected: messages in the order that the template is for
+  found: others
+  suggestion: Change the roles of the messages, or the template of the model.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
-from plica.runtime.error import Diagnostic, InputError
+from plica_lm.refusal import refusal
+from plica_lm.value import TEXT, Value, check, is_a
 
 MAX_CHARACTERS: Final = 1 << 22
 """Characters that a template may make."""
@@ -61,5 +65,48 @@ def rendered(
 
 
 def _refuse(why: str) -> NoReturn:
-    message = f"The chat template refuses these messages: {why}"
-    raise InputError(Diagnostic("input-value", message))
+    raise refusal("input-value", f"The chat template refuses them: {why}",
+                  "messages in the order that the template is for", "others",
+                  "Change the roles of the messages, or the template of the model.",
+                  at="messages")  # fmt: skip
+
+
+_LIST: Final = Value((list, tuple), "a list of at least one message", bool)
+_MESSAGE: Final = Value((Mapping,), "an object with role and content")
+_PART: Final = Value((Mapping,), '{"type": "text", "text": …}', lambda part: (
+    part.get("type") == "text" and set(part) == {"type", "text"} and is_a(part["text"], TEXT)
+))  # fmt: skip
+ROLES: Final = ("system", "user", "assistant", "tool")
+FIELDS: Final[Mapping[str, Value]] = {
+    "role": Value((str,), "one of " + ", ".join(ROLES), ROLES.__contains__),
+    "content": Value((str, list), "text, or a list of text parts", lambda content: (
+        is_a(content, TEXT) if isinstance(content, str) else all(
+            is_a(part, _PART) for part in content))),
+    "name": TEXT,
+}  # fmt: skip
+"""The fields of a message; the name is optional."""
+
+
+def checked(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Messages as templates take them: text parts are joined, all else is refused.
+
+    >>> checked([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': 'Hi'}]
+    """
+    check("messages", messages, _LIST, at="messages")
+    found = []
+    for at, message in enumerate(messages):
+        here = f"messages[{at}]"
+        check(here, message, _MESSAGE, at="messages")
+        for name in message:
+            if name not in FIELDS:
+                raise refusal("input-value", f"{here} has the unknown field {name!r}.",
+                              ", ".join(FIELDS), name, "Remove it.", at="messages")  # fmt: skip
+        for name, value in FIELDS.items():
+            if name in message or name != "name":
+                check(f"{here}.{name}", message.get(name), value, at="messages")
+        content = message["content"]
+        if not isinstance(content, str):
+            content = "".join([part["text"] for part in content])
+        found.append({**message, "content": content})
+    return found

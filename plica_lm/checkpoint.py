@@ -6,7 +6,6 @@ when they are opened; a damaged one is refused with what was expected and what w
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from attrs import field, frozen
 
-from plica.core.diagnostic import Malformed
 from plica.ir.type.dtype import DType
-from plica.runtime.error import Diagnostic, Place
 from plica_lm.format import BlockFormat
+from plica_lm.refusal import DAMAGED, refusal
 from plica_lm.tokenizer import Tokenizer
 from plica_lm.weight import Format, Weight
 
@@ -61,24 +59,6 @@ def map_file(path: Path) -> Array:
         refuse(path, "The file cannot be read.", "a file", str(error.strerror or error))
 
 
-def read_json(text: bytes, path: Path) -> dict[str, Any]:  # Any: JSON
-    """An object that a file holds, each of its names once."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            refuse(path, "A name stands twice in an object.", "each name once", "one twice")
-        return found
-
-    try:
-        found = json.loads(text, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
-        refuse(path, "The text is no JSON.", "an object", f"{type(error).__name__}: {error}")
-    if not isinstance(found, dict):
-        refuse(path, "The text is no JSON object.", "an object", type(found).__name__)
-    return found
-
-
 def refuse(path: Path, message: str, expected: str, found: str) -> NoReturn:
-    """Refuse a file."""
-    raise Malformed(Diagnostic("bad-model", message, Place(file=str(path)), expected, found))
+    """Refuse a file that is damaged."""
+    raise refusal("bad-model", message, expected, found, DAMAGED, path)

@@ -32,9 +32,9 @@ from plica.ir.type.dim import DimLike
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.op import nn
-from plica.runtime.error import Diagnostic, UnsupportedError
 from plica_lm.architecture import Architecture, Layer
 from plica_lm.format import BlockFormat
+from plica_lm.refusal import refusal
 from plica_lm.rotary import Rotary
 from plica_lm.weight import Weight
 
@@ -94,10 +94,9 @@ class _Decoder:
     def weight(self, name: str) -> Var:
         """A weight as it lies in memory."""
         if name not in self.weights:
-            message = f"The model lacks the weight {name!r}."
-            raise UnsupportedError(
-                Diagnostic("bad-model", message, expected=f"of {self.of.family}")
-            )
+            raise refusal("bad-model", f"The model lacks the weight {name!r}.",
+                          f"the weights of {self.of.family}", f"{len(self.weights)} others",
+                          "Use the configuration that belongs to these weights.")  # fmt: skip
         of = self.weights[name]
         stored = "u8" if isinstance(of.format, BlockFormat) else str(of.format)
         return self.given(name, of.data.shape, stored)

@@ -18,10 +18,12 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from attrs import define, field, frozen
 
-from plica.runtime.error import Diagnostic, InputError, PlicaError
 from plica_lm.model import Model, Span
+from plica_lm.refusal import refusal
 from plica_lm.rows import Rows
 from plica_lm.sampling import GREEDY, Sampling, choose, likeliest, log_chances
+from plica_lm.tokenizer import Stream
+from plica_lm.value import FLAG, Value, check, integer, is_unicode
 
 Array = np.ndarray[Any, Any]
 Finish: TypeAlias = Literal["stop", "length"]
@@ -35,21 +37,42 @@ CHUNK: Final = 512
 """Tokens of a prompt that are read in one step."""
 
 
+_STOP: Final = Value((tuple,), "texts of at least one character", lambda words: all(
+    isinstance(word, str) and word and is_unicode(word) for word in words))  # fmt: skip
+_PROMPT: Final = Value((tuple,), "a text, or a sequence of token ids")
+
+
+def _sequence(value: Any) -> Any:  # Any: whatever was given; `check` refuses the rest
+    """A tuple of a list, and of one stop word."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
+
+
 @frozen(eq=False)
 class Request:
-    """A text to be continued by at most `limit` tokens (fewer where the context ends), up to a word
-    of `stop` or a token that ends texts.
+    """A text to be continued by at most `limit` tokens (fewer where the context ends), up to one
+    of the words in `stop` or a token that ends texts.
 
-    `logprobs` is for how many of the likeliest tokens chances are told, None where none are asked.
+    Each piece has the log-probabilities of the `logprobs` likeliest tokens; None omits them.
     """
 
     prompt: tuple[int, ...]
     sampling: Sampling = GREEDY
     limit: int = 256
-    stop: tuple[str, ...] = ()
+    stop: Sequence[str] = field(default=(), converter=_sequence)
     logprobs: int | None = None
     mask: Mask | None = None
     ends: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        check("prompt", self.prompt, _PROMPT)
+        check("sampling", self.sampling, Value((Sampling,), "a Sampling"))
+        check("limit", self.limit, integer(1))
+        check("stop", self.stop, _STOP)
+        check("ends", self.ends, FLAG)
+        if self.logprobs is not None:
+            check("logprobs", self.logprobs, integer(0))
 
 
 @frozen
@@ -71,7 +94,7 @@ class Text:
     model and by the draft."""
 
     request: Request
-    stream: Callable[[int], str]
+    stream: Stream
     tokens: list[int]
     rows: list[int] = field(factory=list)
     read: int = 0
@@ -107,12 +130,20 @@ class Engine:
     ) -> None:
         self.model, self.slots, self.draft = model, slots, draft
         self.ahead = ahead if draft is not None else 0
+        for name, value in (
+            ("slots", slots),
+            ("waiting", waiting),
+            ("rows", rows),
+            ("ahead", ahead),
+        ):
+            check(name, 1 if value is None else value, integer(1))
+        self.vocabulary = model.vocabulary
         count = rows or slots * (min(model.context, ROOM) + self.ahead)
         self.context = min(model.context, count - self.ahead)
         self.rows = Rows(1 + count)
         self._caches = model.caches(1 + count)
         self._drafts = {} if draft is None else draft.caches(1 + count)
-        self._waiting, self._most = deque[Text](), waiting
+        self._waiting, self._max_waiting = deque[Text](), waiting
         self._running: list[Text] = []
 
     @property
@@ -127,18 +158,23 @@ class Engine:
 
     def submit(self, request: Request) -> Text:
         """Take a request, or refuse it: what is too long now, and what has no place now."""
+        token = integer(0, self.vocabulary - 1)
+        for each in request.prompt:
+            check("prompt", each, token, at="prompt")
         length, context = len(request.prompt), self.context
-        if not 0 < length < context:
-            message = "The prompt leaves no room in the context."
-            expected, found = f"1 to {context - 1} tokens", f"{length} tokens"
+        expected = f"1 to {context - 1} tokens"
+        if not length:
+            raise refusal("input-value", "The prompt is empty.", expected, "0 tokens",
+                          "Give at least one character.", at="prompt")  # fmt: skip
+        if length >= context:
             hint = "Shorten it, or load the model with a larger context and more rows."
-            raise InputError(Diagnostic("input-value", message, None, expected, found, hint))
-        if request.limit < 1:
-            message = "A request is for a token at least."
-            raise InputError(Diagnostic("input-value", message, None, "1", str(request.limit)))
-        if len(self._waiting) >= self._most:
-            message = f"{len(self._running)} texts are being made, and {self._most} wait."
-            raise PlicaError(Diagnostic("busy", message, suggestion="Try again later."))
+            raise refusal("input-value", "The prompt leaves no room in the context.", expected,
+                          f"{length} tokens", hint, at="prompt")  # fmt: skip
+        if len(self._waiting) >= self._max_waiting:
+            raise refusal("busy", "The server is at its limit of requests.",
+                          f"at most {self._max_waiting} waiting requests",
+                          f"{len(self._waiting)} waiting, {len(self._running)} running",
+                          "Try again later.")  # fmt: skip
         text = Text(request, self.model.tokenizer.stream(), list(request.prompt))
         self._waiting.append(text)
         return text
@@ -229,36 +265,38 @@ class Engine:
 
     def _chosen(self, text: Text, logits: Array, more: Sequence[int] = ()) -> int:
         """The token that follows a text, and tokens that are not certain yet."""
-        of, known = text.request, [*text.tokens, *more]
+        request, known = text.request, [*text.tokens, *more]
         made = text.made + len(more)
-        mask = None if of.mask is None else of.mask(known[len(of.prompt) :])
-        return choose(logits, of.sampling, made, known, made, mask)
+        mask = None if request.mask is None else request.mask(known[len(request.prompt) :])
+        return choose(logits, request.sampling, made, known, made, mask)
 
     def _take(self, text: Text, logits: Array) -> Piece:
         """Choose the next token of a text, and see whether it ends there."""
-        of, token = text.request, self._chosen(text, logits)
+        request, token = text.request, self._chosen(text, logits)
         text.tokens.append(token)
-        logs = log_chances(logits) if of.logprobs is not None else None
-        if of.ends and token in self.model.tokenizer.ends:
-            text.finish, said = "stop", text.held
+        logs = log_chances(logits) if request.logprobs is not None else None
+        if request.ends and token in self.model.tokenizer.ends:
+            text.finish, certain = "stop", text.held + text.stream.rest()
         else:
-            said = self._said(text, text.stream(token))
+            certain = self._certain(text, text.stream(token))
         return Piece(
-            token, said, None if logs is None else float(logs[token]),
-            () if logs is None else tuple(likeliest(logs, of.logprobs or 0)), text.finish,
+            token, certain, None if logs is None else float(logs[token]),
+            () if logs is None else tuple(likeliest(logs, request.logprobs or 0)), text.finish,
         )  # fmt: skip
 
-    def _said(self, text: Text, new: str) -> str:
-        """The text that is certain, less what may be the beginning of a word that ends it."""
-        of, said = text.request, text.held + new
-        ends = [at for word in of.stop if (at := said.find(word)) >= 0]
+    def _certain(self, text: Text, new: str) -> str:
+        """The text that is certain, less what may be the beginning of a stop word."""
+        request = text.request
+        last = text.made >= request.limit or len(text.tokens) >= self.context
+        certain = text.held + new + (text.stream.rest() if last else "")
+        ends = [at for word in request.stop if (at := certain.find(word)) >= 0]
         if ends:
             text.finish, text.held = "stop", ""
-            return said[: min(ends)]
-        if text.made >= of.limit or len(text.tokens) >= self.context:
+            return certain[: min(ends)]
+        if last:
             text.finish, text.held = "length", ""
-            return said
-        held = max((size for word in of.stop for size in range(1, len(word))
-                    if said.endswith(word[:size])), default=0)  # fmt: skip
-        text.held = said[len(said) - held :]
-        return said[: len(said) - held]
+            return certain
+        held = max((size for word in request.stop for size in range(1, len(word))
+                    if certain.endswith(word[:size])), default=0)  # fmt: skip
+        text.held = certain[len(certain) - held :]
+        return certain[: len(certain) - held]

@@ -9,24 +9,26 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from plica_lm.chat import Message, rendered
+from plica_lm.chat import Message, checked, rendered
 from plica_lm.engine import Engine, Piece, Request
 from plica_lm.model import Model
+from plica_lm.value import Value, check
 
 
 def generate(
     model: Model | Engine,
     prompt: str | Sequence[int],
-    **asked: Any,  # Any: fields of a request
+    **request: Any,  # Any: fields of a request
 ) -> Generator[Piece, None, None]:
     """What follows a prompt; pieces come as soon as they are certain.
 
     An engine of one's own remembers what texts began with, and may have a draft model.
     """
     engine = model if isinstance(model, Engine) else Engine(model, slots=1, waiting=1)
-    encode = engine.model.tokenizer.encode
-    tokens = encode(prompt) if isinstance(prompt, str) else prompt
-    text = engine.submit(Request(tuple(tokens), **asked))
+    if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
+        check("prompt", prompt, Value((str, list, tuple), "a str, or a sequence of token ids"))
+    tokens = engine.model.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+    text = engine.submit(Request(tuple(tokens), **request))
     try:
         while text.finish is None:
             yield from (piece for other, piece in engine.step() if other is text)
@@ -37,15 +39,15 @@ def generate(
 def answer(
     model: Model | Engine,
     messages: Sequence[Message],
-    **asked: Any,  # Any: as above
+    **request: Any,  # Any: as above
 ) -> Generator[Piece, None, None]:
     """What a model answers to the messages of a chat."""
-    of = model.model if isinstance(model, Engine) else model
-    return generate(model, chat_tokens(of, messages), **asked)
+    inner = model.model if isinstance(model, Engine) else model
+    return generate(model, chat_tokens(inner, messages), **request)
 
 
-def chat_tokens(of: Model, messages: Sequence[Message]) -> list[int]:
+def chat_tokens(model: Model, messages: Sequence[Message]) -> list[int]:
     """The tokens of a chat, up to where the answer begins."""
-    words = of.tokenizer
-    text = rendered(words.template, messages, bos=words.bos, eos=words.eos)
+    words = model.tokenizer
+    text = rendered(words.template, checked(messages), bos=words.bos, eos=words.eos)
     return words.encode(text, special=words.template is None)

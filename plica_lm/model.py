@@ -15,11 +15,16 @@ from attrs import frozen
 import plica
 from plica_lm.architecture import Architecture
 from plica_lm.decoder import caches_of, decoder
+from plica_lm.refusal import refusal
 from plica_lm.tokenizer import Tokenizer
+from plica_lm.value import Value, check
 from plica_lm.weight import Weight
 
 Array = np.ndarray[Any, Any]
 Caches = dict[str, Array]
+
+CACHES: Final = ("f32", "f16", "bf16")
+"""The dtypes that keys and values may be stored in."""
 
 SPARE: Final = 0
 """The row of a cache that stands for nothing: what fills up a batch is written to it."""
@@ -52,9 +57,15 @@ class Model:
         cache: str = "f32",
         **options: Any,  # Any: options of plica.compile
     ) -> None:
+        target = str(options.get("target", "cpu"))
+        if not target.startswith("cpu"):
+            raise refusal("unsupported", "Language models run on cpu targets only.", "cpu",
+                          target, "Omit --target, or give --target cpu.")  # fmt: skip
+        check("cache", cache, Value((str,), "one of f32, f16, bf16", CACHES.__contains__))
         module = decoder(architecture, weights, cache)
         names = caches_of(architecture)
         self.architecture, self.tokenizer, self.name = architecture, tokenizer, name
+        self.vocabulary = weights["embedding"].shape[0]
         self.exe = plica.compile(module, donate=names, **options)
         ports = {port.name: port for port in self.exe.inputs}
         self._weights = {each: of.data for each, of in weights.items() if each in ports}

@@ -16,32 +16,35 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 # fmt: off
-OUTER: Final[Mapping[str, str]] = {
-    "embed_tokens": "embedding", "wte": "embedding", "token_embd": "embedding",
-    "wpe": "position_embedding", "position_embd": "position_embedding",
-    "lm_head": "head", "output": "head",
-    "norm": "norm", "ln_f": "norm", "final_layernorm": "norm", "output_norm": "norm",
+HUGGING_FACE: Final[Mapping[str, str]] = {
+    "embed_tokens": "embedding", "wte": "embedding", "wpe": "position_embedding",
+    "lm_head": "head", "norm": "norm", "ln_f": "norm", "final_layernorm": "norm",
+    "input_layernorm": "attention_norm", "ln_1": "attention_norm",
+    "self_attn.q_proj": "q", "self_attn.k_proj": "k", "self_attn.v_proj": "v",
+    "self_attn.qkv_proj": "qkv", "attn.c_attn": "qkv", "self_attn.o_proj": "o",
+    "self_attn.dense": "o", "attn.c_proj": "o", "self_attn.q_norm": "q_norm",
+    "self_attn.q_layernorm": "q_norm", "self_attn.k_norm": "k_norm",
+    "self_attn.k_layernorm": "k_norm", "post_attention_layernorm": "mlp_norm", "ln_2": "mlp_norm",
+    "pre_feedforward_layernorm": "mlp_norm", "post_feedforward_layernorm": "mlp_post_norm",
+    "mlp.gate_proj": "gate", "mlp.up_proj": "up", "mlp.fc1": "up", "mlp.c_fc": "up",
+    "mlp.gate_up_proj": "gate_up", "mlp.down_proj": "down", "mlp.fc2": "down",
+    "mlp.c_proj": "down", "mlp.gate": "router", "block_sparse_moe.gate": "router",
 }
-"""Weights outside of layers."""
+"""Weights of `safetensors` files, by their names without the prefix and the layer."""
 
-INNER: Final[Mapping[str, str]] = {
-    "input_layernorm": "attention_norm", "ln_1": "attention_norm", "attn_norm": "attention_norm",
-    "self_attn.q_proj": "q", "attn_q": "q", "self_attn.k_proj": "k", "attn_k": "k",
-    "self_attn.v_proj": "v", "attn_v": "v", "self_attn.qkv_proj": "qkv", "attn.c_attn": "qkv",
-    "attn_qkv": "qkv", "self_attn.o_proj": "o", "self_attn.dense": "o", "attn.c_proj": "o",
-    "attn_output": "o", "self_attn.q_norm": "q_norm", "attn_q_norm": "q_norm",
-    "self_attn.q_layernorm": "q_norm", "self_attn.k_layernorm": "k_norm",
-    "self_attn.k_norm": "k_norm", "attn_k_norm": "k_norm",
-    "post_attention_layernorm": "mlp_norm", "ln_2": "mlp_norm", "ffn_norm": "mlp_norm",
-    "pre_feedforward_layernorm": "mlp_norm", "post_attention_norm": "attention_post_norm",
-    "post_feedforward_layernorm": "mlp_post_norm", "post_ffw_norm": "mlp_post_norm",
-    "mlp.gate_proj": "gate", "ffn_gate": "gate", "mlp.up_proj": "up", "ffn_up": "up",
-    "mlp.fc1": "up", "mlp.c_fc": "up", "mlp.gate_up_proj": "gate_up", "mlp.down_proj": "down",
-    "mlp.fc2": "down", "mlp.c_proj": "down", "ffn_down": "down",
-    "mlp.gate": "router", "block_sparse_moe.gate": "router", "ffn_gate_inp": "router",
-    "ffn_gate_exps": "experts_gate", "ffn_up_exps": "experts_up", "ffn_down_exps": "experts_down",
+GGUF: Final[Mapping[str, str]] = {
+    "token_embd": "embedding", "position_embd": "position_embedding", "output": "head",
+    "output_norm": "norm", "attn_norm": "attention_norm", "attn_q": "q", "attn_k": "k",
+    "attn_v": "v", "attn_qkv": "qkv", "attn_output": "o", "attn_q_norm": "q_norm",
+    "attn_k_norm": "k_norm", "ffn_norm": "mlp_norm", "post_attention_norm": "attention_post_norm",
+    "post_ffw_norm": "mlp_post_norm", "ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down",
+    "ffn_gate_inp": "router", "ffn_gate_exps": "experts_gate", "ffn_up_exps": "experts_up",
+    "ffn_down_exps": "experts_down",
 }
-"""Weights of layers."""
+"""Weights of GGUF files."""
+
+OUTER: Final = frozenset({"embedding", "position_embedding", "head", "norm"})
+"""Weights outside of layers."""
 
 OF_FAMILY: Final[Mapping[str, Mapping[str, str]]] = {
     "gemma2": {"post_attention_layernorm": "attention_post_norm"},
@@ -69,12 +72,41 @@ def canonical(name: str, family: str) -> str | None:
     end = {"weight": "", "bias": "_bias"}.get(kind)
     if end is None:
         return None
-    if not (found := _LAYER.match(bare)):
-        return None if (word := OUTER.get(bare)) is None else word + end
-    if expert := _EXPERT.match(found[2]):
-        return f"layer{found[1]}_experts_{EXPERT[expert[2]]}:{expert[1]}"
-    inner = {**INNER, **OF_FAMILY.get(family, {})}.get(found[2])
-    return None if inner is None else f"layer{found[1]}_{inner}{end}"
+    layer = _LAYER.match(bare)
+    if layer and (expert := _EXPERT.match(layer[2])):
+        part = EXPERT.get(expert[2])
+        return None if part is None else f"layer{layer[1]}_experts_{part}:{expert[1]}"
+    inner = _named(family).get(layer[2] if layer else bare)
+    if inner is None or (inner in OUTER) == bool(layer):
+        return None
+    return f"layer{layer[1]}_{inner}{end}" if layer else inner + end
+
+
+def _named(family: str) -> Mapping[str, str]:
+    return {**HUGGING_FACE, **GGUF, **OF_FAMILY.get(family, {})}
+
+
+def spellings(word: str, family: str, names: Iterable[str]) -> list[str]:
+    """How a file that has these names may call the weight of a canonical name.
+
+    >>> spellings("layer1_q", "llama", ["model.layers.0.self_attn.q_proj.weight"])
+    ['model.layers.1.self_attn.q_proj.weight']
+    """
+    names = tuple(names)
+    first = next((name for name in names if _LAYER.match(_PREFIX.sub("", name))), "")
+    prefix = _PREFIX.match(first)
+    parts = re.fullmatch(r"(?:layer(\d+)_|)(\w+?)(_bias|)", word)
+    assert parts is not None
+    group = re.match(r"(?:layers|h|blk)\.", _PREFIX.sub("", first))
+    known = GGUF if group and group[0] == "blk." else HUGGING_FACE
+    layer = f"{group[0] if group else 'layers.'}{parts[1]}." if parts[1] else ""
+    end = ".bias" if parts[3] else ".weight"
+    found = [
+        f"{prefix[0] if prefix and old != 'lm_head' else ''}{layer}{old}{end}"
+        for old in known if _named(family)[old] == parts[2]
+    ]  # fmt: skip
+    alike = {re.sub(r"\d+", "#", name) for name in names}
+    return [each for each in found if re.sub(r"\d+", "#", each) in alike] or found or [word]
 
 
 def grouped(names: Iterable[str], family: str) -> Mapping[str, tuple[str, ...]]:

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 from attrs import frozen
 
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica_lm.config import Config, conflict, needed
+from plica_lm.refusal import unsupported
 
 Array = np.ndarray[Any, Any]
-Config = Mapping[str, Any]
 
 
 @frozen
@@ -37,14 +37,23 @@ def rotary(of: Config, head: int, context: int, factors: Sequence[float] | None 
     cache holds keys of one kind.
     """
     kind = of.get("rope_type", of.get("type", "default"))
+    if kind not in SCALINGS:
+        raise unsupported("The rope_type", kind, SCALINGS)
+    for key in NEEDED.get(kind, ()):
+        needed(of, key)
     size = int(head * of.get("partial_rotary_factor", 1.0))
+    least = 4 if kind == "dynamic" else 2
+    if size % 2 or size < least:
+        message = "The rotated elements of a head (head_dim * partial_rotary_factor) are not pairs."
+        raise conflict(message, f"an even number of at least {least}", size, "head_dim")
     base = of["rope_theta"]
     if kind == "dynamic":
         base *= _ntk(of, context) ** (size / (size - 2))
     plain = base ** -(np.arange(0, size, 2) / size)
-    if kind not in SCALINGS:
-        message = f"Rotary positions of type {kind!r} are not supported."
-        raise UnsupportedError(Diagnostic("unsupported", message, expected=", ".join(SCALINGS)))
+    for key in ("long_factor", "short_factor"):
+        if kind in ("longrope", "su") and len(of[key]) != len(plain):
+            message = f"{key} does not have one factor for each pair of a head."
+            raise conflict(message, f"{len(plain)} factors", len(of[key]), key)
     scaled, scale = SCALINGS[kind](of, plain, context)
     if factors is not None:
         scaled = scaled / np.asarray(factors, np.float64)
@@ -67,6 +76,9 @@ def _linear(of: Config, plain: Array, context: int) -> tuple[Array, float]:
 def _llama3(of: Config, plain: Array, context: int) -> tuple[Array, float]:
     """Long waves are slowed by the factor, short ones kept, those between interpolated."""
     factor, low, high = of["factor"], of["low_freq_factor"], of["high_freq_factor"]
+    if high <= low:
+        message = "high_freq_factor is not above low_freq_factor."
+        raise conflict(message, f"above {low}", high, "high_freq_factor")
     turns = of["original_max_position_embeddings"] * plain / (2 * math.pi)
     smooth = np.clip((turns - low) / (high - low), 0, 1)
     return plain * ((1 - smooth) / factor + smooth), 1.0
@@ -108,3 +120,11 @@ SCALINGS: Final[Mapping[str, Callable[[Config, Array, int], tuple[Array, float]]
     "longrope": _longrope, "su": _longrope,
 }  # fmt: skip
 """From the plain frequencies to those of a variant, and the scale of cosine and sine."""
+
+_LONG: Final = ("original_max_position_embeddings", "short_factor", "long_factor")
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "dynamic": ("factor",), "linear": ("factor",), "yarn": ("original_max_position_embeddings",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "longrope": _LONG, "su": _LONG,
+}  # fmt: skip
+"""The entries that a variant cannot do without."""

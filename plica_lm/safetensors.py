@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from plica.ir.type.dtype import DType
-from plica_lm.checkpoint import Checkpoint, map_file, mapped, read_json, refuse
+from plica_lm.checkpoint import Checkpoint, map_file, mapped, refuse
+from plica_lm.refusal import read_json, read_text
 from plica_lm.tokenizer import from_folder
 from plica_lm.weight import Weight
 
@@ -40,7 +41,8 @@ def open_safetensors(path: str | Path) -> Checkpoint:
             if each.name in weights:
                 refuse(file, "Two files hold a tensor of one name.", "one", each.name)
             weights[each.name] = each
-    return Checkpoint(_json(folder / "config.json"), weights, partial(from_folder, folder))
+    path = folder / "config.json"
+    return Checkpoint(read_json(read_text(path), path), weights, partial(from_folder, folder))
 
 
 def read_weights(path: Path) -> Iterator[Weight]:
@@ -93,7 +95,7 @@ def _files(folder: Path) -> list[Path]:
     """The files of a folder: those of its index, or the one that there is."""
     if not (index := folder / INDEX).is_file():
         return [folder / "model.safetensors"]
-    names = read_json(index.read_bytes(), index).get("weight_map")
+    names = read_json(read_text(index), index).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(each, str) for each in names.values()):
         refuse(index, "The index maps no names.", "an object weight_map", str(type(names)))
     files = sorted(set(names.values()))
@@ -101,7 +103,3 @@ def _files(folder: Path) -> list[Path]:
         if Path(each).name != each or each in ("", ".", ".."):
             refuse(index, "The index names a file outside of its folder.", "a name", each)
     return [folder / each for each in files]
-
-
-def _json(path: Path) -> dict[str, Any]:  # Any: JSON
-    return read_json(path.read_bytes(), path) if path.is_file() else {}

@@ -11,26 +11,28 @@ gives the same text whatever else shares its batch, and a draft model changes no
 >>> Sampling(top_p=2.0)
 Traceback (most recent call last):
 plica.runtime.error.InputError: top_p is out of range. [input-value]
-  expected: 0 < top_p <= 1
+  expected: a number above 0 and at most 1
   found: 2.0
+  suggestion: Set top_p to a number above 0 and at most 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from attrs import fields, frozen
+from attrs import frozen
 
-from plica.runtime.error import Diagnostic, InputError
+from plica_lm.refusal import refusal
+from plica_lm.value import Value, check, integer, number
 
 Array = np.ndarray[Any, Any]
 
-RANGES: Final = {
-    "temperature": (0.0, 100.0), "top_k": (0, 1 << 31), "top_p": (1e-9, 1.0), "min_p": (0.0, 1.0),
-    "repetition": (1e-3, 1e3), "presence": (-100.0, 100.0), "frequency": (-100.0, 100.0),
-    "seed": (0, (1 << 64) - 1),
+RANGES: Final[Mapping[str, Value]] = {
+    "temperature": number(0, 100), "top_k": integer(0, 1 << 31), "top_p": number(0, 1, above=True),
+    "min_p": number(0, 1), "repetition": number(1e-3, 1e3), "presence": number(-100, 100),
+    "frequency": number(-100, 100), "seed": integer(0, (1 << 64) - 1),
 }  # fmt: skip
 
 
@@ -53,13 +55,8 @@ class Sampling:
     seed: int = 0
 
     def __attrs_post_init__(self) -> None:
-        for each in fields(Sampling):
-            least, most = RANGES[each.name]
-            value = getattr(self, each.name)
-            if not least <= value <= most:
-                low = f"0 < {each.name}" if least == 1e-9 else f"{least:g} <= {each.name}"
-                message, expected = f"{each.name} is out of range.", f"{low} <= {most:g}"
-                raise InputError(Diagnostic("input-value", message, None, expected, str(value)))
+        for name, value in RANGES.items():
+            check(name, getattr(self, name), value)
 
 
 GREEDY: Final = Sampling()
@@ -80,7 +77,8 @@ def choose(  # noqa: PLR0917  # what is asked, and of what text
     if allowed is not None:
         if not allowed.any():
             message = "No token may follow: the mask of a grammar admits none."
-            raise InputError(Diagnostic("input-value", message, None, "at least one token"))
+            raise refusal("input-value", message, "at least one token", "none",
+                          "Let the mask admit a token at every step.")  # fmt: skip
         scores = np.where(allowed, scores, -np.inf)
     if of.temperature == 0:
         return int(np.argmax(scores))

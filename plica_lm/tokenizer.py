@@ -1,23 +1,22 @@
 """Tokenizers: text to tokens and back, by the `tokenizers` package.
 
-A folder of Hugging Face has a `tokenizer.json`; of a GGUF file the same is made from its metadata,
+A Hugging Face folder has a `tokenizer.json`; of a GGUF file the same is made from its metadata,
 for byte-level BPE (GPT-2, Llama 3, Qwen 2) and for SentencePiece BPE with byte fallback (Llama,
 Mistral, Gemma).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica_lm.architecture import unsupported
-
-MAX_JSON_BYTES: Final = 1 << 28
+from plica.runtime.error import PlicaError
+from plica_lm.refusal import DAMAGED, read_json, read_text, refusal, unsupported
+from plica_lm.value import FLAG, TEXT, TOKEN, Value, check, integer, is_a, items
 
 _LETTERS: Final = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -46,45 +45,93 @@ class Tokenizer:
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """The tokens of a text, with what a text begins with if `special`."""
+        check("prompt", text, TEXT, at="prompt")
         return list(self.inner.encode(text, add_special_tokens=special).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special ones."""
         return str(self.inner.decode(list(tokens)))
 
-    def stream(self) -> Callable[[int], str]:
+    def stream(self) -> Stream:
         """From each next token to the text that is certain with it: parts of a character wait."""
         from tokenizers.decoders import DecodeStream
 
-        state = DecodeStream(skip_special_tokens=True)
-        return lambda token: state.step(self.inner, token) or ""
+        return Stream(self, DecodeStream(skip_special_tokens=True))
 
     def name(self, token: int) -> str:
         """A token as the vocabulary spells it."""
         return str(self.inner.id_to_token(token))
 
 
+@define(eq=False)
+class Stream:
+    """The text of a sequence of tokens, as they come."""
+
+    tokenizer: Tokenizer
+    state: Any  # Any: a tokenizers.decoders.DecodeStream
+    tokens: list[int] = field(factory=list)
+    length: int = 0
+
+    def __call__(self, token: int) -> str:
+        self.tokens.append(token)
+        text: str = self.state.step(self.tokenizer.inner, token) or ""
+        self.length += len(text)
+        return text
+
+    def rest(self) -> str:
+        """What an incomplete character at the end is decoded to: U+FFFD."""
+        return self.tokenizer.decode(self.tokens)[self.length :]
+
+
 def from_folder(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder of Hugging Face."""
+    """The tokenizer of a Hugging Face folder."""
     from tokenizers import Tokenizer as Inner
 
     file = folder / "tokenizer.json"
-    if not file.is_file():
-        message = "There is no tokenizer."
-        raise UnsupportedError(Diagnostic("bad-model", message, Place(file=str(folder)),
-                                          "tokenizer.json, as `tokenizers` reads it"))  # fmt: skip
-    inner = Inner.from_str(_text(file))
+    text = read_text(file)
+    with _described(f"{file.name} is damaged."):
+        inner = Inner.from_str(text)
     config = {**_json(folder / "config.json"), **_json(folder / "generation_config.json")}
-    said = _json(folder / "tokenizer_config.json")
+    path = folder / "tokenizer_config.json"
+    said = _json(path)
+    for name, each in FIELDS.items():
+        if said.get(name) is not None:
+            check(f"{name} in {path}", said[name], each, "bad-model")
     jinja = folder / "chat_template.jinja"
-    template = _text(jinja) if jinja.is_file() else said.get("chat_template")
+    template = read_text(jinja) if jinja.is_file() else said.get("chat_template")
     if isinstance(template, list):
         named = {each["name"]: each["template"] for each in template}
         template = named.get("default")
     bos, eos = (_word(said.get(f"{name}_token")) for name in ("bos", "eos"))
     ends = config.get("eos_token_id")
+    if ends is not None:
+        check(f"eos_token_id in {folder}", ends, items(TOKEN, "a token id, or a list"), "bad-model")
     found = {*(ends if isinstance(ends, list) else [ends]), inner.token_to_id(eos) if eos else None}
     return Tokenizer(inner, frozenset(found - {None}), template, bos, eos)
+
+
+@contextmanager
+def _described(message: str) -> Iterator[None]:
+    """What the package `tokenizers` cannot make of a description is refused."""
+    try:
+        yield
+    except PlicaError:
+        raise
+    except Exception as error:  # noqa: BLE001  # the package raises no narrower class
+        raise refusal("bad-model", message, "a tokenizer as `tokenizers` reads it", str(error),
+                      DAMAGED) from None  # fmt: skip
+
+
+_WORD: Final = Value((str, dict), "text, or an object with content", lambda found: isinstance(
+    found if isinstance(found, str) else found.get("content"), str))  # fmt: skip
+_TEMPLATE: Final = Value((dict,), "an object with name and template", lambda found: (
+    isinstance(found.get("name"), str) and isinstance(found.get("template"), str)))  # fmt: skip
+FIELDS: Final[Mapping[str, Value]] = {
+    "bos_token": _WORD, "eos_token": _WORD,
+    "chat_template": Value((str, list), "a template, or a list of named ones", lambda found: (
+        isinstance(found, str) or all(is_a(each, _TEMPLATE) for each in found))),
+}  # fmt: skip
+"""The entries of `tokenizer_config.json` that are read."""
 
 
 def _word(of: Any) -> str:  # Any: what JSON holds
@@ -92,14 +139,22 @@ def _word(of: Any) -> str:  # Any: what JSON holds
 
 
 def _json(file: Path) -> dict[str, Any]:
-    return json.loads(_text(file)) if file.is_file() else {}
+    return read_json(read_text(file), file) if file.is_file() else {}
 
 
-def _text(file: Path) -> str:
-    if file.stat().st_size > MAX_JSON_BYTES:
-        message, expected = "A file of a tokenizer is too large.", f"{MAX_JSON_BYTES} bytes or less"
-        raise UnsupportedError(Diagnostic("too-large", message, Place(file=str(file)), expected))
-    return file.read_text(encoding="utf-8")
+def _list_of(element: Value, words: str) -> Value:
+    return Value((list,), words, lambda found: all(is_a(each, element) for each in found))
+
+
+METADATA: Final[Mapping[str, Value]] = {
+    "model": TEXT, "pre": TEXT, "tokens": _list_of(TEXT, "a list of texts"),
+    "token_type": _list_of(integer(0, 6), "a list of integers from 0 to 6"),
+    "scores": _list_of(Value((float,), "a number"), "a list of numbers"),
+    "merges": _list_of(Value((str,), "two words", lambda text: " " in text[1:]),
+                       "a list of pairs of words"),
+    "add_bos_token": FLAG, "add_space_prefix": FLAG,
+}  # fmt: skip
+"""The metadata of a GGUF file that describe its tokenizer, below `tokenizer.ggml`."""
 
 
 def from_metadata(of: Mapping[str, Any]) -> Tokenizer:  # Any: what GGUF holds
@@ -107,12 +162,22 @@ def from_metadata(of: Mapping[str, Any]) -> Tokenizer:  # Any: what GGUF holds
     from tokenizers import AddedToken, processors
 
     said = {key.removeprefix("tokenizer.ggml."): value for key, value in of.items()}
-    tokens: list[str] = list(said.get("tokens", ()))
-    kinds: list[int] = list(said.get("token_type", ()))
     kind = said.get("model", "")
     if kind not in MAKERS:
-        raise unsupported("Tokenizers of kind", kind, MAKERS)
-    inner = MAKERS[kind](said, tokens)
+        raise unsupported("The tokenizer (tokenizer.ggml.model)", kind, MAKERS)
+    for name, each in METADATA.items():
+        needed = name in ("tokens", *NEEDED[kind])
+        if needed or name in said:
+            check(f"tokenizer.ggml.{name}", said.get(name), each, "bad-model")
+    tokens: list[str] = said["tokens"]
+    check("tokenizer.ggml.tokens", len(tokens), integer(1), "bad-model")
+    for name in ("bos", "eos", "eot", "eom", "unknown"):
+        if f"{name}_token_id" in said:
+            check(f"tokenizer.ggml.{name}_token_id", said[f"{name}_token_id"],
+                  integer(0, len(tokens) - 1), "bad-model")  # fmt: skip
+    kinds: list[int] = list(said.get("token_type", ()))
+    with _described("The tokenizer in the metadata (tokenizer.ggml) is damaged."):
+        inner = MAKERS[kind](said, tokens)
     for wanted, special in ((USER, False), (CONTROL, True)):
         words = [word for word, each in zip(tokens, kinds, strict=False) if each == wanted]
         inner.add_tokens([AddedToken(word, special=special, normalized=False) for word in words])
@@ -124,8 +189,10 @@ def from_metadata(of: Mapping[str, Any]) -> Tokenizer:  # Any: what GGUF holds
         )
     ends = [said.get(f"{name}_token_id") for name in ("eos", "eot", "eom")]
     template = of.get("tokenizer.chat_template")
+    if template is not None:
+        check("tokenizer.chat_template", template, TEXT, "bad-model")
     known = frozenset(each for each in ends if each is not None)
-    return Tokenizer(inner, known, template, first, tokens[eos] if eos else "")
+    return Tokenizer(inner, known, template, first, tokens[eos] if eos is not None else "")
 
 
 def _byte_level(said: Mapping[str, Any], tokens: Sequence[str]) -> Any:  # Any: as above
@@ -133,7 +200,7 @@ def _byte_level(said: Mapping[str, Any], tokens: Sequence[str]) -> Any:  # Any: 
 
     kind = said.get("pre", "default")
     if kind not in SPLITS:
-        raise unsupported("Byte-level tokenizers that split words as", kind, SPLITS)
+        raise unsupported("The word split (tokenizer.ggml.pre)", kind, SPLITS)
     merges = [tuple(each.split(" ", 1)) for each in said.get("merges", ())]
     vocabulary = {word: at for at, word in enumerate(tokens)}
     inner = Inner(models.BPE(vocabulary, merges, ignore_merges=kind == "llama-bpe"))
@@ -173,3 +240,6 @@ MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], Any]]] =
     "gpt2": _byte_level, "llama": _sentence_piece,
 }  # fmt: skip
 """What makes a tokenizer of each kind that GGUF names; Any: as above."""
+
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {"gpt2": ("merges",), "llama": ("scores",)}
+"""The metadata that each kind cannot do without, beside `tokens`."""

@@ -48,9 +48,10 @@ def write_gguf(path: Path) -> Path:
     made.add_uint32("llama.block_count", 2)
     made.add_float32("llama.rope.freq_base", 10000.0)
     made.add_bool("tokenizer.ggml.add_bos_token", True)
-    made.add_array("tokenizer.ggml.tokens", ["<s>", "é", "a"])
+    made.add_array("tokenizer.ggml.tokens", ["<s>", "é", "a", "aa"])
     made.add_string("tokenizer.ggml.model", "gpt2")
-    made.add_array("tokenizer.ggml.scores", [0.5, -1.0, 2.0])
+    made.add_array("tokenizer.ggml.merges", ["a a"])
+    made.add_array("tokenizer.ggml.scores", [0.5, -1.0, 2.0, 3.0])
     made.add_tensor("dense", TENSORS["a"])
     made.add_tensor("half", TENSORS["b"])
     for name in ("Q4_0", "Q8_0"):
@@ -83,8 +84,8 @@ def test_gguf(tmp_path: Path) -> None:
     found = open_gguf(path)
     assert found.config["general.architecture"] == "llama"
     assert found.config["llama.block_count"] == 2
-    assert found.config["tokenizer.ggml.tokens"] == ["<s>", "é", "a"]
-    assert found.config["tokenizer.ggml.scores"] == [0.5, -1.0, 2.0]
+    assert found.config["tokenizer.ggml.tokens"] == ["<s>", "é", "a", "aa"]
+    assert found.config["tokenizer.ggml.scores"] == [0.5, -1.0, 2.0, 3.0]
     assert found.config["tokenizer.ggml.add_bos_token"] is True
     assert found.tokenizer().encode("a") == [2]
     np.testing.assert_array_equal(found.weights["dense"].data, TENSORS["a"])
@@ -142,7 +143,7 @@ def test_damaged_files_are_refused_or_read(tmp_path: Path) -> None:
         ({"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}, "longer than its tensors"),
         ({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
           "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, "overlaps"),
-        ([], "no JSON object"),
+        ([], "not a JSON object"),
     ],
 )  # fmt: skip
 def test_a_wrong_header_is_refused(tmp_path: Path, header: Any, message: str) -> None:

@@ -49,7 +49,7 @@ def test_what_is_no_model_is_refused(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty, none = tmp_path / "x.gguf", tmp_path / "none"
-    for path, why in ((none, "No model is read"), (tmp_path, "model."), (empty, "x.gguf")):
+    for path, why in ((none, "no such file"), (tmp_path, "model."), (empty, "x.gguf")):
         assert main(["generate", str(path), PROMPT]) == 1
         assert why in capsys.readouterr().err
     assert main(["generate", str(folder), "x" * 200]) == 1

@@ -42,7 +42,8 @@ def written(path: Path, kind: str | None) -> Array:
                         ("layer_norm_rms_eps", network.config.rms_norm_eps),
                         ("tokenizer_model", "gpt2"), ("eos_token_id", 95)):  # fmt: skip
         getattr(to, f"add_{name}")(value)
-    to.add_token_list([*map(chr, range(33, 127)), "Ġ", "<end>"])
+    to.add_token_list([*map(chr, range(33, 126)), "He", "Ġ", "<end>"])
+    to.add_token_merges(["H e"])
     to.add_token_types([*[1] * 95, 3])
     state = {}
     for name, tensor in network.state_dict().items():

@@ -137,7 +137,7 @@ def test_logprobs_are_told(client: httpx.Client) -> None:
     ({"max_tokenz": 3}, "max_tokenz"), ({"temperature": "hot"}, "temperature"),
     ({"temperature": -1}, None), ({"max_tokens": 0}, None), ({"n": 2}, "n"), ({"n": True}, "n"),
     ({"model": "gpt-5"}, "model"), ({"stop": ["", "x"]}, "stop"), ({"stop": [1]}, "stop"),
-    ({"prompt": [1, 96]}, "prompt"), ({"prompt": "x" * 500}, None), ({"prompt": ""}, None),
+    ({"prompt": [1, 96]}, "prompt"), ({"prompt": "x" * 500}, "prompt"), ({"prompt": ""}, "prompt"),
     ({"logprobs": 99}, "logprobs"), ({"seed": -4}, None), ({"top_p": 0}, None),
 ])  # fmt: skip
 def test_what_is_wrong_is_refused_by_name(

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from plica.runtime.error import InputError, UnsupportedError
+from plica.core.diagnostic import Malformed
+from plica.runtime.error import InputError, PlicaError, UnsupportedError
 from plica_lm.chat import rendered
 from plica_lm.tokenizer import SPLITS, Tokenizer, from_folder, from_metadata
 
@@ -109,15 +110,24 @@ def test_a_folder_says_how_texts_end_and_how_chats_look(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("j")
     assert from_folder(tmp_path).template == "j"
     assert of.encode("Hello") == inner.encode("Hello").ids
-    with pytest.raises(UnsupportedError, match="no tokenizer"):
+    with pytest.raises(Malformed, match=r"tokenizer\.json cannot be read"):
         from_folder(tmp_path / "other")
 
 
 def test_kinds_that_are_not_known_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match="of kind 'bert'"):
+    with pytest.raises(UnsupportedError, match="'bert' is not supported"):
         from_metadata({"tokenizer.ggml.model": "bert"})
-    with pytest.raises(UnsupportedError, match=r"split words as 'qwen'[\s\S]*mean 'qwen2'"):
-        from_metadata({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen"})
+    few = {"tokens": ["a"], "merges": [], "model": "gpt2"}
+    said = {f"tokenizer.ggml.{name}": value for name, value in few.items()}
+    with pytest.raises(UnsupportedError, match=r"'qwen' is not[\s\S]*mean 'qwen2'"):
+        from_metadata({**said, "tokenizer.ggml.pre": "qwen"})
+    for name in few:
+        with pytest.raises(PlicaError, match=name):
+            from_metadata({key: said[key] for key in said if not key.endswith(name)})
+    for name, wrong in (("tokens", [3]), ("merges", ["ab"]), ("merges", ["x y"]),
+                        ("eos_token_id", 1), ("bos_token_id", "a")):  # fmt: skip
+        with pytest.raises(Malformed, match="ggml"):
+            from_metadata({**said, f"tokenizer.ggml.{name}": wrong})
 
 
 def test_templates_are_rendered_in_a_sandbox() -> None:
