@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
     from plica_lm.engine import Engine, Piece
 
 MAX_CONNECTIONS: Final = 1024
+MAX_PORT: Final = 65535
 
 
 def engine_of(arguments: argparse.Namespace, **more: Any) -> Engine:  # Any: options of an engine
-    """The engine of a model, and of a draft if one is named, loaded while a bar says how far."""
+    """The engine of a model, and of a draft if one is named, loaded under a progress bar."""
     from plica_lm.engine import Engine
     from plica_lm.load import load
 
@@ -33,8 +36,8 @@ def engine_of(arguments: argparse.Namespace, **more: Any) -> Engine:  # Any: opt
                   ahead=arguments.ahead, **more)  # fmt: skip
 
 
-def asked(arguments: argparse.Namespace) -> dict[str, Any]:  # Any: fields of a request
-    """How the options say that text is made."""
+def request_fields(arguments: argparse.Namespace) -> dict[str, Any]:  # Any: fields of a request
+    """The fields of a request that the options state."""
     from plica_lm.sampling import Sampling
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition", "seed")
@@ -42,103 +45,170 @@ def asked(arguments: argparse.Namespace) -> dict[str, Any]:  # Any: fields of a 
     return {"sampling": sampling, "limit": arguments.limit, "stop": tuple(arguments.stop)}
 
 
-def generate(arguments: argparse.Namespace) -> int:
-    """Write what follows a prompt as it is made."""
-    from plica_lm import generate as made
+def in_utf8(read: Callable[[], str]) -> str:
+    """What standard input says; bytes that are not UTF-8 are refused."""
+    from plica_lm.refusal import refusal
 
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    try:
+        return read()
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} at {error.start}"
+        raise refusal("input-value", "Standard input is not UTF-8.", "text in UTF-8", found,
+                      "Convert it, for example with iconv -t utf-8.") from None  # fmt: skip
+
+
+def generate(arguments: argparse.Namespace) -> int:
+    """Print the text that follows a prompt, token by token."""
+    from plica_lm import generate as generation
+
+    prompt = in_utf8(sys.stdin.read) if arguments.prompt == "-" else arguments.prompt
+    fields = request_fields(arguments)
     engine = engine_of(arguments, slots=1)
-    said(made.generate(engine, prompt, **asked(arguments)))
+    printed(generation.generate(engine, prompt, **fields), engine, arguments.limit)
     return 0
 
 
 def chat(arguments: argparse.Namespace) -> int:
-    """Answer what is typed, line by line, until the input ends."""
-    from plica_lm import generate as made
+    """Answer each line of the input until it ends."""
+    from plica_lm import generate as generation
 
-    engine, how = engine_of(arguments, slots=1), asked(arguments)
+    fields = request_fields(arguments)
+    engine = engine_of(arguments, slots=1)
     messages = [{"role": "system", "content": arguments.system}] if arguments.system else []
     while True:
         try:
-            line = input("> " if sys.stdin.isatty() else "")
+            line = in_utf8(lambda: input("> " if sys.stdin.isatty() else ""))
         except EOFError:
             return 0
         messages.append({"role": "user", "content": line})
-        text = said(made.answer(engine, messages, **how))
-        messages.append({"role": "assistant", "content": text})
+        pieces = generation.answer(engine, messages, **fields)
+        messages.append({"role": "assistant", "content": printed(pieces, engine, arguments.limit)})
 
 
-def said(pieces: Iterator[Piece]) -> str:
-    """Write pieces as they come, and give their text."""
-    parts = []
+def printed(pieces: Iterator[Piece], engine: Engine, limit: int) -> str:
+    """Print pieces as they come; the text.  An end before `limit` tokens is explained."""
+    done = []
     for piece in pieces:
-        parts.append(piece.text)
+        done.append(piece)
         print(piece.text, end="", flush=True)
     print()
-    return "".join(parts)
+    if done[-1].finish == "length" and len(done) < limit:
+        full = "cache rows" if engine.context < engine.model.context else "context"
+        hint = "--rows" if full == "cache rows" else "--context"
+        print(f"stopped: {full} full ({engine.context} tokens); see {hint}", file=sys.stderr)
+    return "".join([piece.text for piece in done])
 
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve a model until it is interrupted."""
     import uvicorn
 
+    from plica_lm.refusal import refusal
     from plica_lm.serve import application
 
-    engine = engine_of(arguments, slots=arguments.slots, waiting=arguments.waiting)
-    print(f"http://{arguments.host}:{arguments.port}/v1 serves {engine.model.name}", flush=True)
-    uvicorn.run(
-        application(engine), host=arguments.host, port=arguments.port, log_level="warning",
-        limit_concurrency=MAX_CONNECTIONS,
-    )  # fmt: skip
+    host, port = arguments.host, arguments.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise refusal("unsupported", f"{host}:{port} cannot be listened on.",
+                      "a free port of this machine", str(error.strerror or error),
+                      "Choose another --port, or another --host.") from None  # fmt: skip
+    with listener:
+        engine = engine_of(arguments, slots=arguments.slots, waiting=arguments.waiting)
+        print(f"http://{host}:{listener.getsockname()[1]}/v1 serves {engine.model.name}",
+              flush=True)  # fmt: skip
+        config = uvicorn.Config(application(engine), log_level="warning",
+                                limit_concurrency=MAX_CONNECTIONS)  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def unescaped(text: str) -> str:
+    r"""A stop word as it is typed: `\n`, `\t` and `\\` are a newline, a tab and a backslash."""
+    return re.sub(r"\\([nt\\])", lambda found: {"n": "\n", "t": "\t"}.get(found[1], "\\"), text)
+
+
+def port_number(text: str) -> int:
+    """A TCP port; 0 is any that is free."""
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to {MAX_PORT}, found {text!r}")
+    return int(text)
 
 
 def configure_model(parser: argparse.ArgumentParser) -> None:
     """Which model, and how it is compiled."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="a folder of Hugging Face, or FILE.gguf")
-    add("--context", type=positive, help="the most tokens of a text (those it was trained for)")
+    add("model", metavar="MODEL", help="a Hugging Face folder, or FILE.gguf")
+    add("--context", type=positive, help="maximum tokens of prompt and text together (as trained)")
     add("--rows", type=positive,
-        help="so many tokens have room in the cache (4096 for each text)")  # fmt: skip
-    add("--cache", default="f32", choices=("f32", "f16", "bf16"), help="the dtype of the cache")
+        help="capacity of the key-value cache in tokens (4096 per text)")  # fmt: skip
+    add(
+        "--cache",
+        default="f32",
+        choices=("f32", "f16", "bf16"),
+        help="dtype of the key-value cache (f32)",
+    )
     add("--draft", type=Path, metavar="MODEL",
-        help="a small model of the same tokens that proposes what comes next")  # fmt: skip
-    add("--ahead", type=positive, default=4, help="how many tokens it proposes at once (4)")
-    add("--target", default="cpu", help="what to compile for (cpu)")
+        help="a small model with the same tokenizer, for speculative decoding")  # fmt: skip
+    add(
+        "--ahead",
+        type=positive,
+        default=4,
+        help="tokens that the draft model proposes per step (4)",
+    )
+    add("--target", default="cpu", help="a cpu target (cpu)")
     add("--threads", type=positive, help="number of threads")
 
 
 def configure_sampling(parser: argparse.ArgumentParser) -> None:
-    """How text is made."""
+    """Options of sampling."""
     configure_model(parser)
     add = parser.add_argument
-    add("--limit", type=positive, default=256, metavar="N", help="the most tokens made (256)")
-    add("--stop", action="append", default=[], metavar="WORD", help="ends the text; once for each")
-    add("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
-    add("--top-k", type=int, default=0, help="only so many of the likeliest tokens (0: all)")
-    add("--top-p", type=float, default=1.0, help="only the likeliest, up to this chance (1)")
-    add("--min-p", type=float, default=0.0, help="none below this part of the greatest chance (0)")
-    add("--repetition", type=float, default=1.0, help="divides the logits of tokens said (1)")
-    add("--seed", type=int, default=0, help="another seed, another text (0)")
+    add(
+        "--limit",
+        type=positive,
+        default=256,
+        metavar="N",
+        help="maximum number of new tokens (256)",
+    )
+    add("--stop", action="append", type=unescaped, default=[], metavar="WORD",
+        help=r"stop before this word; \n, \t and \\ are escapes; repeatable")  # fmt: skip
+    add("--temperature", type=float, default=0.0, help="sampling temperature; 0 is greedy (0)")
+    add("--top-k", type=int, default=0, help="sample from the K likeliest tokens (0: all)")
+    add(
+        "--top-p",
+        type=float,
+        default=1.0,
+        help="sample from the likeliest tokens of this total probability (1)",
+    )
+    add(
+        "--min-p",
+        type=float,
+        default=0.0,
+        help="minimum probability relative to the likeliest token (0)",
+    )
+    add("--repetition", type=float, default=1.0, help="repetition penalty (1: none)")
+    add("--seed", type=int, default=0, help="random seed (0)")
 
 
 def configure_generate(parser: argparse.ArgumentParser) -> None:
     configure_sampling(parser)
-    parser.add_argument("prompt", help="what the text begins with; - is the input")
+    parser.add_argument("prompt", help="the prompt; - reads standard input")
 
 
 def configure_chat(parser: argparse.ArgumentParser) -> None:
     configure_sampling(parser)
-    parser.add_argument("--system", metavar="TEXT", help="a message before all others")
+    parser.add_argument("--system", metavar="TEXT", help="the system message")
 
 
 def configure_serve(parser: argparse.ArgumentParser) -> None:
     configure_model(parser)
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="the address (127.0.0.1: this machine alone)")
-    add("--port", type=int, default=8080, help="the port (8080)")
-    add("--slots", type=positive, default=16, help="so many texts at once (16)")
-    add("--waiting", type=positive, default=256, help="so many more wait; others are refused (256)")
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    add("--port", type=port_number, default=8080, help="port, 0 for any free one (8080)")
+    add("--slots", type=positive, default=16, help="requests processed at once (16)")
+    add("--waiting", type=positive, default=256, help="queued requests; more are refused (256)")
 
 
 GENERATE: Final = Command(

@@ -158,9 +158,6 @@ class Engine:
 
     def submit(self, request: Request) -> Text:
         """Take a request, or refuse it: what is too long now, and what has no place now."""
-        token = integer(0, self.vocabulary - 1)
-        for each in request.prompt:
-            check("prompt", each, token, at="prompt")
         length, context = len(request.prompt), self.context
         expected = f"1 to {context - 1} tokens"
         if not length:
@@ -170,6 +167,9 @@ class Engine:
             hint = "Shorten it, or load the model with a larger context and more rows."
             raise refusal("input-value", "The prompt leaves no room in the context.", expected,
                           f"{length} tokens", hint, at="prompt")  # fmt: skip
+        token = integer(0, self.vocabulary - 1)
+        for each in request.prompt:
+            check("prompt", each, token, at="prompt")
         if len(self._waiting) >= self._max_waiting:
             raise refusal("busy", "The server is at its limit of requests.",
                           f"at most {self._max_waiting} waiting requests",

@@ -60,7 +60,7 @@ class Model:
         target = str(options.get("target", "cpu"))
         if not target.startswith("cpu"):
             raise refusal("unsupported", "Language models run on cpu targets only.", "cpu",
-                          target, "Omit --target, or give --target cpu.")  # fmt: skip
+                          target, "Omit target (--target), or give cpu.")  # fmt: skip
         check("cache", cache, Value((str,), "one of f32, f16, bf16", CACHES.__contains__))
         module = decoder(architecture, weights, cache)
         names = caches_of(architecture)

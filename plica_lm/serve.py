@@ -1,10 +1,10 @@
 """A server of the OpenAI protocol: completions and chats, as a whole or streamed.
 
-    POST /v1/chat/completions    POST /v1/completions    GET /v1/models    GET /health
+    POST /v1/chat/completions    POST /v1/completions    GET /v1/models[/NAME]    GET /health
 
-Texts of all clients are made side by side (`plica_lm.engine`).  A client that goes away gives up
-its text.  What is wrong with a request is said of the field, with status 400; a request that has no
-place is refused with 503 and may come again.
+All clients share batches (`plica_lm.engine`).  The text of a client that disconnects is cancelled.
+A wrong request is refused with status 400 and the field in `param`, one beyond the limit of
+requests with 503.
 """
 
 from __future__ import annotations
@@ -18,163 +18,142 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plica.core import did_you_mean
-from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
+from plica.runtime.error import PlicaError
 from plica_lm.engine import Engine, Piece, Request
 from plica_lm.generate import chat_tokens
 from plica_lm.model import Model
-from plica_lm.sampling import Sampling
+from plica_lm.refusal import refusal
+from plica_lm.sampling import RANGES, Sampling
 from plica_lm.service import Service, ServiceStopped
+from plica_lm.value import FLAG, TEXT, Value, check, integer, is_a, number
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request as Http
     from starlette.responses import Response
 
 Json = Mapping[str, Any]  # Any: what JSON holds
 
 MAX_BODY_BYTES: Final = 1 << 22
-MAX_STOP_WORDS, MAX_STOP_LENGTH, MAX_LOGPROBS = 16, 256, 20
+BODY_SECONDS: Final = 10.0
+"""How long a body may take to arrive."""
+MAX_STOP_WORDS, MAX_STOP_LENGTH = 16, 256
+STATUS: Final = {"busy": 503, "too-large": 413, "timeout": 408}
+"""The HTTP status of each code of a refusal; all others are 400."""
 
-NUMBER: Final = (int, float)
-FIELDS: Final[Mapping[str, tuple[type, ...]]] = {
-    "model": (str,), "stream": (bool,), "stop": (str, list), "seed": (int,), "n": (int,),
-    "max_tokens": (int,), "max_completion_tokens": (int,), "temperature": NUMBER, "top_p": NUMBER,
-    "top_k": (int,), "min_p": NUMBER, "repetition_penalty": NUMBER, "presence_penalty": NUMBER,
-    "frequency_penalty": NUMBER, "stream_options": (dict,), "user": (str,), "metadata": (dict,),
-}  # fmt: skip
-"""The fields of a request, and what each may be."""
-
-OF_CHATS: Final = {"messages": (list,), "logprobs": (bool,), "top_logprobs": (int,)}
-OF_COMPLETIONS: Final = {"prompt": (str, list), "logprobs": (int,)}
+_OBJECT, _LOGPROBS = Value((dict,), "an object"), integer(0, 20)
+_STOP: Final = Value(
+    (str, list), f"at most {MAX_STOP_WORDS} words of 1 to {MAX_STOP_LENGTH} characters",
+    lambda stop: len(words := [stop] if isinstance(stop, str) else stop) <= MAX_STOP_WORDS and all(
+        is_a(word, TEXT) and 0 < len(word) <= MAX_STOP_LENGTH for word in words),
+)  # fmt: skip
 
 SAMPLING: Final = {
     "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p",
     "repetition_penalty": "repetition", "presence_penalty": "presence",
     "frequency_penalty": "frequency", "seed": "seed",
 }  # fmt: skip
-"""What the protocol calls the numbers of sampling."""
+"""The protocol's names of the fields of `Sampling`."""
+
+FIELDS: Final[Mapping[str, Value]] = {
+    "model": TEXT, "stream": FLAG, "stop": _STOP, "n": Value((int,), "1, one text per request", lambda count: count == 1), "max_tokens": integer(1),
+    "max_completion_tokens": integer(1), "stream_options": _OBJECT, "user": TEXT,
+    "metadata": _OBJECT, **{name: RANGES[field] for name, field in SAMPLING.items()},
+    "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2),
+}  # fmt: skip
+"""The fields of a request, and what each may be."""
+
+OF_CHATS: Final = {"messages": Value((list,), "a list of messages"), "logprobs": FLAG,
+                   "top_logprobs": _LOGPROBS}  # fmt: skip
+OF_COMPLETIONS: Final = {"prompt": Value((str, list), "text, or a list of token ids"),
+                         "logprobs": _LOGPROBS}  # fmt: skip
 
 
-class Asked(NamedTuple):
-    """A request, and how its answer is told."""
+class Parsed(NamedTuple):
+    """A request, and how its answer is sent."""
 
-    of: Request
+    request: Request
     chat: bool
     stream: bool
     usage: bool
-    name: str
+    id: str
 
 
-def wrong(message: str, at: str, expected: str, found: object = None) -> InputError:
-    """The refusal of a field."""
-    near = None if found is None else str(found)[:200]
-    return InputError(Diagnostic("input-value", message, Place(node=at), expected, near))
-
-
-def asked(of: object, model: Model, chat: bool) -> Asked:
-    """What a body asks for; everything that is not as it should be is refused by name."""
+def parsed(body: object, model: Model, chat: bool) -> Parsed:
+    """The request of a body; a wrong field is refused by name."""
     known = {**FIELDS, **(OF_CHATS if chat else OF_COMPLETIONS)}
-    if not isinstance(of, dict):
-        raise wrong("The body is no JSON object.", "body", "an object")
-    body = {name: value for name, value in of.items() if value is not None}
+    if not isinstance(body, dict):
+        raise refusal("input-value", "The body is not a JSON object.", "an object",
+                      type(body).__name__, "Send the fields of a request.", at="body")  # fmt: skip
+    body = {name: value for name, value in body.items() if value is not None}
     for name, value in body.items():
         if name not in known:
-            hint = did_you_mean(name, tuple(known))
-            message = " ".join(filter(None, (f"There is no field {name!r}.", hint)))
-            raise wrong(message, name, ", ".join(sorted(known)))
-        if not isinstance(value, known[name]) or (
-            isinstance(value, bool) and bool not in known[name]
-        ):
-            words = " or ".join(each.__name__ for each in known[name])
-            raise wrong(f"{name} has another type.", name, words, type(value).__name__)
-    if body.get("n", 1) != 1:
-        raise wrong("One text is made for each request.", "n", "1", body["n"])
+            hint = did_you_mean(name, tuple(known)) or "Remove it."
+            raise refusal("input-value", " ".join((f"There is no field {name!r}.", hint)),
+                          ", ".join(sorted(known)), name, hint, at=name)  # fmt: skip
+        check(name, value, known[name], at=name)
     if body.get("model", model.name) != model.name:
-        raise wrong("There is no such model here.", "model", model.name, body["model"])
+        raise refusal("input-value", "There is no such model here.", model.name, body["model"],
+                      "Use the model that GET /v1/models lists.", at="model")  # fmt: skip
     stop = body.get("stop", [])
-    ends = [stop] if isinstance(stop, str) else stop
-    if len(ends) > MAX_STOP_WORDS or not all(
-        isinstance(each, str) and 0 < len(each) <= MAX_STOP_LENGTH for each in ends
-    ):
-        expected = f"at most {MAX_STOP_WORDS} words of 1 to {MAX_STOP_LENGTH} characters"
-        raise wrong("stop is not what it should be.", "stop", expected)
-    drawn = {"temperature": 1.0, "seed": secrets.randbits(63)}
-    sampling = Sampling(**drawn | {SAMPLING[name]: body[name] for name in SAMPLING if name in body})
+    defaults = {"temperature": 1.0, "seed": secrets.randbits(63)}
+    given = {field: body[name] for name, field in SAMPLING.items() if name in body}
     logprobs = body.get("logprobs")
     if chat:
         logprobs = body.get("top_logprobs", 0) if logprobs else None
-    if logprobs is not None and not 0 <= logprobs <= MAX_LOGPROBS:
-        raise wrong("So many logprobs are not told.", "logprobs", f"0 to {MAX_LOGPROBS}", logprobs)
+        prompt = chat_tokens(model, body.get("messages", []))
+    else:
+        text = body.get("prompt", "")
+        prompt = model.tokenizer.encode(text) if isinstance(text, str) else text
     limit = body.get("max_completion_tokens", body.get("max_tokens", model.context))
-    prompt = _chat(body, model) if chat else _prompt(body, model)
-    request = Request(tuple(prompt), sampling, limit, tuple(ends), logprobs)
+    request = Request(tuple(prompt), Sampling(**defaults | given), limit, stop, logprobs)
     usage = bool(body.get("stream_options", {}).get("include_usage"))
     name = ("chatcmpl-" if chat else "cmpl-") + secrets.token_hex(12)
-    return Asked(request, chat, body.get("stream", False), usage, name)
+    return Parsed(request, chat, body.get("stream", False), usage, name)
 
 
-def _prompt(body: Json, model: Model) -> Sequence[int]:
-    prompt: str | list[int] = body.get("prompt", "")
-    if isinstance(prompt, str):
-        return model.tokenizer.encode(prompt)
-    count = model.tokenizer.inner.get_vocab_size()
-    if not all(type(each) is int and each in range(count) for each in prompt):
-        raise wrong("prompt is no text of this model.", "prompt", "a string, or a list of tokens")
-    return prompt
+class Encoder:
+    """The JSON of the pieces of a text."""
 
-
-def _chat(body: Json, model: Model) -> Sequence[int]:
-    messages = body.get("messages", [])
-    if not messages or not all(
-        isinstance(each, dict) and isinstance(each.get("role"), str)
-        and isinstance(each.get("content"), str) for each in messages
-    ):  # fmt: skip
-        expected = "a list of objects with a role and a content, both strings"
-        raise wrong("messages is not what it should be.", "messages", expected)
-    return chat_tokens(model, messages)
-
-
-class Teller:
-    """How the protocol tells pieces of a text."""
-
-    def __init__(self, of: Asked, model: Model) -> None:
-        self.of, self.model, self.count = of, model, 0
-        kind = "chat.completion" if of.chat else "text_completion"
-        chunk = ".chunk" if of.stream and of.chat else ""
-        self.head = {"id": of.name, "object": kind + chunk, "created": int(time.time()),
+    def __init__(self, parsed: Parsed, model: Model) -> None:
+        self.parsed, self.model, self.count = parsed, model, 0
+        kind = "chat.completion" if parsed.chat else "text_completion"
+        chunk = ".chunk" if parsed.stream and parsed.chat else ""
+        self.head = {"id": parsed.id, "object": kind + chunk, "created": int(time.time()),
                      "model": model.name}  # fmt: skip
 
     def chunk(self, piece: Piece) -> Json:
         """One piece of a text that is streamed."""
         first, self.count = self.count == 0, self.count + 1
-        said: Json = {"text": piece.text}
-        if self.of.chat:
-            said = {"delta": ({"role": "assistant"} if first else {}) | {"content": piece.text}}
-        return self._choice(said, [piece])
+        fields: Json = {"text": piece.text}
+        if self.parsed.chat:
+            fields = {"delta": ({"role": "assistant"} if first else {}) | {"content": piece.text}}
+        return self._choice(fields, [piece])
 
     def whole(self, pieces: Sequence[Piece]) -> Json:
         """A text at once."""
         self.count, text = len(pieces), "".join([each.text for each in pieces])
-        said: Json = {"text": text}
-        if self.of.chat:
-            said = {"message": {"role": "assistant", "content": text}}
-        return {**self._choice(said, pieces), "usage": self.usage()}
+        fields: Json = {"text": text}
+        if self.parsed.chat:
+            fields = {"message": {"role": "assistant", "content": text}}
+        return {**self._choice(fields, pieces), "usage": self.usage()}
 
     def usage(self) -> Json:
-        prompt = len(self.of.of.prompt)
+        prompt = len(self.parsed.request.prompt)
         return {"prompt_tokens": prompt, "completion_tokens": self.count,
                 "total_tokens": prompt + self.count}  # fmt: skip
 
-    def _choice(self, said: Json, pieces: Sequence[Piece]) -> Json:
-        told = {"index": 0, **said, "finish_reason": pieces[-1].finish,
+    def _choice(self, fields: Json, pieces: Sequence[Piece]) -> Json:
+        choice = {"index": 0, **fields, "finish_reason": pieces[-1].finish,
                 "logprobs": self._logprobs(pieces)}  # fmt: skip
-        return {**self.head, "choices": [told]}
+        return {**self.head, "choices": [choice]}
 
     def _logprobs(self, pieces: Sequence[Piece]) -> Json | None:
-        if self.of.of.logprobs is None:
+        if self.parsed.request.logprobs is None:
             return None
         name = self.model.tokenizer.name
-        if self.of.chat:
+        if self.parsed.chat:
             return {"content": [
                 {"token": name(each.token), "logprob": each.logprob, "top_logprobs": [
                     {"token": name(token), "logprob": logs} for token, logs in each.likeliest]}
@@ -190,6 +169,8 @@ class Teller:
 def application(engine: Engine) -> Starlette:
     """The server of an engine, for any ASGI server."""
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
     from starlette.responses import JSONResponse, StreamingResponse
     from starlette.routing import Route
 
@@ -201,27 +182,53 @@ def application(engine: Engine) -> Starlette:
         yield
         started.pop().stop()
 
-    def refused(error: PlicaError, status: int = 400) -> Response:
-        of = error.diagnostics[0]
-        busy = of.code == "busy"
-        at = None if of.place is None else of.place.node
-        kind = "overloaded_error" if busy else "invalid_request_error"
-        told = {"message": str(error), "type": kind, "code": of.code, "param": at}
-        return JSONResponse({"error": told}, 503 if busy else status,
-                            {"Retry-After": "1"} if busy else None)  # fmt: skip
+    def failed(  # noqa: PLR0917  # the parts of an error of the protocol
+        message: str, kind: str, code: str, status: int, param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:  # fmt: skip
+        error = {"message": message, "type": kind, "code": code, "param": param}
+        return JSONResponse({"error": error}, status, headers)
+
+    def refused(error: PlicaError) -> Response:
+        first = error.diagnostics[0]
+        busy = first.code == "busy"
+        return failed(
+            str(error), "overloaded_error" if busy else "invalid_request_error", first.code,
+            STATUS.get(first.code, 400), None if first.place is None else first.place.node,
+            {"Retry-After": "1"} if busy else None,
+        )  # fmt: skip
+
+    async def unrouted(http: Http, error: HTTPException) -> Response:
+        message = f"{http.method} {http.url.path}: {error.detail}"
+        code = "not-found" if error.status_code == 404 else "method-not-allowed"
+        return failed(message, "invalid_request_error", code, error.status_code,
+                      headers=error.headers)  # fmt: skip
+
+    def too_large(size: int) -> PlicaError:
+        return refusal("too-large", "The body of the request is too large.",
+                       f"at most {MAX_BODY_BYTES} bytes", f"{size} bytes", "Send a shorter prompt.",
+                       at="body")  # fmt: skip
 
     async def body(http: Http) -> object:
+        stated = http.headers.get("content-length", "0")
+        if stated.isdecimal() and int(stated) > MAX_BODY_BYTES:
+            raise too_large(int(stated))
         parts, size = list[bytes](), 0
-        async for part in http.stream():
-            parts.append(part)
-            if (size := size + len(part)) > MAX_BODY_BYTES:
-                message = "The body of the request is too large."
-                expected = f"{MAX_BODY_BYTES} bytes or less"
-                raise InputError(Diagnostic("too-large", message, None, expected))
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for part in http.stream():
+                    parts.append(part)
+                    if (size := size + len(part)) > MAX_BODY_BYTES:
+                        raise too_large(size)
+        except TimeoutError:
+            raise refusal("timeout", "The body of the request did not arrive in time.",
+                          f"{stated} bytes within {BODY_SECONDS:g} s", f"{size} bytes",
+                          "Send the request again.", at="body") from None  # fmt: skip
         try:
             return json.loads(b"".join(parts))
-        except (ValueError, RecursionError):
-            raise wrong("The body is no JSON.", "body", "JSON in UTF-8") from None
+        except (ValueError, RecursionError) as error:
+            raise refusal("input-value", "The body is not JSON.", "JSON in UTF-8", str(error),
+                          "Encode the body as JSON.", at="body") from None  # fmt: skip
 
     async def collected(http: Http, pieces: AsyncGenerator[Piece, None]) -> list[Piece]:
         """All pieces, while the client is there."""
@@ -243,38 +250,49 @@ def application(engine: Engine) -> Starlette:
             watch.cancel()
 
     async def streamed(
-        of: Asked, first: Piece, rest: AsyncGenerator[Piece, None]
+        of: Parsed, first: Piece, rest: AsyncGenerator[Piece, None]
     ) -> AsyncGenerator[str, None]:
-        teller = Teller(of, model)
+        encoder = Encoder(of, model)
         async with aclosing(rest):
-            yield _event(teller.chunk(first))
+            yield _event(encoder.chunk(first))
             async for piece in rest:
-                yield _event(teller.chunk(piece))
+                yield _event(encoder.chunk(piece))
         if of.usage:
-            yield _event({**teller.head, "choices": [], "usage": teller.usage()})
+            yield _event({**encoder.head, "choices": [], "usage": encoder.usage()})
         yield "data: [DONE]\n\n"
 
     async def complete(http: Http) -> Response:
         try:
-            of = asked(await body(http), model, chat=http.url.path.endswith("chat/completions"))
-            pieces = started[0].pieces(of.of)
-            if of.stream:
-                first = await anext(pieces)  # what is refused is refused before anything is said
+            chat = http.url.path.endswith("chat/completions")
+            found = parsed(await body(http), model, chat)
+            pieces = started[0].pieces(found.request)
+            if found.stream:
+                first = await anext(pieces)  # a refusal has a status only before the first event
                 return StreamingResponse(
-                    streamed(of, first, pieces), media_type="text/event-stream"
+                    streamed(found, first, pieces), media_type="text/event-stream"
                 )
-            if not (found := await collected(http, pieces)):
-                return JSONResponse({}, 499)  # nobody reads it
-            return JSONResponse(Teller(of, model).whole(found))
+            if whole := await collected(http, pieces):
+                return JSONResponse(Encoder(found, model).whole(whole))
         except PlicaError as error:
-            return refused(error, 413 if error.diagnostics[0].code == "too-large" else 400)
+            return refused(error)
         except ServiceStopped:
-            told = {"message": "The server has failed, or ends.", "type": "server_error"}
-            return JSONResponse({"error": told}, 500)
+            return failed("The server has failed or is stopping.", "server_error", "stopped", 500)
+        except ClientDisconnect:
+            pass
+        return JSONResponse({}, 499)  # nobody reads it
+
+    described = {
+        "id": model.name, "object": "model", "owned_by": "plica", "context": model.context,
+    }  # fmt: skip
 
     async def models(http: Http) -> Response:
-        own = {"id": model.name, "object": "model", "owned_by": "plica", "context": model.context}
-        return JSONResponse({"object": "list", "data": [own]})
+        return JSONResponse({"object": "list", "data": [described]})
+
+    async def one_model(http: Http) -> Response:
+        if (name := http.path_params["name"]) == model.name:
+            return JSONResponse(described)
+        message = f"There is no model {name!r}; there is {model.name!r}."
+        return failed(message, "invalid_request_error", "not-found", 404, "model")
 
     async def health(http: Http) -> Response:
         running, waiting = engine.load
@@ -285,9 +303,10 @@ def application(engine: Engine) -> Starlette:
     return Starlette(lifespan=lifespan, routes=[
         Route("/v1/completions", complete, methods=["POST"]),
         Route("/v1/chat/completions", complete, methods=["POST"]),
-        Route("/v1/models", models), Route("/health", health),
-    ])  # fmt: skip
+        Route("/v1/models", models), Route("/v1/models/{name:path}", one_model),
+        Route("/health", health),
+    ], exception_handlers={HTTPException: unrouted})  # type: ignore[dict-item]  # fmt: skip
 
 
-def _event(of: Json) -> str:
-    return f"data: {json.dumps(of, ensure_ascii=False)}\n\n"
+def _event(message: Json) -> str:
+    return f"data: {json.dumps(message, ensure_ascii=False)}\n\n"

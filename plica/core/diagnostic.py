@@ -121,6 +121,7 @@ CODES: Final[dict[str, str]] = {
     # running and compiling
     "no-main": "The module to run or compile has no main function.",
     "busy": "A server is at its limit of requests; retry later.",
+    "timeout": "A request did not arrive in time.",
     "no-memory": "There is not enough memory for the computation.",
     "too-large": "A tensor is larger than any machine's memory can hold.",
     "input-device": "An input is on another device than the model.",

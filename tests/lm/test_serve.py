@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -135,15 +136,19 @@ def test_logprobs_are_told(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(("wrong", "param"), [
     ({"max_tokenz": 3}, "max_tokenz"), ({"temperature": "hot"}, "temperature"),
-    ({"temperature": -1}, None), ({"max_tokens": 0}, None), ({"n": 2}, "n"), ({"n": True}, "n"),
+    ({"temperature": -1}, "temperature"), ({"max_tokens": 0}, "max_tokens"),
+    ({"n": 2}, "n"), ({"n": True}, "n"),
     ({"model": "gpt-5"}, "model"), ({"stop": ["", "x"]}, "stop"), ({"stop": [1]}, "stop"),
     ({"prompt": [1, 96]}, "prompt"), ({"prompt": "x" * 500}, "prompt"), ({"prompt": ""}, "prompt"),
-    ({"logprobs": 99}, "logprobs"), ({"seed": -4}, None), ({"top_p": 0}, None),
+    ({"logprobs": 99}, "logprobs"), ({"seed": -4}, "seed"), ({"top_p": 0}, "top_p"),
+    ({"presence_penalty": 2.5}, "presence_penalty"), ({"prompt": "\ud800"}, "prompt"),
+    ({"prompt": [True]}, "prompt"),
 ])  # fmt: skip
 def test_what_is_wrong_is_refused_by_name(
     client: httpx.Client, wrong: dict[str, Any], param: str | None
 ) -> None:
-    found = client.post("/v1/completions", json={"prompt": "Hello", **wrong})
+    content = json.dumps({"prompt": "Hello", **wrong})
+    found = client.post("/v1/completions", content=content)
     assert found.status_code == 400
     error = found.json()["error"]
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
@@ -167,10 +172,46 @@ def test_garbage_is_refused_and_harms_nobody(client: httpx.Client) -> None:
         assert found.status_code == 400
     large = client.post("/v1/completions", content=b" " * (MAX_BODY_BYTES + 1))
     assert large.status_code == 413
-    assert client.get("/v1/nothing").status_code == 404
-    assert client.get("/v1/completions").status_code == 405
+    for path, status in (("nothing", 404), ("completions", 405), ("models/none", 404)):
+        found = client.get(f"/v1/{path}")
+        assert found.status_code == status
+        assert {*found.json()["error"]} == {"message", "type", "code", "param"}
+    assert client.get(f"/v1/models/{model('llama').name}").json()["object"] == "model"
     assert client.get("/v1/models").json()["data"][0]["context"] == 128
     assert client.post("/v1/completions", json=body(1)).json()["choices"][0]["text"] == expected(1)
+
+
+def exchanged(client: httpx.Client, text: bytes, close: bool = False) -> bytes:
+    """What the server says to a request of these bytes."""
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0), 5) as to:
+        to.sendall(text)
+        if close:
+            to.shutdown(socket.SHUT_WR)
+        return to.recv(1 << 16)
+
+
+def test_bodies_that_are_too_long_or_stall_are_refused(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("plica_lm.serve.BODY_SECONDS", 0.2)
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{"
+    assert b" 413 " in exchanged(client, head % (MAX_BODY_BYTES + 1))
+    stalled = exchanged(client, head % 50)
+    assert b" 408 " in stalled
+    assert b"did not arrive" in exchanged(client, head % 50) or b"timeout" in stalled
+    exchanged(client, head % 50, close=True)
+    assert not caplog.records
+
+
+def test_content_may_be_text_parts(client: httpx.Client) -> None:
+    of = {"max_tokens": 5, "temperature": 0}
+    parts = [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]
+    texts = []
+    for content in ("Hi", parts):
+        asked = {**of, "messages": [{"role": "user", "content": content}]}
+        found = client.post("/v1/chat/completions", json=asked)
+        texts.append(found.json()["choices"][0]["message"]["content"])
+    assert texts[0] == texts[1]
 
 
 def test_a_full_server_refuses_and_goes_on() -> None:

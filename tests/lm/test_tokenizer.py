@@ -96,6 +96,15 @@ def test_pieces_of_gguf_are_those_they_were_made_of() -> None:
     assert streamed(of, of.encode("漢字 is said")) == "漢字 is said"
 
 
+def test_an_incomplete_character_at_the_end_is_replaced() -> None:
+    of = from_metadata(metadata(trained(None), model="gpt2"))
+    tokens = of.encode("né漢")
+    stream = of.stream()
+    text = "".join([stream(each) for each in tokens[:-1]])
+    assert text + stream.rest() == of.decode(tokens[:-1])
+    assert stream.rest() in ("", "\ufffd")
+
+
 def test_a_folder_says_how_texts_end_and_how_chats_look(tmp_path: Path) -> None:
     inner = trained(None)
     (tmp_path / "tokenizer.json").write_text(inner.to_str(), encoding="utf-8")
