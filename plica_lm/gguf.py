@@ -49,7 +49,7 @@ def open_gguf(path: str | Path) -> Checkpoint:
     """The checkpoint of a file."""
     file = _Reader(Path(path), map_file(Path(path)))
     if (magic := file.bytes(4)) != b"GGUF":
-        refuse(file.path, "The file is no GGUF.", "b'GGUF'", str(magic))
+        refuse(file.path, "The file is not a GGUF file.", "b'GGUF'", str(magic))
     if (version := file.number("I")) not in VERSIONS:
         refuse(file.path, "The file has another version.", "2 or 3, little-endian", str(version))
     tensors, entries = file.count(24), file.count(13)
@@ -68,7 +68,12 @@ def _described(file: _Reader) -> tuple[str, tuple[int, ...], Format, int]:
     """What the file says of a tensor."""
     name, rank = file.text(), file.number("I")
     if rank > MAX_RANK:
-        refuse(file.path, f"The tensor {name} has too many axes.", str(MAX_RANK), str(rank))
+        refuse(
+            file.path,
+            f"The tensor {name} has too many axes.",
+            f"at most {MAX_RANK} axes",
+            f"{rank} axes",
+        )
     shape = tuple([file.number("Q") for _ in range(rank)][::-1])
     kind, offset = file.number("I"), file.number("Q")
     if (known := TYPES.get(kind)) is None:
@@ -84,7 +89,7 @@ def _described(file: _Reader) -> tuple[str, tuple[int, ...], Format, int]:
 def _placed(file: _Reader, found: list[Any], alignment: Any) -> dict[str, Weight]:
     """The tensors, each inside of the file and beside the others.  Any: as the file says."""
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
-        refuse(file.path, "The alignment is none.", "a power of two", str(alignment))
+        refuse(file.path, "general.alignment is not valid.", "a power of two", str(alignment))
     start = -(-file.at // alignment) * alignment
     weights: dict[str, Weight] = {}
     end = 0
@@ -92,11 +97,16 @@ def _placed(file: _Reader, found: list[Any], alignment: Any) -> dict[str, Weight
         size = math.prod(bytes_of(shape, of))
         if offset % alignment or offset < end:
             expected = f"a multiple of {alignment}, from {end} on"
-            refuse(file.path, f"The tensor {name} lies where it cannot.", expected, str(offset))
+            refuse(file.path, f"The tensor {name} has a wrong offset.", expected, str(offset))
         end = offset + size
         if start + end > len(file.data):
             found_, whole = str(start + end), str(len(file.data))
-            refuse(file.path, f"The tensor {name} ends behind the file.", whole, found_)
+            refuse(
+                file.path,
+                f"The tensor {name} ends behind the file.",
+                f"at most byte {whole}",
+                f"byte {found_}",
+            )
         if name in weights:
             refuse(file.path, "Two tensors have one name.", "one", name)
         weights[name] = mapped(file.data, start + offset, name, shape, of)
@@ -114,7 +124,9 @@ class _Reader:
     def bytes(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
             left = f"at most {len(self.data) - self.at} bytes"
-            refuse(self.path, f"The file ends early, at byte {len(self.data)}.", left, str(size))
+            refuse(
+                self.path, f"The file ends early, at byte {len(self.data)}.", left, f"{size} bytes"
+            )
         self.at += size
         return self.data[self.at - size : self.at].tobytes()
 
@@ -135,7 +147,7 @@ class _Reader:
         try:
             return found.decode()
         except UnicodeDecodeError:
-            refuse(self.path, "A text is no UTF-8.", "UTF-8", str(found[:40]))
+            refuse(self.path, "A text is not UTF-8.", "UTF-8", str(found[:40]))
 
     def value(self, kind: int, depth: int = 0) -> Any:  # Any: whatever the file says
         if (code := SCALARS.get(kind)) is not None:

@@ -49,10 +49,12 @@ def read_weights(path: Path) -> Iterator[Weight]:
     """The tensors of a file."""
     file = map_file(path)
     if len(file) < HEAD:
-        refuse(path, "The file is too short for a header.", f"{HEAD} bytes", str(len(file)))
+        refuse(path, "The file is too short for a header.", f"{HEAD} bytes", f"{len(file)} bytes")
     size = int.from_bytes(file[:HEAD].tobytes(), "little")
     if size > min(MOST, len(file) - HEAD):
-        refuse(path, "The header does not fit.", f"at most {len(file) - HEAD} bytes", str(size))
+        refuse(
+            path, "The header does not fit.", f"at most {len(file) - HEAD} bytes", f"{size} bytes"
+        )
     start = HEAD + size
     header = read_json(file[HEAD:start].tobytes(), path)
     header.pop("__metadata__", None)
@@ -61,25 +63,34 @@ def read_weights(path: Path) -> Iterator[Weight]:
     for begin, stop, dtype, shape, name in sorted(found, key=lambda each: each[:2]):
         if begin != end:
             refuse(
-                path, f"The tensor {name} overlaps another, or leaves a gap.", str(end), str(begin)
+                path,
+                f"The tensor {name} overlaps another, or leaves a gap.",
+                f"byte {end}",
+                f"byte {begin}",
             )
         end = stop
         if start + end > len(file):
             refuse(
-                path, f"The tensor {name} ends behind the file.", str(len(file)), str(start + end)
+                path,
+                f"The tensor {name} ends behind the file.",
+                f"at most byte {len(file)}",
+                f"byte {start + end}",
             )
         yield mapped(file, start + begin, name, shape, dtype)
     if start + end != len(file):
-        refuse(path, "The file is longer than its tensors.", str(start + end), str(len(file)))
+        refuse(
+            path,
+            "The file is longer than its tensors.",
+            f"{start + end} bytes",
+            f"{len(file)} bytes",
+        )
 
 
 def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[int, ...]]:
     """Where a tensor lies and what it is.  Any: what the JSON says."""
     if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES:
         known = entry.get("dtype") if isinstance(entry, dict) else entry
-        refuse(
-            path, f"The tensor {name} has no dtype that is known.", ", ".join(DTYPES), str(known)
-        )
+        refuse(path, f"The tensor {name} has an unknown dtype.", ", ".join(DTYPES), str(known))
     dtype = DType(DTYPES[entry["dtype"]])
     shape, offsets = entry.get("shape", 0), entry.get("data_offsets", 0)
     for what, each in (("shape", shape), ("data_offsets", offsets)):
@@ -87,7 +98,7 @@ def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[in
             refuse(path, f"The tensor {name} has a wrong {what}.", "natural numbers", str(each))
     size = math.prod(shape) * dtype.bytes
     if len(offsets) != 2 or offsets[1] - offsets[0] != size:
-        refuse(path, f"The tensor {name} has a wrong size.", f"{size} bytes", str(offsets))
+        refuse(path, f"The tensor {name} has a wrong size.", f"{size} bytes", f"offsets {offsets}")
     return offsets[0], offsets[1], dtype, tuple(shape)
 
 

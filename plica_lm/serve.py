@@ -57,7 +57,9 @@ SAMPLING: Final = {
 """The protocol's names of the fields of `Sampling`."""
 
 FIELDS: Final[Mapping[str, Value]] = {
-    "model": TEXT, "stream": FLAG, "stop": _STOP, "n": Value((int,), "1, one text per request", lambda count: count == 1), "max_tokens": integer(1),
+    "model": TEXT, "stream": FLAG, "stop": _STOP,
+    "n": Value((int,), "1: one text per request", lambda count: count == 1),
+    "max_tokens": integer(1),
     "max_completion_tokens": integer(1), "stream_options": _OBJECT, "user": TEXT,
     "metadata": _OBJECT, **{name: RANGES[field] for name, field in SAMPLING.items()},
     "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2),
@@ -250,14 +252,14 @@ def application(engine: Engine) -> Starlette:
             watch.cancel()
 
     async def streamed(
-        of: Parsed, first: Piece, rest: AsyncGenerator[Piece, None]
+        found: Parsed, first: Piece, rest: AsyncGenerator[Piece, None]
     ) -> AsyncGenerator[str, None]:
-        encoder = Encoder(of, model)
+        encoder = Encoder(found, model)
         async with aclosing(rest):
             yield _event(encoder.chunk(first))
             async for piece in rest:
                 yield _event(encoder.chunk(piece))
-        if of.usage:
+        if found.usage:
             yield _event({**encoder.head, "choices": [], "usage": encoder.usage()})
         yield "data: [DONE]\n\n"
 

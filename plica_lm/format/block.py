@@ -23,8 +23,10 @@ from plica.ir.graph import Expr
 from plica.ir.op import Mismatch
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.runtime.error import Diagnostic, InputError
 from plica_lm.format.field import Bits, Field, index
+from plica_lm.refusal import refusal
+
+_WHOLE = "Give rows of whole blocks."
 
 
 @frozen(eq=False)
@@ -46,9 +48,8 @@ class BlockFormat:
                 found = op.bit_field.relation(attrs, tensor((self.size,), "u8"))
                 if isinstance(found, Mismatch):
                     message = f"The field {name} of {self.name} is none: {found.message}"
-                    raise InputError(
-                        Diagnostic(found.code, message, None, found.expected, found.found)
-                    )
+                    raise refusal(found.code, message, found.expected or "a field of bits",
+                                  found.found or name, "Correct the declaration.")  # fmt: skip
 
     @property
     def elements(self) -> int:
@@ -60,7 +61,7 @@ class BlockFormat:
         if columns % self.elements:
             message = f"Rows of {self.name} are whole blocks."
             expected = f"a multiple of {self.elements}"
-            raise InputError(Diagnostic("shape-conflict", message, None, expected, str(columns)))
+            raise refusal("shape-conflict", message, expected, f"{columns} columns", _WHOLE)
         return columns // self.elements * self.size
 
     def columns(self, row_bytes: int) -> int:
@@ -68,7 +69,7 @@ class BlockFormat:
         if row_bytes % self.size:
             message = f"Rows of {self.name} are whole blocks."
             expected = f"a multiple of {self.size} bytes"
-            raise InputError(Diagnostic("shape-conflict", message, None, expected, str(row_bytes)))
+            raise refusal("shape-conflict", message, expected, f"{row_bytes} bytes", _WHOLE)
         return row_bytes // self.size * self.elements
 
     def decode(self, raw: Expr, lead: int = 1) -> Expr:

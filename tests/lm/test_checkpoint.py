@@ -137,7 +137,7 @@ def test_damaged_files_are_refused_or_read(tmp_path: Path) -> None:
     ("header", "message"),
     [
         ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, "wrong size"),
-        ({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}}, "no dtype"),
+        ({"a": {"dtype": "F31", "shape": [1], "data_offsets": [0, 4]}}, "unknown dtype"),
         ({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}, "wrong shape"),
         ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, "behind the file"),
         ({"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}, "longer than its tensors"),
