@@ -110,8 +110,9 @@ def from_config(
     head = said.get("head_dim", width // heads)
     trained = need("max_position_embeddings")
     if context is not None:
-        check("context", context, integer(1))
-    context = min(context or trained, trained) if family == "gpt2" else context or trained
+        # Learnt positions end with the table of them; rotary ones go on.
+        check("context", context, integer(1, trained) if family == "gpt2" else integer(1))
+    context = context or trained
     activation = said.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:
         raise unsupported("The activation", activation, ACTIVATIONS)

@@ -144,6 +144,7 @@ def test_a_context_past_the_trained_one_is_warned_of(folder: Path) -> None:
     wrongs: tuple[Any, ...] = (0, -1, "x", 1.5)
     for wrong in wrongs:
         assert "context" in refused(partial(read, folder, wrong))
+    assert "1 to 128" in refused(lambda: from_config({**CONFIG, "model_type": "gpt2"}, context=129))
     assert "cpu" in refused(lambda: load(folder, target="cuda"))
 
 
