@@ -7,9 +7,10 @@ anything is read, and any zip tool shows what is inside.
 >>> packed = pack({"a.txt": b"hello"})
 >>> dict(unpack(packed))
 {'a.txt': b'hello'}
->>> unpack(packed.replace(b"hello", b"hullo"))
+>>> unpack(packed.replace(b"hello", b"hullo"))  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The artefact is damaged: its digest is another. [bad-artefact]
+  expected: sha256:...
 
 Where members are kept by who has a digest of them already, they are laid out without one, as they
 lie in memory (`laid_out`, `views`).

@@ -3,10 +3,11 @@
 Nothing in the bytes is believed: every offset is checked before it is followed, and what is not
 understood is refused.
 
->>> header(b"\\x7fELF" + bytes(60))
+>>> header(b"\\x7fELF" + bytes(60))  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The object code is not an object file of a known kind. \
 [bad-artefact]
+  expected: ...
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ def test_a_served_page_forks_live(browser: Browser, traces: Path) -> None:
 
 @pytest.mark.parametrize("found", [None, "1", 1.5, True])
 def test_questions_without_a_number_are_refused(found: object) -> None:
-    with pytest.raises(plica.InputError, match="no number 'step'"):
+    with pytest.raises(plica.InputError, match="lacks the number 'step'"):
         whole({"step": found}, "step")
 
 

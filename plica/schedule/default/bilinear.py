@@ -20,7 +20,7 @@ packed once, when it is known.
 >>> conv = Each(buffer("y", of.shape, f32), of.axes, of.body)
 >>> form = bilinear_form(stages((x, w), (conv,)), Facts((False, True)), Machine(512, 32))
 >>> [f"{each.out.name} {[size.value for size in each.out.shape]}" for each in form.stages[-3:]]
-['half [1, 4, 6, 4, 32]', 'image [1, 8, 8, 32]', 'out [1, 32, 8, 8]']
+['half [1, 4, 6, 4, 32]', 'image [1, 8, 8, 32]', 'y [1, 32, 8, 8]']
 """
 
 from __future__ import annotations

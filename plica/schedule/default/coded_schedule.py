@@ -60,8 +60,10 @@ def coded_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         return None
     if not all(_is_coded(each, kernel) for each in (*before[: -len(folds)], folds[0])):
         return None
+    if len({each.buffer for each in loads(folds[0].body)} - {made_by(folds[0])}) < 2:
+        return None  # a sum of codes alone
     *parts, rank = [len(made_by(each).shape) for each in folds]
-    if {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW:
+    if not rank or {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW:
         return None
     return _schedule(before[: -len(folds)], folds, out, rank, machine, kernel)
 
