@@ -28,7 +28,7 @@ from plica_lm.format import FORMATS
 from plica_lm.generate import generate
 from plica_lm.load import read
 from plica_lm.loss import loss
-from plica_lm.model import Model, Span
+from plica_lm.model import LanguageModel, Span
 from plica_lm.naming import canonical
 from plica_lm.weight import Weight
 
@@ -109,7 +109,7 @@ def train(folder: Path, steps: int) -> None:
     save_file(learnt, folder / "model.safetensors")
 
 
-def stored(folder: Path, form: str) -> Model:
+def stored(folder: Path, form: str) -> LanguageModel:
     """The model with matrices in a format, as the gguf package quantises them."""
     of, weights, tokens = read(folder)
     kind = FORMATS[form] if form in FORMATS else dtype(form.lower())
@@ -117,10 +117,10 @@ def stored(folder: Path, form: str) -> Model:
         if len(each.shape) > 1:
             data = gguf.quants.quantize(each.data, gguf.GGMLQuantizationType[form])
             weights[name] = Weight(name, each.shape, kind, data)
-    return Model(of, weights, tokens, threads=1)
+    return LanguageModel(of, weights, tokens, threads=1)
 
 
-def perplexity(model: Model) -> float:
+def perplexity(model: LanguageModel) -> float:
     """The perplexity on stories that are in no batch."""
     rows = next(batches(model.tokenizer.inner, stories(seed=2, tested=True)))
     own = np.arange(1, 1 + BATCH * LENGTH).reshape(BATCH, LENGTH).tolist()  # 0 is spare

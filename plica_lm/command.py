@@ -15,7 +15,7 @@ from plica.cli.option import positive
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
-    from plica_lm.engine import Engine, Piece
+    from plica_lm.engine import Engine, TextPiece
 
 MAX_CONNECTIONS: Final = 1024
 MAX_PORT: Final = 65535
@@ -38,10 +38,10 @@ def engine_of(arguments: argparse.Namespace, **more: Any) -> Engine:  # Any: opt
 
 def request_fields(arguments: argparse.Namespace) -> dict[str, Any]:  # Any: fields of a request
     """The fields of a request that the options state."""
-    from plica_lm.sampling import Sampling
+    from plica_lm.sampling import Sampler
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition", "seed")
-    sampling = Sampling(**{name: getattr(arguments, name) for name in names})
+    sampling = Sampler(**{name: getattr(arguments, name) for name in names})
     return {"sampling": sampling, "limit": arguments.limit, "stop": tuple(arguments.stop)}
 
 
@@ -85,7 +85,7 @@ def chat(arguments: argparse.Namespace) -> int:
         messages.append({"role": "assistant", "content": printed(pieces, engine, arguments.limit)})
 
 
-def printed(pieces: Iterator[Piece], engine: Engine, limit: int) -> str:
+def printed(pieces: Iterator[TextPiece], engine: Engine, limit: int) -> str:
     """Print pieces as they come; the text.  An end before `limit` tokens is explained."""
     done = []
     for piece in pieces:

@@ -18,10 +18,10 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from attrs import define, field, frozen
 
-from plica_lm.model import Model, Span
+from plica_lm.model import LanguageModel, Span
 from plica_lm.refusal import refusal
 from plica_lm.rows import Rows
-from plica_lm.sampling import GREEDY, Sampling, choose, likeliest, log_chances
+from plica_lm.sampling import GREEDY, Sampler, choose, likeliest, log_chances
 from plica_lm.tokenizer import Stream
 from plica_lm.value import FLAG, Value, check, integer, is_unicode
 
@@ -50,7 +50,7 @@ def _sequence(value: Any) -> Any:  # Any: whatever was given; `check` refuses th
 
 
 @frozen(eq=False)
-class Request:
+class GenerationRequest:
     """A text to be continued by at most `limit` tokens (fewer where the context ends), up to one
     of the words in `stop` or a token that ends texts.
 
@@ -58,7 +58,7 @@ class Request:
     """
 
     prompt: tuple[int, ...]
-    sampling: Sampling = GREEDY
+    sampling: Sampler = GREEDY
     limit: int = 256
     stop: Sequence[str] = field(default=(), converter=_sequence)
     logprobs: int | None = None
@@ -67,7 +67,7 @@ class Request:
 
     def __attrs_post_init__(self) -> None:
         check("prompt", self.prompt, _PROMPT)
-        check("sampling", self.sampling, Value((Sampling,), "a Sampling"))
+        check("sampling", self.sampling, Value((Sampler,), "a Sampler"))
         check("limit", self.limit, integer(1))
         check("stop", self.stop, _STOP)
         check("ends", self.ends, FLAG)
@@ -76,7 +76,7 @@ class Request:
 
 
 @frozen
-class Piece:
+class TextPiece:
     """A token that was made, and the text that is certain with it.  The last piece of a text says
     why it ended: "stop" at a word or token that ends it, "length" at the limit or the end of the
     context."""
@@ -89,11 +89,11 @@ class Piece:
 
 
 @define(eq=False)
-class Text:
+class GeneratedText:
     """A text that is being made: its tokens, the rows it has, and how many of them are read by the
     model and by the draft."""
 
-    request: Request
+    request: GenerationRequest
     stream: Stream
     tokens: list[int]
     rows: list[int] = field(factory=list)
@@ -120,12 +120,12 @@ class Engine:
 
     def __init__(
         self,
-        model: Model,
+        model: LanguageModel,
         *,
         slots: int = 64,
         waiting: int = 256,
         rows: int | None = None,
-        draft: Model | None = None,
+        draft: LanguageModel | None = None,
         ahead: int = 4,
     ) -> None:
         self.model, self.slots, self.draft = model, slots, draft
@@ -143,8 +143,8 @@ class Engine:
         self.rows = Rows(1 + count)
         self._caches = model.caches(1 + count)
         self._drafts = {} if draft is None else draft.caches(1 + count)
-        self._waiting, self._max_waiting = deque[Text](), waiting
-        self._running: list[Text] = []
+        self._waiting, self._max_waiting = deque[GeneratedText](), waiting
+        self._running: list[GeneratedText] = []
 
     @property
     def busy(self) -> bool:
@@ -156,7 +156,7 @@ class Engine:
         """How many texts are being made, and how many wait."""
         return len(self._running), len(self._waiting)
 
-    def submit(self, request: Request) -> Text:
+    def submit(self, request: GenerationRequest) -> GeneratedText:
         """Take a request, or refuse it: what is too long now, and what has no place now."""
         length, context = len(request.prompt), self.context
         expected = f"1 to {context - 1} tokens"
@@ -175,21 +175,21 @@ class Engine:
                           f"at most {self._max_waiting} waiting requests",
                           f"{len(self._waiting)} waiting, {len(self._running)} running",
                           "Try again later.")  # fmt: skip
-        text = Text(request, self.model.tokenizer.stream(), list(request.prompt))
+        text = GeneratedText(request, self.model.tokenizer.stream(), list(request.prompt))
         self._waiting.append(text)
         return text
 
-    def cancel(self, text: Text) -> None:
+    def cancel(self, text: GeneratedText) -> None:
         """Nobody waits for a text any more."""
         if text in self._waiting:
             self._waiting.remove(text)
         elif text in self._running:
             self._leave(text)
 
-    def step(self) -> list[tuple[Text, Piece]]:
+    def step(self) -> list[tuple[GeneratedText, TextPiece]]:
         """One step for all texts, and what was made."""
         self._admit()
-        pieces: list[tuple[Text, Piece]] = []
+        pieces: list[tuple[GeneratedText, TextPiece]] = []
         ready = [each for each in self._running if each.read == len(each.tokens) - 1]
         if reading := next((each for each in self._running if each not in ready), None):
             pieces += self._read(reading)
@@ -199,7 +199,7 @@ class Engine:
             self._leave(text)
         return pieces
 
-    def _needed(self, request: Request) -> int:
+    def _needed(self, request: GenerationRequest) -> int:
         return min(len(request.prompt) + request.limit, self.context) + self.ahead
 
     def _admit(self) -> None:
@@ -212,24 +212,24 @@ class Engine:
             text.drafted = text.read
             self._running.append(self._waiting.popleft())
 
-    def _leave(self, text: Text) -> None:
+    def _leave(self, text: GeneratedText) -> None:
         self._running.remove(text)
         known = text.read if self.draft is None else min(text.read, text.drafted)
         self.rows.give(text.tokens[:known], text.rows)
 
-    def _read(self, text: Text) -> list[tuple[Text, Piece]]:
+    def _read(self, text: GeneratedText) -> list[tuple[GeneratedText, TextPiece]]:
         """Read some of a prompt; with its end the first token is made."""
         stop = min(text.read + CHUNK, len(text.tokens))
         (logits,) = self.model.logits(self._caches, [text.span(text.read, stop)])
         text.read = stop
         return [] if stop < len(text.tokens) else [(text, self._take(text, logits[-1]))]
 
-    def _extend(self, ready: Sequence[Text]) -> list[tuple[Text, Piece]]:
+    def _extend(self, ready: Sequence[GeneratedText]) -> list[tuple[GeneratedText, TextPiece]]:
         """Make a token of each text, or several where a draft proposed them."""
         proposed = self._proposed(ready)
         spans = [text.span(text.read, text.read + 1, more)
                  for text, more in zip(ready, proposed, strict=True)]  # fmt: skip
-        pieces: list[tuple[Text, Piece]] = []
+        pieces: list[tuple[GeneratedText, TextPiece]] = []
         found = self.model.logits(self._caches, spans)
         for text, more, logits in zip(ready, proposed, found, strict=True):
             for at, each in enumerate(logits):
@@ -240,7 +240,7 @@ class Engine:
             text.drafted = min(text.drafted, text.read)
         return pieces
 
-    def _proposed(self, ready: Sequence[Text]) -> list[list[int]]:
+    def _proposed(self, ready: Sequence[GeneratedText]) -> list[list[int]]:
         """What the draft says comes next, a few tokens of each text."""
         more: list[list[int]] = [[] for _ in ready]
         if self.draft is None:
@@ -263,14 +263,14 @@ class Engine:
         room = [min(len(text.rows), self.context) - len(text.tokens) for text in ready]
         return [own[: max(count, 0)] for own, count in zip(more, room, strict=True)]
 
-    def _chosen(self, text: Text, logits: Array, more: Sequence[int] = ()) -> int:
+    def _chosen(self, text: GeneratedText, logits: Array, more: Sequence[int] = ()) -> int:
         """The token that follows a text, and tokens that are not certain yet."""
         request, known = text.request, [*text.tokens, *more]
         made = text.made + len(more)
         mask = None if request.mask is None else request.mask(known[len(request.prompt) :])
         return choose(logits, request.sampling, made, known, made, mask)
 
-    def _take(self, text: Text, logits: Array) -> Piece:
+    def _take(self, text: GeneratedText, logits: Array) -> TextPiece:
         """Choose the next token of a text, and see whether it ends there."""
         request, token = text.request, self._chosen(text, logits)
         text.tokens.append(token)
@@ -279,12 +279,12 @@ class Engine:
             text.finish, certain = "stop", text.held + text.stream.rest()
         else:
             certain = self._certain(text, text.stream(token))
-        return Piece(
+        return TextPiece(
             token, certain, None if logs is None else float(logs[token]),
             () if logs is None else tuple(likeliest(logs, request.logprobs or 0)), text.finish,
         )  # fmt: skip
 
-    def _certain(self, text: Text, new: str) -> str:
+    def _certain(self, text: GeneratedText, new: str) -> str:
         """The text that is certain, less what may be the beginning of a stop word."""
         request = text.request
         last = text.made >= request.limit or len(text.tokens) >= self.context

@@ -10,16 +10,16 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from plica_lm.chat import Message, checked, rendered
-from plica_lm.engine import Engine, Piece, Request
-from plica_lm.model import Model
+from plica_lm.engine import Engine, GenerationRequest, TextPiece
+from plica_lm.model import LanguageModel
 from plica_lm.value import Value, check
 
 
 def generate(
-    model: Model | Engine,
+    model: LanguageModel | Engine,
     prompt: str | Sequence[int],
     **request: Any,  # Any: fields of a request
-) -> Generator[Piece, None, None]:
+) -> Generator[TextPiece, None, None]:
     """What follows a prompt; pieces come as soon as they are certain.
 
     An engine of one's own remembers what texts began with, and may have a draft model.
@@ -28,7 +28,7 @@ def generate(
     if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Sequence):
         check("prompt", prompt, Value((str, list, tuple), "a str, or a sequence of token ids"))
     tokens = engine.model.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-    text = engine.submit(Request(tuple(tokens), **request))
+    text = engine.submit(GenerationRequest(tuple(tokens), **request))
     try:
         while text.finish is None:
             yield from (piece for other, piece in engine.step() if other is text)
@@ -37,16 +37,16 @@ def generate(
 
 
 def answer(
-    model: Model | Engine,
+    model: LanguageModel | Engine,
     messages: Sequence[Message],
     **request: Any,  # Any: as above
-) -> Generator[Piece, None, None]:
+) -> Generator[TextPiece, None, None]:
     """What a model answers to the messages of a chat."""
     inner = model.model if isinstance(model, Engine) else model
     return generate(model, chat_tokens(inner, messages), **request)
 
 
-def chat_tokens(model: Model, messages: Sequence[Message]) -> list[int]:
+def chat_tokens(model: LanguageModel, messages: Sequence[Message]) -> list[int]:
     """The tokens of a chat, up to where the answer begins."""
     words = model.tokenizer
     text = rendered(words.template, checked(messages), bos=words.bos, eos=words.eos)

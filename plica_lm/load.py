@@ -19,7 +19,7 @@ from plica.runtime.error import Place, PlicaError
 from plica_lm.architecture import Architecture, from_config, from_gguf
 from plica_lm.fit import check_weights
 from plica_lm.gguf import open_gguf
-from plica_lm.model import Model
+from plica_lm.model import LanguageModel
 from plica_lm.naming import grouped
 from plica_lm.refusal import DAMAGED, refusal
 from plica_lm.safetensors import open_safetensors
@@ -36,13 +36,13 @@ def load(
     context: int | None = None,
     say: Callable[[str], None] = lambda word: None,
     **options: Any,  # Any: options of a model
-) -> Model:
+) -> LanguageModel:
     """The model of a GGUF file or of a Hugging Face folder, for texts of at most `context`
     tokens.  `say` is told of each step."""
     say("reading")
     of, weights, tokenizer = read(Path(path), context)
     say("compiling")
-    return Model(of, weights, tokenizer, name=Path(path).stem, **options)
+    return LanguageModel(of, weights, tokenizer, name=Path(path).stem, **options)
 
 
 def read(

@@ -44,7 +44,7 @@ class Span:
     wanted: int = 1
 
 
-class Model:
+class LanguageModel:
     """A compiled decoder.  Any number of texts and threads may use it, each with caches."""
 
     def __init__(

@@ -6,9 +6,9 @@ gives the same text whatever else shares its batch, and a draft model changes no
 >>> logits = np.log(np.array([0.1, 0.6, 0.3], np.float32))
 >>> choose(logits, GREEDY, 0)
 1
->>> [choose(logits, Sampling(temperature=1.0, seed=7), step) for step in range(6)]
+>>> [choose(logits, Sampler(temperature=1.0, seed=7), step) for step in range(6)]
 [2, 0, 0, 1, 0, 1]
->>> Sampling(top_p=2.0)
+>>> Sampler(top_p=2.0)
 Traceback (most recent call last):
 plica.runtime.error.InputError: top_p is out of range. [input-value]
   expected: a number above 0 and at most 1
@@ -37,7 +37,7 @@ RANGES: Final[Mapping[str, Value]] = {
 
 
 @frozen
-class Sampling:
+class Sampler:
     """How a token is chosen.  A temperature of 0 takes the most likely one; `top_k` of 0 keeps all.
 
     `repetition` divides positive and multiplies negative logits of tokens of the text (Keskar et
@@ -59,14 +59,14 @@ class Sampling:
             check(name, getattr(self, name), value)
 
 
-GREEDY: Final = Sampling()
+GREEDY: Final = Sampler()
 
 FIRST: Final = 1024
 """So many of the likeliest tokens are sorted before all are."""
 
 
 def choose(  # noqa: PLR0917  # what is asked, and of what text
-    logits: Array, of: Sampling, step: int, text: Sequence[int] = (), made: int = 0,
+    logits: Array, of: Sampler, step: int, text: Sequence[int] = (), made: int = 0,
     allowed: Array | None = None,
 ) -> int:  # fmt: skip
     """The next token of a text whose last `made` tokens were chosen so.
@@ -89,7 +89,7 @@ def choose(  # noqa: PLR0917  # what is asked, and of what text
     return int(places[min(found, len(places) - 1)])
 
 
-def penalised(logits: Array, of: Sampling, text: Sequence[int], made: int) -> Array:
+def penalised(logits: Array, of: Sampler, text: Sequence[int], made: int) -> Array:
     """The logits, less what repetition costs."""
     scores = logits.astype(np.float32)
     if of.repetition != 1.0 and text:
@@ -102,7 +102,7 @@ def penalised(logits: Array, of: Sampling, text: Sequence[int], made: int) -> Ar
     return scores
 
 
-def kept(scores: Array, of: Sampling) -> tuple[Array, Array]:
+def kept(scores: Array, of: Sampler) -> tuple[Array, Array]:
     """The tokens that may be drawn, and their chances up to a factor."""
     chances = np.exp((scores - scores.max()).astype(np.float64) / of.temperature)
     places, total = np.arange(len(chances)), chances.sum()

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from plica.core import did_you_mean
 from plica.runtime.error import PlicaError
-from plica_lm.engine import Engine, Piece, Request
+from plica_lm.engine import Engine, GenerationRequest, TextPiece
 from plica_lm.generate import chat_tokens
-from plica_lm.model import Model
+from plica_lm.model import LanguageModel
 from plica_lm.refusal import refusal
-from plica_lm.sampling import RANGES, Sampling
+from plica_lm.sampling import RANGES, Sampler
 from plica_lm.service import Service, ServiceStopped
 from plica_lm.value import FLAG, TEXT, Value, check, integer, is_a, number
 
@@ -54,7 +54,7 @@ SAMPLING: Final = {
     "repetition_penalty": "repetition", "presence_penalty": "presence",
     "frequency_penalty": "frequency", "seed": "seed",
 }  # fmt: skip
-"""The protocol's names of the fields of `Sampling`."""
+"""The protocol's names of the fields of `Sampler`."""
 
 FIELDS: Final[Mapping[str, Value]] = {
     "model": TEXT, "stream": FLAG, "stop": _STOP,
@@ -75,14 +75,14 @@ OF_COMPLETIONS: Final = {"prompt": Value((str, list), "text, or a list of token 
 class Parsed(NamedTuple):
     """A request, and how its answer is sent."""
 
-    request: Request
+    request: GenerationRequest
     chat: bool
     stream: bool
     usage: bool
     id: str
 
 
-def parsed(body: object, model: Model, chat: bool) -> Parsed:
+def parsed(body: object, model: LanguageModel, chat: bool) -> Parsed:
     """The request of a body; a wrong field is refused by name."""
     known = {**FIELDS, **(OF_CHATS if chat else OF_COMPLETIONS)}
     if not isinstance(body, dict):
@@ -109,7 +109,7 @@ def parsed(body: object, model: Model, chat: bool) -> Parsed:
         text = body.get("prompt", "")
         prompt = model.tokenizer.encode(text) if isinstance(text, str) else text
     limit = body.get("max_completion_tokens", body.get("max_tokens", model.context))
-    request = Request(tuple(prompt), Sampling(**defaults | given), limit, stop, logprobs)
+    request = GenerationRequest(tuple(prompt), Sampler(**defaults | given), limit, stop, logprobs)
     usage = bool(body.get("stream_options", {}).get("include_usage"))
     name = ("chatcmpl-" if chat else "cmpl-") + secrets.token_hex(12)
     return Parsed(request, chat, body.get("stream", False), usage, name)
@@ -118,14 +118,14 @@ def parsed(body: object, model: Model, chat: bool) -> Parsed:
 class Encoder:
     """The JSON of the pieces of a text."""
 
-    def __init__(self, parsed: Parsed, model: Model) -> None:
+    def __init__(self, parsed: Parsed, model: LanguageModel) -> None:
         self.parsed, self.model, self.count = parsed, model, 0
         kind = "chat.completion" if parsed.chat else "text_completion"
         chunk = ".chunk" if parsed.stream and parsed.chat else ""
         self.head = {"id": parsed.id, "object": kind + chunk, "created": int(time.time()),
                      "model": model.name}  # fmt: skip
 
-    def chunk(self, piece: Piece) -> Json:
+    def chunk(self, piece: TextPiece) -> Json:
         """One piece of a text that is streamed."""
         first, self.count = self.count == 0, self.count + 1
         fields: Json = {"text": piece.text}
@@ -133,7 +133,7 @@ class Encoder:
             fields = {"delta": ({"role": "assistant"} if first else {}) | {"content": piece.text}}
         return self._choice(fields, [piece])
 
-    def whole(self, pieces: Sequence[Piece]) -> Json:
+    def whole(self, pieces: Sequence[TextPiece]) -> Json:
         """A text at once."""
         self.count, text = len(pieces), "".join([each.text for each in pieces])
         fields: Json = {"text": text}
@@ -146,12 +146,12 @@ class Encoder:
         return {"prompt_tokens": prompt, "completion_tokens": self.count,
                 "total_tokens": prompt + self.count}  # fmt: skip
 
-    def _choice(self, fields: Json, pieces: Sequence[Piece]) -> Json:
+    def _choice(self, fields: Json, pieces: Sequence[TextPiece]) -> Json:
         choice = {"index": 0, **fields, "finish_reason": pieces[-1].finish,
                 "logprobs": self._logprobs(pieces)}  # fmt: skip
         return {**self.head, "choices": [choice]}
 
-    def _logprobs(self, pieces: Sequence[Piece]) -> Json | None:
+    def _logprobs(self, pieces: Sequence[TextPiece]) -> Json | None:
         if self.parsed.request.logprobs is None:
             return None
         name = self.model.tokenizer.name
@@ -232,14 +232,14 @@ def application(engine: Engine) -> Starlette:
             raise refusal("input-value", "The body is not JSON.", "JSON in UTF-8", str(error),
                           "Encode the body as JSON.", at="body") from None  # fmt: skip
 
-    async def collected(http: Http, pieces: AsyncGenerator[Piece, None]) -> list[Piece]:
+    async def collected(http: Http, pieces: AsyncGenerator[TextPiece, None]) -> list[TextPiece]:
         """All pieces, while the client is there."""
 
         async def gone() -> None:
             while (await http.receive())["type"] != "http.disconnect":
                 pass
 
-        async def every() -> list[Piece]:
+        async def every() -> list[TextPiece]:
             async with aclosing(pieces):
                 return [each async for each in pieces]
 
@@ -252,7 +252,7 @@ def application(engine: Engine) -> Starlette:
             watch.cancel()
 
     async def streamed(
-        found: Parsed, first: Piece, rest: AsyncGenerator[Piece, None]
+        found: Parsed, first: TextPiece, rest: AsyncGenerator[TextPiece, None]
     ) -> AsyncGenerator[str, None]:
         encoder = Encoder(found, model)
         async with aclosing(rest):

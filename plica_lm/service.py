@@ -13,14 +13,14 @@ from threading import Thread
 from typing import TypeAlias
 
 from plica.runtime.error import PlicaError
-from plica_lm.engine import Engine, Piece, Request, Text
+from plica_lm.engine import Engine, GeneratedText, GenerationRequest, TextPiece
 
 
 class ServiceStopped(Exception):
     """The service has ended, or its engine has failed: the cause says how."""
 
 
-Heard: TypeAlias = Piece | PlicaError | ServiceStopped
+Heard: TypeAlias = TextPiece | PlicaError | ServiceStopped
 """What a caller gets of its text: what was made, or why there is none."""
 
 
@@ -31,7 +31,7 @@ class Service:
         self.engine = engine
         self.failure: BaseException | None = None
         self._inbox = SimpleQueue[Callable[[], None] | None]()
-        self._listeners: dict[Text, Callable[[Heard], None]] = {}
+        self._listeners: dict[GeneratedText, Callable[[Heard], None]] = {}
         self._everyone: set[Callable[[Heard], None]] = set()
         self._thread = Thread(target=self._run, name="plica-lm engine", daemon=True)
         self._thread.start()
@@ -41,9 +41,9 @@ class Service:
         self._inbox.put(None)
         self._thread.join()
 
-    async def pieces(self, request: Request) -> AsyncGenerator[Piece, None]:
+    async def pieces(self, request: GenerationRequest) -> AsyncGenerator[TextPiece, None]:
         """What follows a prompt.  Whoever stops listening gives up the text."""
-        loop, texts = asyncio.get_running_loop(), list[Text]()
+        loop, texts = asyncio.get_running_loop(), list[GeneratedText]()
         queue = asyncio.Queue[Heard]()
 
         def hear(said: Heard) -> None:
@@ -77,7 +77,7 @@ class Service:
             self._everyone.discard(hear)
             self._inbox.put(lambda: self._forget(texts))
 
-    def _forget(self, texts: list[Text]) -> None:
+    def _forget(self, texts: list[GeneratedText]) -> None:
         for text in texts:
             self._listeners.pop(text, None)
             self.engine.cancel(text)

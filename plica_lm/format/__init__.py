@@ -17,9 +17,9 @@ from typing import Final
 from plica.core.extension import ExtensionGroup
 from plica_lm.format import ggml, grid
 from plica_lm.format.block import BlockFormat
-from plica_lm.format.field import Bits, Index, bits, floats, i8s
+from plica_lm.format.field import Axis, BitField, bits, floats, i8s
 
-__all__ = ["FORMATS", "Bits", "BlockFormat", "Index", "bits", "floats", "i8s"]
+__all__ = ["FORMATS", "Axis", "BitField", "BlockFormat", "bits", "floats", "i8s"]
 
 OFFERED: Final = ExtensionGroup(
     "plica_lm.formats", "weight format", BlockFormat,

@@ -23,7 +23,7 @@ from plica.ir.graph import Expr
 from plica.ir.op import Mismatch
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica_lm.format.field import Bits, Field, index
+from plica_lm.format.field import BitField, Field, index
 from plica_lm.refusal import refusal
 
 _WHOLE = "Give rows of whole blocks."
@@ -43,7 +43,7 @@ class BlockFormat:
 
     def __attrs_post_init__(self) -> None:
         for name, each in self.fields.items():
-            if isinstance(each, Bits):
+            if isinstance(each, BitField):
                 attrs = each.attributes(self.shape, self.size)
                 found = op.bit_field.relation(attrs, tensor((self.size,), "u8"))
                 if isinstance(found, Mismatch):
@@ -77,7 +77,7 @@ class BlockFormat:
         open."""
         found = {
             name: each.term(raw, self.shape, self.size)
-            if isinstance(each, Bits)
+            if isinstance(each, BitField)
             else index(each.axis, self.shape)
             for name, each in self.fields.items()
         }

@@ -8,7 +8,7 @@ the shape; 0 where the number stays the same.  Trailing axes may be left out:
     shape (2, 16), floats(f16, 0)        one float of 16 bits for the whole block
 
 >>> bits(4, 2, 4, 8)
-Bits(width=4, at=2, strides=(4, 8), is_signed=False, dtype=None, extents=(), bit=0)
+BitField(width=4, at=2, strides=(4, 8), is_signed=False, dtype=None, extents=(), bit=0)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BYTE = 8
 
 
 @frozen
-class Bits:
+class BitField:
     """Integers of `width` bits, or floats of a dtype with as many; `extents` replaces the shape."""
 
     width: int
@@ -38,7 +38,7 @@ class Bits:
     bit: int = 0
     """Where the first number starts in its byte."""
 
-    def over(self, *extents: int) -> Bits:
+    def over(self, *extents: int) -> BitField:
         """The field over an index space of its own."""
         return evolve(self, extents=extents)
 
@@ -62,28 +62,28 @@ class Bits:
 
 
 @frozen
-class Index:
+class Axis:
     """The place along an axis of the shape, as i32."""
 
     axis: int
 
 
-Field: TypeAlias = Bits | Index
+Field: TypeAlias = BitField | Axis
 
 
-def bits(width: int, at: int, *strides: int, bit: int = 0) -> Bits:
+def bits(width: int, at: int, *strides: int, bit: int = 0) -> BitField:
     """Unsigned integers; those of 32 bits are i32 with the same bits."""
-    return Bits(width, at, strides, bit=bit)
+    return BitField(width, at, strides, bit=bit)
 
 
-def i8s(at: int, *strides: int) -> Bits:
+def i8s(at: int, *strides: int) -> BitField:
     """Signed bytes."""
-    return Bits(8, at, strides, is_signed=True)
+    return BitField(8, at, strides, is_signed=True)
 
 
-def floats(dtype: DType, at: int, *strides: int) -> Bits:
+def floats(dtype: DType, at: int, *strides: int) -> BitField:
     """Floats of a narrow dtype, as f32."""
-    return Bits(dtype.bits, at, strides, dtype=dtype)
+    return BitField(dtype.bits, at, strides, dtype=dtype)
 
 
 def index(axis: int, shape: Sequence[int]) -> Expr:

@@ -14,7 +14,7 @@ from plica import op
 from plica.ir.graph import Expr, const
 from plica.ir.type.dtype import bf16, f8e4m3fn, f16, f32, i32
 from plica_lm.format.block import BlockFormat, real
-from plica_lm.format.field import Bits, bits, floats, i8s
+from plica_lm.format.field import BitField, bits, floats, i8s
 
 
 def looked_up(values: object, index: Expr) -> Expr:
@@ -72,7 +72,7 @@ Q3_K: Final = BlockFormat(
     lambda d, q, h, low, high: d * real(above(low, high, 4) - 32) * real(above(q, h, 2) - 4),
 )  # fmt: skip
 
-_SIX: Final[dict[str, Bits]] = {
+_SIX: Final[dict[str, BitField]] = {
     "d": floats(f16, 0), "s": bits(4, 4, 64, 16, 8), "s_top": bits(2, 4, 2, 16, 8, bit=4),
     "dm": floats(f16, 2), "m": bits(4, 8, 36, 16, 8), "m_top": bits(2, 8, 2, 16, 8, bit=4),
 }  # fmt: skip

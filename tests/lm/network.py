@@ -15,7 +15,7 @@ from attrs import evolve
 
 from plica.ir.type import dtype
 from plica_lm.architecture import Architecture, from_config
-from plica_lm.model import Model
+from plica_lm.model import LanguageModel
 from plica_lm.naming import grouped
 from plica_lm.tokenizer import Tokenizer
 from plica_lm.weight import Weight
@@ -100,7 +100,7 @@ def loaded(folder: Path) -> tuple[Architecture, dict[str, Weight]]:
 
 
 @cache
-def model(name: str, context: int | None = None, seed: int = 0) -> Model:
+def model(name: str, context: int | None = None, seed: int = 0) -> LanguageModel:
     """A compiled model with a token for each printable character, the last of which ends a text."""
     _, folder = saved(name)
     of, weights = loaded(folder)
@@ -111,7 +111,7 @@ def model(name: str, context: int | None = None, seed: int = 0) -> Model:
             noise = draw.standard_normal(array.shape).astype(array.dtype) * array.std()
             weights[word] = evolve(weights[word], data=array + noise * np.float32(0.1))
     of = evolve(of, context=context or of.context)
-    return Model(of, weights, characters(), threads=1)
+    return LanguageModel(of, weights, characters(), threads=1)
 
 
 @cache

@@ -9,33 +9,33 @@ import numpy as np
 import pytest
 
 from plica.runtime.error import InputError, PlicaError
-from plica_lm.engine import Engine, Piece, Request, Text
+from plica_lm.engine import Engine, GeneratedText, GenerationRequest, TextPiece
 from plica_lm.generate import generate
-from plica_lm.sampling import Sampling
+from plica_lm.sampling import Sampler
 from tests.lm.network import model, saved
 
 PROMPT = "The quick brown fox"
 
 
-def alone(prompt: str, of: Any = None, **asked: Any) -> list[Piece]:
+def alone(prompt: str, of: Any = None, **asked: Any) -> list[TextPiece]:
     return list(generate(of or model("llama"), prompt, **asked))
 
 
-def tokens_of(pieces: Sequence[Piece]) -> list[int]:
+def tokens_of(pieces: Sequence[TextPiece]) -> list[int]:
     return [each.token for each in pieces]
 
 
-def text_of(pieces: Sequence[Piece]) -> str:
+def text_of(pieces: Sequence[TextPiece]) -> str:
     return "".join([each.text for each in pieces])
 
 
-def drawn(count: int, seed: int) -> list[Request]:
+def drawn(count: int, seed: int) -> list[GenerationRequest]:
     """Requests of all kinds."""
     draw = np.random.default_rng(seed)
     return [
-        Request(
+        GenerationRequest(
             tuple(draw.integers(0, 95, draw.integers(1, 30)).tolist()),
-            Sampling(temperature=float(draw.choice([0, 0.7])), top_k=int(draw.choice([0, 20])),
+            Sampler(temperature=float(draw.choice([0, 0.7])), top_k=int(draw.choice([0, 20])),
                      top_p=float(draw.choice([1, 0.9])), seed=at),
             limit=int(draw.integers(1, 30)), ends=bool(draw.integers(2)),
         )
@@ -43,9 +43,11 @@ def drawn(count: int, seed: int) -> list[Request]:
     ]  # fmt: skip
 
 
-def run(engine: Engine, requests: Sequence[Request], at_once: int = 1000) -> list[list[int]]:
+def run(
+    engine: Engine, requests: Sequence[GenerationRequest], at_once: int = 1000
+) -> list[list[int]]:
     """The tokens of each, where so many arrive at each step."""
-    texts, found, left = list[Text](), dict[Text, list[int]](), list(requests)
+    texts, found, left = list[GeneratedText](), dict[GeneratedText, list[int]](), list(requests)
     while left or engine.busy:
         for each in left[:at_once]:
             texts.append(engine.submit(each))
@@ -133,7 +135,7 @@ def test_a_token_that_ends_texts_is_not_said() -> None:
 def test_a_mask_decides_what_may_follow() -> None:
     digits = np.array([chr(at + 32).isdigit() for at in range(96)])
     for temperature in (0.0, 1.5):
-        how = Sampling(temperature=temperature)
+        how = Sampler(temperature=temperature)
         assert text_of(alone(PROMPT, limit=12, sampling=how, mask=lambda made: digits)).isdigit()
     with pytest.raises(InputError, match="admits none"):
         alone(PROMPT, mask=lambda made: np.zeros(96, bool))
@@ -179,13 +181,13 @@ def test_rows_are_given_back_however_a_text_ends() -> None:
 
 def test_a_full_engine_refuses() -> None:
     engine = Engine(model("llama"), slots=1, waiting=2, rows=64)
-    request = Request((1, 2, 3), limit=4)
+    request = GenerationRequest((1, 2, 3), limit=4)
     engine.submit(request)
     engine.submit(request)
     with pytest.raises(PlicaError, match="2 waiting") as refused:
         engine.submit(request)
     assert refused.value.diagnostics[0].code == "busy"
     with pytest.raises(InputError, match="no room in the context"):
-        engine.submit(Request((1,) * 64))
+        engine.submit(GenerationRequest((1,) * 64))
     with pytest.raises(InputError, match="limit is out of range"):
-        engine.submit(Request((1, 2, 3), limit=0))
+        engine.submit(GenerationRequest((1, 2, 3), limit=0))

@@ -19,7 +19,7 @@ from plica_lm.architecture import from_config, from_gguf
 from plica_lm.fit import needed_weights
 from plica_lm.generate import answer, generate
 from plica_lm.load import load, read
-from plica_lm.sampling import Sampling
+from plica_lm.sampling import Sampler
 from tests.lm.network import CASES, characters, model, saved
 
 Q = "model.layers.1.self_attn.q_proj.weight"
@@ -162,7 +162,7 @@ def test_requests_are_refused_by_field(field: str, value: Any) -> None:
     {"temperature": "x"}, {"temperature": None}, {"top_k": 1.5}, {"seed": 1 << 64}, {"top_p": True},
 ])  # fmt: skip
 def test_types_of_sampling_are_refused_by_name(wrong: dict[str, Any]) -> None:
-    assert next(iter(wrong)) in refused(lambda: Sampling(**wrong))
+    assert next(iter(wrong)) in refused(lambda: Sampler(**wrong))
 
 
 def test_one_stop_word_is_a_text() -> None:

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 from plica.runtime.error import InputError
-from plica_lm.sampling import Sampling, choose, kept, likeliest, log_chances, penalised
+from plica_lm.sampling import Sampler, choose, kept, likeliest, log_chances, penalised
 
 CASES = [
-    Sampling(temperature=0.7),
-    Sampling(temperature=1.3, top_k=5),
-    Sampling(temperature=1.0, top_p=0.6),
-    Sampling(temperature=0.9, min_p=0.2),
-    Sampling(temperature=1.1, top_k=40, top_p=0.9, min_p=0.05, repetition=1.3),
-    Sampling(temperature=2.0, top_p=0.999),
+    Sampler(temperature=0.7),
+    Sampler(temperature=1.3, top_k=5),
+    Sampler(temperature=1.0, top_p=0.6),
+    Sampler(temperature=0.9, min_p=0.2),
+    Sampler(temperature=1.1, top_k=40, top_p=0.9, min_p=0.05, repetition=1.3),
+    Sampler(temperature=2.0, top_p=0.999),
 ]
 
 
 @pytest.mark.parametrize("of", CASES, ids=str)
-def test_chances_are_those_of_transformers(of: Sampling) -> None:
+def test_chances_are_those_of_transformers(of: Sampler) -> None:
     import torch
     from transformers.generation import logits_process as process
 
@@ -47,26 +47,26 @@ def test_chances_are_those_of_transformers(of: Sampling) -> None:
 
 
 def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
-    logits, of = np.log(np.array([0.5, 0.0, 0.2, 0.3]) + 1e-30), Sampling(temperature=1.0, seed=5)
+    logits, of = (np.log(np.array([0.5, 0.0, 0.2, 0.3]) + 1e-30), Sampler(temperature=1.0, seed=5))
     counts = np.bincount([choose(logits, of, step) for step in range(4000)], minlength=4)
     np.testing.assert_allclose(counts / 4000, [0.5, 0, 0.2, 0.3], atol=0.03)
 
 
 def test_a_key_gives_the_same_token_and_other_keys_others() -> None:
     logits = np.zeros(1000, np.float32)
-    drawn = {choose(logits, Sampling(1.0, seed=seed), step) for seed in (0, 9) for step in (0, 7)}
+    drawn = {choose(logits, Sampler(1.0, seed=seed), step) for seed in (0, 9) for step in (0, 7)}
     assert len(drawn) == 4
-    again = {choose(logits, Sampling(1.0, seed=seed), step) for seed in (0, 9) for step in (0, 7)}
+    again = {choose(logits, Sampler(1.0, seed=seed), step) for seed in (0, 9) for step in (0, 7)}
     assert again == drawn
 
 
 def test_penalties_are_for_tokens_that_were_made() -> None:
-    logits, of = np.zeros(4, np.float32), Sampling(presence=1.0, frequency=0.5)
+    logits, of = np.zeros(4, np.float32), Sampler(presence=1.0, frequency=0.5)
     assert penalised(logits, of, [0, 1, 1, 2], 3).tolist() == [0, -2, -1.5, 0]
 
 
 def test_a_mask_is_kept_to_by_greedy_choice_too() -> None:
-    assert choose(np.array([3.0, 2, 1]), Sampling(), 0, allowed=np.array([False, True, True])) == 1
+    assert choose(np.array([3.0, 2, 1]), Sampler(), 0, allowed=np.array([False, True, True])) == 1
 
 
 def test_chances_sum_up_and_are_sorted() -> None:
@@ -82,4 +82,4 @@ def test_chances_sum_up_and_are_sorted() -> None:
 ])  # fmt: skip
 def test_what_is_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"{next(iter(wrong))} is out of range"):
-        Sampling(**wrong)
+        Sampler(**wrong)

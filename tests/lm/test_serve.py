@@ -18,7 +18,7 @@ import uvicorn
 
 from plica_lm.engine import Engine
 from plica_lm.generate import answer, generate
-from plica_lm.sampling import Sampling
+from plica_lm.sampling import Sampler
 from plica_lm.serve import MAX_BODY_BYTES, application
 from tests.lm.network import model
 
@@ -56,7 +56,7 @@ def body(at: int, **more: Any) -> dict[str, Any]:
 def expected(at: int) -> str:
     """The same text, made alone and without a server."""
     of = body(at)
-    sampling = Sampling(temperature=of["temperature"], top_p=0.9, seed=at)
+    sampling = Sampler(temperature=of["temperature"], top_p=0.9, seed=at)
     pieces = generate(model("llama"), of["prompt"], sampling=sampling, limit=of["max_tokens"])
     return "".join([each.text for each in pieces])
 
