@@ -82,3 +82,22 @@ def test_stricter_contracts(contract: str) -> None:
     exe = plica.compile(product(of, 5, 512, 2), contract=contract, cache=False, threads=1)
     assert len(exe.artefact.launches) > 1  # in order, the sums of floats in memory are faster
     check(exe, of, 5, 512, 2)
+
+
+def test_a_result_of_other_axes_than_the_sums_is_right() -> None:
+    """One row of sums as a column: `plica fuzz form --seed 1147 --first 1203`."""
+    draw = np.random.default_rng(5)
+    x, w = draw.standard_normal((1, 64)), draw.standard_normal((28, 64))
+    source = """
+import plica
+from plica import op
+from plica.script import Tensor, f16, f32
+
+@plica.function
+def main(x: Tensor[(1, 64), f32], w: Tensor[(28, 64), f16]) -> Tensor[(28, 1), f32]:
+    return op.transpose(op.matmul(x, op.transpose(op.cast(w, dtype="f32"), (1, 0))), (1, 0))
+"""
+    half = w.astype(np.float16)
+    product = plica.compile(plica.from_text(source), cache=False)
+    expected = half.astype(np.float64) @ x.astype(np.float32).T
+    np.testing.assert_allclose(product(x.astype(np.float32), half), expected, rtol=1e-4, atol=1e-4)

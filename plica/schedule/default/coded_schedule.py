@@ -65,6 +65,9 @@ def coded_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     *parts, rank = [len(made_by(each).shape) for each in folds]
     if not rank or {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW:
         return None
+    total = made_by(folds[-1])
+    if any(each.buffer is total and each.indices != out.vars for each in loads(out.body)):
+        return None  # the result has other axes than the sums
     return _schedule(before[: -len(folds)], folds, out, rank, machine, kernel)
 
 
