@@ -20,8 +20,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from plica.frontend.word import size_fault
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):  # few sizes are wrong
+    from plica.frontend.word import size_fault
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, ValueInfoProto

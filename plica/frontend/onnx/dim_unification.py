@@ -12,11 +12,14 @@ from typing import Final, TypeAlias
 
 from plica.frontend.measured import matched, prefix
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.run_time import common_shape, spread
 from plica.frontend.onnx.value import TensorValue
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, same_dim
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):  # few models compare sizes when they run
+    from plica.frontend.onnx.run_time import common_shape, spread
 
 BROADCAST: Final = frozenset(
     {

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from plica.frontend.measured import ONE, ZERO, Piece, amount, places, reshaped
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import axes_in, rank, shape, to
-from plica.frontend.onnx.run_time import lawful, numbers_of, total_of, wrapped_index
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import product
 from plica.ir.type.dtype import i64
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):  # few models compute axes
+    from plica.frontend.onnx.run_time import lawful, numbers_of, total_of, wrapped_index
 
 
 def chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequence[int], Expr]:

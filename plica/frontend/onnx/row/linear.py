@@ -7,11 +7,14 @@ from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
-from plica.frontend.onnx.run_time import broadcast_size, spread
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):  # few models compute sizes
+    from plica.frontend.onnx.run_time import broadcast_size, spread
 
 
 def _gemm(node: OnnxNode) -> Expr:

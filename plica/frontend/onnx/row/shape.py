@@ -14,17 +14,6 @@ from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, re
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis import are_axes, named_axes, numbered, remaining_sizes
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, dtype, like, rank, shape
-from plica.frontend.onnx.run_time import (
-    common_shape,
-    demanded,
-    expandable,
-    is_late,
-    listed,
-    numbers_of,
-    pieces,
-    size_from,
-    spread,
-)
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
 from plica.ir.graph.expression import Expr, const
@@ -33,6 +22,20 @@ from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
 from plica.ir.type.dtype import f32, i64
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):  # few models compute sizes
+    from plica.frontend.onnx.run_time import (
+        common_shape,
+        demanded,
+        expandable,
+        is_late,
+        listed,
+        numbers_of,
+        pieces,
+        size_from,
+        spread,
+    )
 
 
 def _reshape(node: OnnxNode) -> Expr:
