@@ -11,8 +11,9 @@ from hypothesis import given, settings
 
 import plica
 from plica import op
-from plica.cli.rederive import made_for, rederive
+from plica.cli.rederive import rederive
 from plica.cli.verify import retraced_file
+from plica.codegen.artefact_target import target_of_artefact
 from plica.codegen.backend import backend_of, find_target
 from plica.codegen.retrace import retraced
 from plica.core.name import Name
@@ -44,7 +45,7 @@ def test_fresh_artefacts_are_good(name: str, tmp_path: Path) -> None:
     archive.write(path, archive.pack(to_members(assemble(lower(MODEL, target=target), target, 1))))
     artefact = from_members(archive.read(path))
     assert verify(path).traces == retraced(artefact, artefact.record()).kernels > 0
-    assert made_for(artefact) == target
+    assert target_of_artefact(artefact) == target
     again = rederive(MODEL, artefact.record(), artefact)
     assert (again.objects, again.not_made) == (len(artefact.objects), "")
 

@@ -14,28 +14,24 @@ True
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve, frozen
 
+from plica.codegen.artefact_target import target_of_artefact
 from plica.codegen.backend import AnyTarget
 from plica.codegen.compilation import Arranged, emitted
-from plica.codegen.micro.core import CORES
-from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.ir.passes import Pipeline
-from plica.pipeline import contract_of, lower, packs_of, record, target_of
+from plica.pipeline import contract_of, lower, packs_of, record
 from plica.pipeline.lowered import job_for, pipeline_of
 from plica.rewrite.derivation import Derivation, at
-from plica.runtime.artefact import DEVICES, WASM, Artefact, ArtefactMachine
+from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.record import CompilationRecord
 from plica.runtime.store import key_of
-
-GENERIC: Final = "generic"
-"""What an artefact says of a device where there is nothing to say."""
 
 
 @frozen
@@ -59,7 +55,7 @@ def rederive(
     With the artefact all of it is made again, too, if the kernels are those of default schedules:
     code, constants, the memory plan, launches and interface.  An artefact may be of any effort.
     """
-    target = None if artefact is None else made_for(artefact)
+    target = None if artefact is None else target_of_artefact(artefact)
     pipelines = {effort: pipeline_of(target, effort) for effort in ("default", "fast")}
     steps: list[ArtefactError] = []
     parts: list[ArtefactError] = []
@@ -83,31 +79,6 @@ def rederive(
     if kernels and not parts:
         return kernels[0]
     raise [*parts, *steps][0]
-
-
-def made_for(artefact: Artefact) -> AnyTarget:
-    """The target that an artefact was made for, as it says itself."""
-    of = artefact.machine
-    if (device := DEVICES.get(of.triple)) is not None:
-        return target_of(device if of.cpu == GENERIC else f"{device}:{of.cpu}")
-    if of.architecture == WASM:
-        return _extended(of)
-    if of.cpu in CORES and CORES[of.cpu].triple == of.triple:
-        return target_of(f"micro:{of.cpu}")
-    if "cc" in dict(artefact.versions):
-        return target_of("c")
-    features = ",".join(of.features)
-    return target_of(f"cpu triple={of.triple} cpu={of.cpu} {of.described} features={features}")
-
-
-def _extended(of: ArtefactMachine) -> WasmTarget:
-    """WebAssembly with the extensions that an artefact asks for."""
-    for extension, features in EXTENSIONS.items():
-        if features == of.features:
-            return WasmTarget(extension)
-    message, found = "No target of WebAssembly has such extensions.", ", ".join(of.features)
-    expected = " or ".join(", ".join(each) for each in EXTENSIONS.values())
-    raise ArtefactError(Diagnostic("bad-artefact", message, None, expected, found))
 
 
 def _steps_again(

@@ -5,7 +5,8 @@
 The record of an artefact holds the first of these and the trace; here each arrow is taken again.
 What comes out must be the kernel whose digest and text are recorded, within the contract; barriers
 must stand wherever threads meet.  With `rebuild` the code of each kernel must be that in the
-artefact, byte for byte, where the compiler, its version and the machine are the same.  With `prove`
+artefact, byte for byte, where the compiler and its version are the same: for any processor of the
+architecture, not for this one alone.  With `prove`
 every access is shown to be inside its buffer, and each proof is checked again.
 
 Nothing of the artefact is run.
@@ -20,9 +21,10 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
+from plica.codegen.artefact_target import target_of_artefact
 from plica.codegen.backend import registered
 from plica.codegen.llvm.common_nest import NestCall, nests_of
-from plica.codegen.llvm.processor import find_target
+from plica.codegen.llvm.toolchain import host
 from plica.codegen.llvm.unit import (
     KERNEL_PREFIX,
     NEST_PREFIX,
@@ -276,18 +278,17 @@ def rebuilt(
     artefact: Artefact, kernels: dict[str, Kernel], asked: Contract | None
 ) -> Rebuilt | str:
     """How many objects of kernels were made again, and those that differ; or why none was."""
-    here = find_target("cpu")
-    machine = artefact.machine
     if artefact.device is not None:
         return "code of a GPU is not made again"
-    if (here.triple, here.cpu, here.features) != (machine.triple, machine.cpu, machine.features):
-        return f"it is for {machine}, and this is another machine"
+    target = target_of_artefact(artefact)
+    if not isinstance(target, Target) or target.triple != host().triple:
+        return f"it is one object for {artefact.machine}: give its model, with --replay"
     if asked is None:
         return "the contract it was made under is not known"
     objects = _objects(artefact)
     count, wrong = 0, list[WrongTrace]()
     left = set(objects)
-    for name, symbol, code in _emitted(kernels, asked, here, objects):
+    for name, symbol, code in _emitted(kernels, asked, target, objects):
         if symbol not in left:
             continue
         left.remove(symbol)

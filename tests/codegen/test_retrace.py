@@ -9,13 +9,14 @@ from functools import lru_cache
 import pytest
 
 import plica
+from plica.codegen.llvm.toolchain import host
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.retrace import retraced, texts_of
 from plica.codegen.text_equality import first_difference
 from plica.frontend.zoo import resnet
 from plica.ir.graph.module import Module
 from plica.ir.text.script import from_text
-from plica.pipeline import lower, record, target_of
+from plica.pipeline import assemble, lower, record, target_of
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError
 from plica.runtime.link import can_link
@@ -57,6 +58,23 @@ def test_everything_is_made_again() -> None:
     assert found.steps > 10
     assert found.proved > 10
     assert (found.rebuilt, found.not_rebuilt) == (found.kernels, "")
+
+
+@pytest.mark.skipif(host().architecture != "x86_64", reason="processors of another architecture")
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
+def test_code_for_another_processor_is_rebuilt(cpu: str) -> None:
+    made = plica.compile(model(), target=f"cpu:{cpu}", threads=1, cache=False).artefact
+    found = retraced(made, made.record(), rebuild=True)
+    assert (found.rebuilt, found.not_rebuilt) == (found.kernels, "")
+
+
+def test_code_for_another_architecture_is_rebuilt_with_the_model_only() -> None:
+    other = "aarch64" if host().architecture == "x86_64" else "x86-64-v3"
+    target = target_of(f"cpu:{other}")
+    made = assemble(lower(model(), target=target), target)
+    found = retraced(made, made.record(), rebuild=True)
+    assert found.rebuilt == 0
+    assert "--replay" in found.not_rebuilt
 
 
 def test_kernels_of_a_gpu_are_made_again() -> None:
