@@ -160,7 +160,7 @@ CODES: Final[dict[str, str]] = {
     "thread-extent": "Loops over the same threads have different numbers of iterations.",
     "unknown-scope": "No memory scope has this name.",
     "scope-capacity": "The buffers of a memory scope do not fit into it.",
-    "unknown-intrinsic": "No tensor intrinsic has this name.",
+    "unknown-intrinsic": "No intrinsic has this name.",
     "bad-intrinsic": "The implementation of a tensor intrinsic differs from its meaning.",
     "region-uncovered": "A block accesses elements outside its declared regions.",
     "host-access": "A kernel for a device accesses its memory outside all threads.",

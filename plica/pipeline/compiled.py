@@ -23,7 +23,7 @@ from plica.core.deferred import unobserved
 from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
-from plica.pipeline.extern_source import externs_called, externs_of
+from plica.pipeline.extern_source import calls_declared, externs_called, externs_of
 from plica.pipeline.lowered import job_for
 from plica.pipeline.option import known_tilings, pipeline_in_form, read_records, shipped_records
 from plica.pipeline.request import Request
@@ -82,7 +82,7 @@ def compiled(
     externs = externs_of(module, request.externs, backend.here(target))
     if externs is not NONE and not backend.externs:
         raise _calls_no_externs(backend.name, module)
-    store, entry = user_store() if request.cache else None, ""
+    store, entry = user_store() if request.cache and not calls_declared(module) else None, ""
     if store is not None:
         if request.validate:
             store.audited = 1.0

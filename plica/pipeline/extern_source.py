@@ -14,13 +14,16 @@ from typing import Any, TypeAlias
 
 from plica.core import Term, did_you_mean, post_order
 from plica.ir.graph.module import Extern, Module
+from plica.ir.loop.scalar import Intrinsic
+from plica.ir.loop.scalar_table import DECLARED
+from plica.ir.loop.statement import Kernel
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.extern import NONE, ExternCallback, Externs, ExternSource
 from plica.runtime.late import lazy_imports
 from plica.runtime.link import library_address
 
 with lazy_imports(__name__):  # few programs call Python
-    from plica.codegen.lower.extern_call import extern_kernel
+    from plica.codegen.lower.extern_call import extern_kernel, externs_invoked
     from plica.ir.interpret.input import native
     from plica.ir.type.size import shape_of
 
@@ -38,12 +41,24 @@ def externs_called(module: Module) -> dict[str, Extern]:
             continue
         seen.add(name)
         value = table[name]
-        if isinstance(value, Extern) and found.setdefault(value.symbol, value) is not value:
-            message = f"The extern {value.symbol!r} is declared with two types."
-            place, one = Place(node=value.symbol), str(found[value.symbol].type)
-            raise UnsupportedError(Diagnostic("unsupported", message, place, one, str(value.type)))
+        direct = (value,) if isinstance(value, Extern) else ()
+        for extern in externs_invoked(value) if isinstance(value, Kernel) else direct:
+            if (first := found.setdefault(extern.symbol, extern)) is not extern:
+                message = f"The extern {extern.symbol!r} is declared with two types."
+                place = Place(node=extern.symbol)
+                types = str(first.type), str(extern.type)
+                raise UnsupportedError(Diagnostic("unsupported", message, place, *types))
         queue += [node for node in post_order(value) if node in table]
     return found
+
+
+def calls_declared(module: Module) -> bool:
+    """Whether a kernel calls what a program declared, by a name that says nothing of its code."""
+    kernels = [each for each in module.values if isinstance(each, Kernel)]
+    if any(externs_invoked(each) for each in kernels):
+        return True
+    called = {each.name for each in post_order(*kernels) if isinstance(each, Intrinsic)}
+    return not called.isdisjoint(DECLARED)
 
 
 def checked_externs(given: object) -> tuple[tuple[str, GivenExtern], ...]:

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from plica.codegen.emit.dialect import OperatorPlace
 from plica.core import CompilerBug
 from plica.ir.loop.scalar import Cast, Intrinsic, Scalar, Select, dtype_of, row_of
+from plica.ir.loop.scalar_row import ScalarRow
+from plica.ir.loop.scalar_table import DECLARED
 from plica.ir.type import DType
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 
 def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> str:
@@ -30,9 +33,19 @@ def operation(node: Scalar, operands: Sequence[str], place: OperatorPlace) -> st
     if isinstance(node, Intrinsic) and (into := dtype_of(node)).is_narrow and into is not of:
         return _of_bits(node.args[0], into, operands[0], place)
     if (word := row.words(dialect.name).get(of.kind)) is None:
-        raise CompilerBug(f"{row.name} of {of} has no text in the dialect {dialect.name}.")
+        raise _without_text(row, of, dialect.name)
     text = dialect.written(word, row, of, operands[: row.arity], place)
     return rounded(text, of, place) if row.rounds and of.is_float and not row.is_bool else text
+
+
+def _without_text(row: ScalarRow, of: DType, dialect: str) -> Exception:
+    message = f"{row.name} of {of} has no text in the dialect {dialect}."
+    if row.name not in DECLARED:
+        return CompilerBug(message)
+    hint = "Give its row a word for this target, or compile for one that it has a word for."
+    return UnsupportedError(
+        Diagnostic("unsupported", message, Place(node=row.name), suggestion=hint)
+    )
 
 
 def _of_bits(code: Scalar, into: DType, value: str, place: OperatorPlace) -> str:

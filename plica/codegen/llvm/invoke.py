@@ -13,7 +13,7 @@ from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.loop_context import RegionOutside
 from plica.codegen.llvm.tile_product import name_of
 from plica.codegen.llvm.value import LlvmValues
-from plica.codegen.lower.extern_call import PREFIX
+from plica.codegen.lower.extern_call import PREFIX, symbol_of
 from plica.core import CompilerBug
 from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
@@ -32,8 +32,8 @@ def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
 
 def invoke(call: Invoke, values: LlvmValues) -> None:
     """Call LLVM's function for an intrinsic, or an extern by its symbol."""
-    if call.name.startswith(PREFIX):
-        _call_symbol(call, values)
+    if (symbol := symbol_of(call)) is not None:
+        _call_symbol(symbol, call, values)
         return
     found = find_intrinsic(call.name)
     hints = {} if found is None else dict(found.hints)
@@ -249,17 +249,17 @@ def _strides(of: Region, values: LlvmValues) -> tuple[int, ...]:
     return tuple([each * of.buffer.dtype.bytes for each in steps])
 
 
-def _call_symbol(call: Invoke, values: LlvmValues) -> None:
+def _call_symbol(symbol: str, call: Invoke, values: LlvmValues) -> None:
     """A function of the C ABI: it is given addresses, then numbers."""
     places = values.access.places
+    is_whole = call.name.startswith(PREFIX)
     args = []
     for each in call.operands:
         if isinstance(each, Region):
-            args.append(("ptr", places[each.buffer].pointer))
+            args.append(("ptr", places[each.buffer].pointer if is_whole else _first(each, values)))
         else:
             (size,) = values.evaluate([each])
             args.append(("i64", values.lanes.scalar(size)))
-    symbol = call.name.removeprefix(PREFIX)
     values.w.functions[symbol] = ("void", tuple([kind for kind, _ in args]))
     given = ", ".join(f"{kind} {text}" for kind, text in args)
     values.w.do(f"call void @{symbol}({given})")

@@ -6,6 +6,12 @@
 The function is given where each input lies, then where each output goes, then the dims of its type
 in order.  The kernel is never scheduled: its one statement invokes the symbol.
 
+A kernel calls one amid its loops by a tensor intrinsic whose hints name the symbol; what is passed
+is the address of each region, then each dim of its meaning.
+
+    intrinsic("acme.scale", scale, hints=(("symbol", "scale"),))
+    invoke("acme.scale", X[i, 0:4], Y[i, 0:4], 4)
+
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.type.term import FuncType, tensor
 >>> x = tensor(("n",), "f32")
@@ -21,9 +27,10 @@ from typing import Final
 
 from plica.core import Name
 from plica.ir.graph.module import Extern
+from plica.ir.loop.invocation import find_intrinsic
 from plica.ir.loop.scalar import Buffer, index
-from plica.ir.loop.statement import Invoke, Kernel, Region
-from plica.ir.type import TensorType, TupleType, Type
+from plica.ir.loop.statement import Invoke, Kernel, Region, statements
+from plica.ir.type import FuncType, TensorType, TupleType, Type, known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 PREFIX: Final = "extern."
@@ -48,6 +55,59 @@ def called_symbol(kernel: Kernel) -> str | None:
     body = kernel.body
     if isinstance(body, Invoke) and body.name.startswith(PREFIX):
         return body.name.removeprefix(PREFIX)
+    return None
+
+
+def symbol_of(call: Invoke) -> str | None:
+    """The symbol of the C ABI that an invocation calls, None if it is an instruction."""
+    if call.name.startswith(PREFIX):
+        return call.name.removeprefix(PREFIX)
+    known_ = find_intrinsic(call.name)
+    symbol = None if known_ is None else dict(known_.hints).get("symbol")
+    return None if symbol is None else str(symbol)
+
+
+@lru_cache(maxsize=512)
+def externs_invoked(kernel: Kernel) -> tuple[Extern, ...]:
+    """What a kernel calls by tensor intrinsics of a symbol; operands that no function of C can be
+    given are refused."""
+    externs: dict[str, Extern] = {}
+    for call in statements(kernel.body):
+        symbol = symbol_of(call) if isinstance(call, Invoke) else None
+        if symbol is None or not isinstance(call, Invoke):
+            continue
+        declared = find_intrinsic(call.name)
+        assert declared is not None  # it has the symbol
+        if (wrong := _operand_problem(call, declared.meaning)) is not None:
+            raise UnsupportedError(wrong)
+        meaning = declared.meaning
+        types = [TensorType(each.shape, each.dtype) for each in meaning.params]
+        inputs, outputs = types[: meaning.inputs], types[meaning.inputs :]
+        result = outputs[0] if len(outputs) == 1 else TupleType(tuple(outputs))
+        externs[call.name] = Extern(symbol, FuncType(meaning.dims, (), tuple(inputs), result))
+    return tuple(externs.values())
+
+
+def _operand_problem(call: Invoke, meaning: Kernel) -> Diagnostic | None:
+    """Why the operands of a call are no addresses and dims."""
+    place = Place(node=call.name)
+    regions = [each for each in call.operands if isinstance(each, Region)]
+    if len(call.operands) - len(regions) != len(meaning.dims):
+        message = f"A call of {call.name!r} does not say each dim."
+        wanted = f"{len(meaning.dims)} dims after the regions"
+        count = str(len(call.operands) - len(regions))
+        hint = 'Give the sizes: invoke("acme.scale", X[0:4], Y[0:4], 4).'
+        return Diagnostic("unsupported", message, place, wanted, count, hint)
+    for region in regions:
+        inside = False  # of a longer extent: all further axes must be whole
+        buffer = region.buffer
+        for extent, size in zip(region.extents, buffer.shape, strict=True):
+            if (inside and extent is not size) or buffer.strides:
+                message = f"A region of {buffer.name} given to {call.name!r} is not contiguous."
+                hint = "Copy it to a buffer of its own first, or give whole rows."
+                wanted = "one piece of memory"
+                return Diagnostic("unsupported", message, place, wanted, None, hint)
+            inside = inside or known(extent) != 1
     return None
 
 

@@ -18,11 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.core.diagnostic import EvaluationError
 from plica.ir.loop import scalar_interval as interval, scalar_meaning as meaning
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.ir.type.dtype import DTYPES, DType
 from plica.runtime.element import Kind
+from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
@@ -215,3 +217,27 @@ INTRINSICS: Final = {each.name: each for each in INTRINSIC_ROWS}
 
 ROWS: Final = {each.name: each for each in OPERATOR_ROWS} | INTRINSICS
 """Every row, by the name of its class or of its intrinsic."""
+
+DECLARED: Final[dict[str, ScalarRow]] = {}
+"""The rows that programs declare besides those of Plica."""
+
+
+def declare_scalar(row: ScalarRow) -> ScalarRow:
+    """Enter an intrinsic that kernels call as `intrinsic("name", x)`; its row says what it means,
+    and by which instruction of LLVM (`@llvm.bitreverse`) or text of C a target computes it.
+
+    A name is declared once; a row without a word for any target is refused.
+    """
+    if ROWS.get(row.name) is row:
+        return row
+    if row.name in ROWS:
+        message, hint = f"There is a scalar operator {row.name!r} already.", "Give it another name."
+    elif not (row.llvm or row.c or row.dialects):
+        message = f"The scalar intrinsic {row.name!r} has no text for any target."
+        hint = 'Say how a target writes it: llvm=every("@llvm.bitreverse", INTEGERS).'
+    else:
+        DECLARED[row.name] = ROWS[row.name] = row
+        return row
+    raise EvaluationError(
+        Diagnostic("bad-intrinsic", message, Place(node=row.name), suggestion=hint)
+    )

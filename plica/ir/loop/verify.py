@@ -161,6 +161,10 @@ def _scalar(root: sc.Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic
             stack.extend(node.indices)
             continue
         kids = [kid for kid in node._children if isinstance(kid, sc.Scalar)]
+        if isinstance(node, sc.Intrinsic) and sc.row_of(node) is None:
+            message = f"No scalar intrinsic is called {node.name!r}."
+            hint = "Declare it with plica.ir.loop.scalar_table.declare_scalar."
+            yield Diagnostic("unknown-intrinsic", message, Place(node=place), suggestion=hint)
         if isinstance(node, sc.BINARY + sc.COMPARISON) and sc.dtype_of(kids[0]) is not sc.dtype_of(
             kids[1]
         ):

@@ -21,7 +21,7 @@ from plica.ir.interpret.evaluate import evaluate
 from plica.ir.loop.define import defined
 from plica.ir.loop.scalar import BINARY, ROW_OF, Add, FloorDiv, FloorMod, Intrinsic, Mul, Scalar
 from plica.ir.loop.scalar_row import FLAT, ScalarRow
-from plica.ir.loop.scalar_table import INTRINSIC_ROWS, OPERATOR_ROWS, ROWS
+from plica.ir.loop.scalar_table import DECLARED, INTRINSIC_ROWS, OPERATOR_ROWS, ROWS
 from plica.ir.loop.tensor import Compute, buffer, compute
 from plica.ir.type.dtype import COMPUTED, DType, bf16, f16, f32, f64, i8, i32, i64, u8, u64
 from plica.schedule.default.gpu import Gpu, gpu_schedule
@@ -49,7 +49,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_every_name_is_there_once() -> None:
-    assert len(ROWS) == len(OPERATOR_ROWS) + len(INTRINSIC_ROWS)
+    assert len(ROWS) == len(OPERATOR_ROWS) + len(INTRINSIC_ROWS) + len(DECLARED)
     assert {each.__name__ for each in ROW_OF} == {each.name for each in OPERATOR_ROWS}
 
 
