@@ -8,28 +8,47 @@ kernel and says why it will not do; it changes nothing.  `postprocessed` runs so
 after `enter_postproc`, so that no decision follows and `without_postproc` undoes them all.
 
 >>> print(*POSTPROCESSORS)
-decompose-reductions parallel-vectorize-unroll bind-unbound cooperative-fetch verify-gpu \
-disallow-dynamic-loops
+tensorize rewrite-layout decompose-reductions parallel-vectorize-unroll bind-unbound \
+cooperative-fetch verify-gpu verify-capacity disallow-dynamic-loops disallow-async-strided-copy
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
-from plica.analysis.access import accesses
+from plica.analysis.access import Access, accesses
+from plica.analysis.dependence import scope_of
+from plica.analysis.index import simplify
 from plica.analysis.site import Site, map_of
 from plica.analysis.statement import LoweringRefused
 from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.lower.passes import lower
-from plica.core import did_you_mean
-from plica.ir.loop.statement import THREADS, Block, For, Kernel, statements
+from plica.core import Term, did_you_mean, free_vars
+from plica.ir.loop.index_map import index_map
+from plica.ir.loop.memory_scope import scope
+from plica.ir.loop.scalar import Load, Scalar
+from plica.ir.loop.statement import (
+    THREADS,
+    Alloc,
+    Block,
+    For,
+    Kernel,
+    Stmt,
+    Store,
+    statements,
+    substatements,
+)
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule import primitive as pr
+from plica.schedule.dataflow import stages
 from plica.schedule.default.gpu.machine import Gpu
 from plica.schedule.do import Body, DoBlock, do, record
 from plica.schedule.handle import Handle
@@ -136,6 +155,54 @@ def _tried(*asked: object) -> Body:
 
 
 # --- those that rewrite ---------------------------------------------------------------------------
+
+
+def tensorize(kernel: Kernel) -> DoBlock:
+    """Blocks annotated with `tensor_intrinsic`, done by the intrinsic of that name."""
+
+    @do
+    def steps() -> Body:
+        for label, site in map_of(kernel).blocks.items():
+            name = dict(site.node.annotations).get("tensor_intrinsic")
+            if name is not None:
+                yield from _tried(pr.tensorize((yield pr.block(str(label))), str(name)))
+
+    return steps
+
+
+def rewrite_layout(kernel: Kernel) -> DoBlock:
+    """Inputs copied to the order in which the loops of a block read their axes."""
+
+    @do
+    def steps() -> Body:
+        for label, site in _each(kernel, lambda each: bool(each.loops)):
+            inputs = stages(scope_of(kernel, site))[site.node.label].inputs
+            reads = {each.buffer: each for each in accesses(site.node) if not each.written}
+            for number, buffer in enumerate(inputs):
+                order = _loop_order(reads[buffer], site.loops)
+                if buffer in kernel.params and order != sorted(order):
+                    swap = index_map(partial(_permuted, order), len(order))
+                    handle = yield pr.block(label)
+                    yield from _tried(pr.transform_layout(handle, "read", number, swap))
+
+    return steps
+
+
+def _loop_order(of: Access, loops: Sequence[For]) -> list[int]:
+    """The axes of what is read, those of outer loops first; as they are where a start is not
+    known."""
+    depth = {loop.var: at for at, loop in enumerate(loops)}
+    if any(each is None for each in of.starts):
+        return list(range(len(of.starts)))
+    deepest = [
+        max((depth.get(var, -1) for var in free_vars(start)), default=-1)  # type: ignore[arg-type, call-overload]  # all starts are known
+        for start in of.starts
+    ]
+    return sorted(range(len(deepest)), key=lambda axis: deepest[axis])
+
+
+def _permuted(order: Sequence[int], *at: Scalar) -> tuple[Scalar, ...]:
+    return tuple([at[axis] for axis in order])
 
 
 def decompose_reductions(kernel: Kernel) -> DoBlock:
@@ -265,14 +332,51 @@ def dynamic_loop(kernel: Kernel) -> str | None:
     return None
 
 
+def beyond_capacity(kernel: Kernel) -> str | None:
+    """The first memory scope, VTCM or a scratch-pad, whose buffers do not fit at once."""
+    stack: list[tuple[Stmt, Counter[str]]] = [(kernel.body, Counter())]
+    while stack:
+        stmt, used = stack.pop()
+        if isinstance(stmt, Alloc):
+            name, sizes = stmt.buffer.scope, [known(each) for each in stmt.buffer.shape]
+            capacity = scope(name).capacity
+            if capacity is not None and None in sizes:
+                return f"The size of {stmt.buffer.name} in {name} is not a number."
+            used = used + Counter(
+                {name: stmt.buffer.dtype.bytes * prod([each or 0 for each in sizes])}
+            )
+            if capacity is not None and used[name] > capacity:
+                return f"Buffers in {name} take {used[name]} bytes of {capacity}."
+        stack.extend([(each, used) for each in substatements(stmt)])
+    return None
+
+
+def async_strided_copy(kernel: Kernel) -> str | None:
+    """The first copy of a software pipeline that skips elements: no asynchronous copy does that."""
+    for site in map_of(kernel).blocks.values():
+        pipelined = any("software_pipeline_stage" in dict(e.annotations) for e in site.loops)
+        match site.node.body:
+            case Store(target, place, Load(source, origin)) if pipelined and place and origin:
+                last, free = place[-1], free_vars(place[-1]) & set(site.node.vars)
+                step = simplify(last - origin[-1])
+                outer = frozenset[Term]().union(*map(free_vars, (*place[:-1], *origin[:-1])))
+                if free & (free_vars(step) | outer):
+                    return f"The copy of {source.name} to {target.name} is strided."
+    return None
+
+
 # fmt: off
 _ALL: Final = (
+    PostProcessor("tensorize", "Instructions do the blocks that name one.", rewrite=tensorize),
+    PostProcessor("rewrite-layout", "Inputs lie in the order in which they are read.", rewrite=rewrite_layout),
     PostProcessor("decompose-reductions", "Sums begin in loops of their own.", rewrite=decompose_reductions),
     PostProcessor("parallel-vectorize-unroll", "Plain nests use cores and lanes.", rewrite=parallel_vectorize_unroll),
     PostProcessor("bind-unbound", "Every block has threads.", rewrite=bind_unbound),
     PostProcessor("cooperative-fetch", "Threads fetch together what they share.", rewrite=cooperative_fetch),
     PostProcessor("verify-gpu", "A GPU can launch it.", reject=beyond_a_gpu),
+    PostProcessor("verify-capacity", "Buffers fit into their scopes.", reject=beyond_capacity),
     PostProcessor("disallow-dynamic-loops", "Every extent is a number.", reject=dynamic_loop),
+    PostProcessor("disallow-async-strided-copy", "Copies that run ahead take whole rows.", reject=async_strided_copy),
 )
 # fmt: on
 # ruff: noqa: E501  # a row is a line

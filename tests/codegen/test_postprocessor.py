@@ -9,10 +9,15 @@ from hypothesis import given, settings, strategies as st
 from plica.codegen.postprocessor import POSTPROCESSORS, Rejected, postprocessed
 from plica.codegen.subject import scheduled as after_trace, subject
 from plica.ir.interpret.kernel import run_kernel
+from plica.ir.loop.index_map import index_map
+from plica.ir.loop.intrinsic import intrinsic
+from plica.ir.loop.memory_scope import declare_scope
+from plica.ir.loop.scalar import index
 from plica.ir.loop.stage import placeholder, stage
 from plica.ir.loop.stages import kernel_of, stages
-from plica.ir.loop.statement import For, Kernel, statements
-from plica.ir.loop.tensor import reduce
+from plica.ir.loop.statement import Alloc, For, Invoke, Kernel, Store, statements
+from plica.ir.loop.tensor import axis, buffer, reduce
+from plica.ir.type import known
 from plica.ir.type.dtype import f32
 from plica.runtime.error import EvaluationError, InputError
 from plica.schedule import (
@@ -24,6 +29,8 @@ from plica.schedule import (
     do,
     fuse,
     loops,
+    primitive as pr,
+    reorder,
     split,
     trace_of,
     without_postproc,
@@ -144,3 +151,69 @@ def test_a_loop_of_open_extent_is_rejected() -> None:
 def test_a_name_nobody_has() -> None:
     with pytest.raises(InputError, match="Did you mean 'verify-gpu'"):
         postprocessed(NONE, product(), ["verify-gpus"])
+
+
+@do
+def named() -> Body:
+    _i, j, k = yield loops((yield block("c")))
+    _, lanes = yield split(j, (None, 4))
+    yield reorder(k, lanes)
+    yield pr.decompose_reduction((yield block("c")), k)
+    inner = yield pr.blockize(lanes)
+    yield pr.annotate(inner, "tensor_intrinsic", "test.mad4")
+
+
+def test_a_block_that_names_an_intrinsic_is_tensorized() -> None:
+    scale = buffer("s", (), f32)
+    x, y, i = buffer("x", (4,), f32), buffer("y", (4,), f32), axis("i")
+    body = Store(y, (i,), y[i] + scale[()] * x[i])
+    intrinsic("test.mad4", Kernel((), (scale, x, y), 2, For(i, index(4), "serial", body)))
+    trace = trace_of(named, product())
+    _, after = made(product(), "tensorize", trace=trace)
+    assert any(isinstance(each, Invoke) for each in statements(after.body))
+    arrays = [np.ones((12, 6), np.float32), np.ones((6, 20), np.float32)]
+    np.testing.assert_array_equal(run_unlowered(after, arrays)[-1], np.full((12, 20), 7))
+
+
+def test_an_input_lies_as_it_is_read() -> None:
+    """The loops of a product read y[k, j] with k innermost: its copy is y[j, k]."""
+    _, after = made(product(), "rewrite-layout")
+    shapes = [
+        [known(size) for size in each.buffer.shape]
+        for each in statements(after.body)
+        if isinstance(each, Alloc)
+    ]
+    assert [20, 6] in shapes
+    assert [12, 6] not in shapes
+
+
+@do
+def staged() -> Body:
+    yield cache_read((yield block("c")), 0, "test.vtcm")
+
+
+def test_buffers_that_do_not_fit_are_rejected() -> None:
+    declare_scope("test.vtcm", capacity=12 * 6 * 4 - 1)
+    found = postprocessed(trace_of(staged, product()), product(), ["verify-capacity"])
+    assert isinstance(found, Rejected)
+    assert found.reason == "Buffers in test.vtcm take 288 bytes of 287."
+    assert isinstance(postprocessed(NONE, product(), ["verify-capacity"]), Trace)
+
+
+@pytest.mark.parametrize(("number", "strided"), [(0, False), (1, True)])
+def test_copies_that_run_ahead_and_skip_elements_are_rejected(number: int, strided: bool) -> None:
+    """Rows of x are copied whole; a copy of y in the other order skips elements."""
+
+    @do
+    def ahead() -> Body:
+        c = yield block("c")
+        i, _j, _k = yield loops(c)
+        copy = yield cache_read(c, number, "local")
+        if strided:
+            swap = index_map(lambda a, b: (b, a))
+            yield pr.transform_layout(copy, "write", 0, swap)
+        yield compute_at(copy, i)
+        yield pr.annotate(i, "software_pipeline_stage", (0, 1))
+
+    found = postprocessed(trace_of(ahead, product()), product(), ["disallow-async-strided-copy"])
+    assert isinstance(found, Rejected) == strided, found
