@@ -83,7 +83,7 @@ demo: $(VENV)/.runtime-stamp
 	$(BIN)/plica demo
 
 docs: $(VENV)/.docs-stamp
-	$(PY) docs/make_site.py build/docs
+	$(PY) -m docs.make_site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/docs/mkdocs.yml
 	@echo 'build/docs/site/index.html'
 

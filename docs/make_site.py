@@ -1,4 +1,4 @@
-"""The site of the documentation: `python docs/make_site.py FOLDER` writes what mkdocs builds.
+"""The site of the documentation: `python -m docs.make_site FOLDER` writes what mkdocs builds.
 
 The pages of `docs/` are taken as they are; the reference is made from the public names and their
 docstrings, each with an example that some test runs: a doctest of its own, of its module, or a
@@ -8,7 +8,6 @@ block of a page.
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import shutil
 import sys
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+
+from docs.notebook import as_json, as_page, cells, executed
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGES: Final = ("plica", "plica.rewrite", "plica.schedule", "plica.script", "plica.training")
@@ -29,7 +30,6 @@ BESIDE: Final = {
     "CONTRIBUTING": "contributing.md",
 }
 """What those are on the site: it opens with the README; the list of pages is `all.md`."""
-PYTHON: Final = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NEAR: Final = 4
 """Lines of a page's example that are shown before and after the one with the name."""
 
@@ -63,6 +63,8 @@ nav:
       - Schedule a matmul by hand: tutorial/schedule.md
       - Find a miscompilation: tutorial/miscompilation.md
       - From a model to a C program: tutorial/deploy.md
+      - A new target: tutorial/target.md
+      - A language model: tutorial/language_model.md
   - How to use models:
       - ONNX: onnx.md
       - PyTorch: torch.md
@@ -268,22 +270,8 @@ def verdict_kind(rule: Any) -> str:
     return "proved" if isinstance(rule.left, Scalar) and not rule.computed else "tested"
 
 
-def notebook(text: str) -> str:
-    """A page as a notebook: its prose and its blocks of Python, in order."""
-    cells: list[dict[str, Any]] = []
-    for number, part in enumerate(PYTHON.split(text)):
-        if number % 2:
-            code = {"cell_type": "code", "execution_count": None, "outputs": []}
-            cells.append({**code, "metadata": {}, "source": part.rstrip("\n")})
-        elif part.strip():
-            cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip()})
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-    found = {"nbformat": 4, "nbformat_minor": 4, "metadata": kernel, "cells": cells}
-    return json.dumps(found, indent=1) + "\n"
-
-
-def write(folder: Path) -> None:
-    """Write the sources of the site."""
+def write(folder: Path, *, run: bool = True) -> None:
+    """Write the sources of the site; tutorials show the outputs of a run."""
     pages = folder / "pages"
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
@@ -298,9 +286,11 @@ def write(folder: Path) -> None:
         text = OUTSIDE.sub(lambda found: f"({BESIDE[found[1]]})", text)
         path.write_text(text, encoding="utf-8")
     for path in sorted((pages / "tutorial").glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        path.with_suffix(".ipynb").write_text(notebook(text), encoding="utf-8")
-        title, _, rest = text.partition("\n")
+        tutorial = cells(path.read_text(encoding="utf-8"))
+        if run:
+            tutorial = executed(tutorial, f"tutorial_{path.stem}")
+        path.with_suffix(".ipynb").write_text(as_json(tutorial), encoding="utf-8")
+        title, _, rest = as_page(tutorial).partition("\n")
         link = f"[This page as a notebook]({path.stem}.ipynb)"
         path.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
     reference = pages / "reference"

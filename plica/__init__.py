@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Note [Lazy imports]: `_PUBLIC` says where each public name lives; the imports under TYPE_CHECKING
 # say the same to type checkers and editors.  A test keeps the two and `__all__` in step.

@@ -30,6 +30,7 @@ def load(name: str) -> ModuleType:
 
 
 SITE = load("make_site")
+NOTEBOOK = load("notebook")
 
 
 @pytest.mark.parametrize("package", SITE.PACKAGES)
@@ -50,7 +51,7 @@ def test_every_rule_has_its_kind_of_verdict() -> None:
 
 
 def test_every_page_is_on_the_site(tmp_path: Path) -> None:
-    SITE.write(tmp_path)
+    SITE.write(tmp_path, run=False)
     nav = (tmp_path / "mkdocs.yml").read_text()
     pages = {path.relative_to(tmp_path / "pages").as_posix() for path in tmp_path.rglob("*.md")}
     assert pages == {*re.findall(r"[\w./-]+\.md", nav)}
@@ -68,10 +69,52 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")))
 def test_a_tutorial_as_a_notebook_has_the_code_that_is_run(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    cells = json.loads(SITE.notebook(text))["cells"]
-    code = [each["source"] + "\n" for each in cells if each["cell_type"] == "code"]
+    cells = json.loads(NOTEBOOK.as_json(NOTEBOOK.cells(text)))["cells"]
+    code = [cell["source"] + "\n" for cell in cells if cell["cell_type"] == "code"]
     assert code == BLOCK.findall(text)  # which `tests/test_readme.py` runs in order
     assert cells[0]["cell_type"] == "markdown"
+
+
+def test_a_notebook_shows_what_its_cells_print_and_their_last_values() -> None:
+    text = """# Sums
+
+```python
+from __future__ import annotations
+
+class Sum:
+    def _repr_html_(self) -> str:
+        return "<b>3</b>"
+
+print("three")
+Sum()
+```
+
+```python
+def f(x: not_evaluated): ...
+1 + 1
+```
+
+```python
+print("only printed")
+```
+"""
+    page = NOTEBOOK.executed(NOTEBOOK.cells(text), "sums")
+    assert [cell.printed for cell in page] == ["", "three\n", "", "only printed\n"]
+    outputs = [cell.get("outputs") for cell in json.loads(NOTEBOOK.as_json(page))["cells"]]
+    assert outputs[0] is None
+    assert outputs[1][0] == {"output_type": "stream", "name": "stdout", "text": "three\n"}
+    assert outputs[1][1]["data"]["text/html"] == "<b>3</b>"
+    assert outputs[2][0]["data"] == {"text/plain": "2"}
+    assert len(outputs[3]) == 1
+    assert '<div class="output">\n<b>3</b>\n</div>' in NOTEBOOK.as_page(page)
+    assert "sums" not in sys.modules
+
+
+def test_a_tutorial_on_the_site_shows_its_outputs() -> None:
+    text = (ROOT / "docs" / "tutorial" / "miscompilation.md").read_text(encoding="utf-8")
+    page = NOTEBOOK.as_page(NOTEBOOK.executed(NOTEBOOK.cells(text), "tutorial"))
+    assert "relu-of-sum, after" in page
+    assert page.count("Output") == 4
 
 
 def test_the_picture_is_what_the_command_draws() -> None:
