@@ -13,12 +13,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Processes that tests start find bytecode, whatever the environment says of it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: conformance properties help test lint types imports pytest demo docs fuzz bench targets setup clean
+.PHONY: conformance properties help test lint types imports pytest demo docs wheels fuzz bench targets setup clean
 
 help:
 	@echo 'make demo    set up and run the main job: compile two networks, check them, time them'
 	@echo 'make test    set up and run ruff, mypy, import-linter and the tests'
 	@echo 'make docs    the documentation as a site, build/docs/site, searched without a network'
+	@echo 'make wheels  the packages plica and plica-runtime, checked, in dist'
 	@echo 'make fuzz    every fuzzer for MINUTES (10) on all cores, fresh seeds; findings in build/fuzz'
 	@echo 'make properties  the property tests with thousands of examples (long)'
 	@echo 'make conformance  the backend tests of the onnx package (long)'
@@ -86,6 +87,13 @@ docs: $(VENV)/.docs-stamp
 	$(PY) -m docs.make_site build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file build/docs/mkdocs.yml
 	@echo 'build/docs/site/index.html'
+
+wheels: $(VENV)/.dev-stamp
+	$(PIP) build twine
+	rm -rf dist
+	$(PY) -m build --outdir dist .
+	$(PY) -m build --wheel --outdir dist packaging/runtime
+	$(BIN)/twine check --strict dist/*
 
 fuzz: $(VENV)/.dev-stamp
 	$(BIN)/plica fuzz all --seconds $$(($(MINUTES) * 60)) --corpus build/fuzz

@@ -58,6 +58,16 @@ def to_data(of: Shown) -> dict[str, Any]:
     }
 
 
+NEXT: Final = {
+    "Compile a model": "plica compile MODEL.onnx -o model.plica",
+    "See each step of it": "plica explore MODEL.onnx",
+    "Compare with a peer": "plica bench MODEL.onnx --against onnxruntime",
+    "Write a checked rule": "plica new rule-pack my-rules",
+    "Read the tutorials": "docs/index.md",
+}
+"""Where a new user goes next."""
+
+
 def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> None:
     """Print what happened."""
     from rich.table import Table
@@ -90,7 +100,11 @@ def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> Non
     for each in found:
         console.print(f"\n{each.study.name}")
         show_rows(console, each.study.rows, KERNELS, warning)
-    console.print(f"\nThe report is {report}. All of it took {took:.0f} s.")
+    console.print(
+        f"\nOpen {report}: kernels, loops and every rewrite step. Total time: {took:.0f} s."
+    )
+    for purpose, command in NEXT.items():
+        console.print(f"  {purpose:<24}{command}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
