@@ -13,10 +13,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import plica
-from plica.pipeline import front, known_model, whole
+from plica.pipeline import front, known_model, model_query, whole
 from plica.runtime.executable import Executable
 from plica.runtime.link import can_link
-from plica.runtime.store import ArtefactStore
+from plica.runtime.store import ArtefactStore, key_of
 
 pytestmark = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
 
@@ -67,6 +67,50 @@ def test_a_file_is_compiled_once(compiled_anew: list[Any], tmp_path: Path, rows:
     assert str(two.derivation) == str(one.derivation)
     assert np.array_equal(two.at(X)(X), X * 2)
     assert len(compiled_anew) == 2
+
+
+def test_a_large_file_is_scanned_once_for_each_state_of_it(
+    compiled_anew: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scans: list[Any] = []
+    scanned = model_query._scanned
+
+    def noted(source: Any) -> model_query.Scanned:
+        scans.append(source)
+        return scanned(source)
+
+    monkeypatch.setattr(model_query, "_KEPT_SCAN", 1)
+    monkeypatch.setattr(model_query, "_scanned", noted)
+    path = tmp_path / "m.onnx"
+    onnx.save(model(), path)
+    again(path)
+    again(path)
+    assert len(scans) == 2  # a file that has just changed may change again and keep its times
+    monkeypatch.setattr(model_query, "_SETTLED", -1)
+    for _ in range(3):
+        again(path)
+    assert len(scans) == 3
+    onnx.save(model(3.0), path)
+    np.testing.assert_array_equal(again(path)(X), X * 3)
+    assert len(compiled_anew) == 2
+
+
+def test_digests_of_another_file_are_found_by_the_audit(
+    compiled_anew: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(model_query, "_KEPT_SCAN", 1)
+    monkeypatch.setattr(model_query, "_SETTLED", -1)
+    monkeypatch.setenv("PLICA_CACHE_AUDIT", "1")
+    path, other = tmp_path / "m.onnx", tmp_path / "other.onnx"
+    onnx.save(model(), path)
+    onnx.save(model(3.0), other)
+    again(other)
+    state = model_query.bytes_state(path)
+    key = key_of("scan", str(path), str(state))
+    store = ArtefactStore(tmp_path / "store")
+    store.put(key, model_query._scan_text(model_query._scanned(other)))
+    with pytest.warns(RuntimeWarning, match="wrong-entry"):
+        np.testing.assert_array_equal(again(path)(X), X * 2)
 
 
 def test_bytes_and_protos_are_known_by_what_they_say(compiled_anew: list[Any]) -> None:

@@ -10,15 +10,17 @@ from another in them alone has the same operators.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from io import BufferedReader, BytesIO
-from typing import Any, Final
+from time import time_ns
+from typing import Any, Final, TypeAlias
 
 from plica.runtime.late import lazy_imports
-from plica.runtime.store import ArtefactStore, key_of, user_store
+from plica.runtime.store import ArtefactStore, is_key, key_of, user_store
 
 with lazy_imports(__name__):
     from plica.pipeline.compiler_stamp import compiler_stamp
@@ -39,6 +41,13 @@ class StoredTensor:
     digest: str
     start: int
     size: int
+
+
+Scanned: TypeAlias = tuple[str, tuple[StoredTensor, ...]]
+"""The digest of a model without the elements of large tensors, and these."""
+
+FileState: TypeAlias = tuple[int, int, int, int, int]
+"""Size, times of the last changes in nanoseconds, inode and device of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # A
     if options["validate"] or options["background"] or not _is_processor(options["target"]):
         return None
     store = user_store()
-    model = None if store is None else model_bytes(source)
+    model = None if store is None else model_bytes(source, store)
     if store is None or model is None:
         return None
     asked = repr(sorted(options.items())), compiler_stamp()
@@ -95,13 +104,21 @@ def query_of(source: Any, options: Mapping[str, Any]) -> ModelQuery | None:  # A
 # --- bytes of a model -----------------------------------------------------------------------------
 
 
-def model_bytes(source: Any) -> ModelBytes | None:  # Any: whatever `plica.compile` takes
-    """The bytes of a model, None where it is something else or cannot be read."""
+def model_bytes(
+    source: Any,  # Any: whatever `plica.compile` takes
+    store: ArtefactStore | None = None,
+) -> ModelBytes | None:
+    """The bytes of a model, None where it is something else or cannot be read.
+
+    With a store, the digests of a large file are read once for each state of the file.
+    """
     state = bytes_state(source)
     if is_path(source):
         if not os.fspath(source).endswith(".onnx") or state is None:
             return None
         try:
+            if store is not None and state[0] >= _KEPT_SCAN:
+                return ModelBytes(source, *_kept_scan(source, state, store), state)
             return ModelBytes(source, *_scanned(source), state)
         except OSError:
             return None
@@ -117,7 +134,7 @@ def _opened(source: Any) -> BufferedReader | BytesIO:  # as above
     return BytesIO(source if isinstance(source, bytes) else _serialised(source))
 
 
-def _scanned(source: Any) -> tuple[str, tuple[StoredTensor, ...]]:  # as above
+def _scanned(source: Any) -> Scanned:  # as above
     """The digest of a model without the elements of large tensors, and these.
 
     They lie in fields of messages in one another, as Protocol Buffers write them; what does not is
@@ -131,6 +148,43 @@ def _scanned(source: Any) -> tuple[str, tuple[StoredTensor, ...]]:  # as above
             return file_digest(file, "sha256").hexdigest(), ()
 
 
+def _kept_scan(source: Any, state: FileState, store: ArtefactStore) -> Scanned:  # Any: a path
+    """The digests of a file, from the store where they were computed for this state of it.
+
+    A file that changed less than two seconds ago may change again and keep its times, so its
+    digests are not kept.
+    """
+    key = key_of("scan", os.path.abspath(source), str(state))
+    told = store.found(key, lambda: _scan_text(_scanned(source)), "the digests of a model file")
+    if told is not None and (kept := _scan_of(told)) is not None:
+        return kept
+    scanned = _scanned(source)
+    if time_ns() - max(state[1:3]) > _SETTLED and bytes_state(source) == state:
+        store.put(key, _scan_text(scanned))
+    return scanned
+
+
+def _scan_text(of: Scanned) -> bytes:
+    return json.dumps([of[0], [[each.digest, each.start, each.size] for each in of[1]]]).encode()
+
+
+def _scan_of(told: bytes) -> Scanned | None:
+    """Digests as `_scan_text` writes them; None for anything else."""
+    try:
+        structure, rows = json.loads(told)
+        tensors = tuple([StoredTensor(digest, start, size) for digest, start, size in rows])
+        keys = [structure, *[each.digest for each in tensors]]
+        good = all(isinstance(each, str) and is_key(each) for each in keys)
+        good = good and all(type(n) is int for each in tensors for n in (each.start, each.size))
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return (structure, tensors) if good else None
+
+
+_KEPT_SCAN: Final = 1 << 20
+"""Bytes of a file from which on its digests are kept."""
+_SETTLED: Final = 2_000_000_000
+"""Nanoseconds after which a file that changes again gets another time on any file system."""
 _PATH: Final = (7, 5, 9)
 """The fields that lead to the elements of a tensor: `graph`, `initializer`, `raw_data`."""
 _LARGE: Final = 4096
@@ -148,7 +202,7 @@ class _Scan:
         self.tensors: list[StoredTensor] = []
         self.room = memoryview(bytearray(_CHUNK))
 
-    def whole(self) -> tuple[str, tuple[StoredTensor, ...]]:
+    def whole(self) -> Scanned:
         """What `_scanned` says."""
         end = self.file.seek(0, os.SEEK_END)
         self.file.seek(0)
@@ -221,7 +275,7 @@ def _serialised(model: Any) -> bytes:  # Any: a model of ONNX's, which is not im
     return data
 
 
-def bytes_state(source: Any) -> object:  # as above
+def bytes_state(source: Any) -> FileState | None:  # as above
     """What tells that a file is another now."""
     if not is_path(source):
         return None
@@ -229,7 +283,7 @@ def bytes_state(source: Any) -> object:  # as above
         found = os.stat(source)
     except (OSError, ValueError):  # a name that no file can have is refused by who reads it
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
 
 
 def is_path(source: object) -> bool:
