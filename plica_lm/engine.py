@@ -22,7 +22,7 @@ from plica_lm.model import LanguageModel, Span
 from plica_lm.refusal import refusal
 from plica_lm.rows import Rows
 from plica_lm.sampling import GREEDY, Sampler, choose, likeliest, log_chances
-from plica_lm.tokenizer import Stream
+from plica_lm.tokenizer import TokenStream
 from plica_lm.value import FLAG, Value, check, integer, is_unicode
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +94,7 @@ class GeneratedText:
     model and by the draft."""
 
     request: GenerationRequest
-    stream: Stream
+    stream: TokenStream
     tokens: list[int]
     rows: list[int] = field(factory=list)
     read: int = 0

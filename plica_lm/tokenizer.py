@@ -52,11 +52,11 @@ class Tokenizer:
         """The text of tokens, without special ones."""
         return str(self.inner.decode(list(tokens)))
 
-    def stream(self) -> Stream:
+    def stream(self) -> TokenStream:
         """From each next token to the text that is certain with it: parts of a character wait."""
         from tokenizers.decoders import DecodeStream
 
-        return Stream(self, DecodeStream(skip_special_tokens=True))
+        return TokenStream(self, DecodeStream(skip_special_tokens=True))
 
     def name(self, token: int) -> str:
         """A token as the vocabulary spells it."""
@@ -64,7 +64,7 @@ class Tokenizer:
 
 
 @define(eq=False)
-class Stream:
+class TokenStream:
     """The text of a sequence of tokens, as they come."""
 
     tokenizer: Tokenizer
