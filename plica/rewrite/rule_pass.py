@@ -25,7 +25,7 @@ from plica.ir.driver import Instrument, ModuleChecks, apply, check_contracts, dr
 from plica.ir.passes import Pass, PassError, Pipeline
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
-from plica.rewrite.packs import find_pack, has_any, may_apply
+from plica.rewrite.packs import PARTS, find_pack, has_any, may_apply, parts_of, united
 from plica.rewrite.strategy import Driving, innermost
 
 
@@ -63,13 +63,28 @@ class Rules:
 
     def __call__(self, history: History, setting: Setting) -> History:
         """The history after the packs; types are found after each, since the next may ask."""
-        if isinstance(self.given, str) and not may_apply(self.given, history.module):
-            return history
+        if isinstance(self.given, str):
+            if self.given in PARTS and self.by is innermost:
+                return _by_parts(self.given, history, setting.contract)
+            if not may_apply(self.given, history.module):
+                return history
         if self.about and not has_any(self.about, history.module):
             return history
         for pack in self.packs(setting):
             history = history.under(pack, by=self.by)
         return history
+
+
+def _by_parts(union: str, history: History, contract: Contract) -> History:
+    """The history after the parts of a union that speak of operators the module has.
+
+    Rules may bring in operators of other parts: these join, until no more do.
+    """
+    used: tuple[str, ...] = ()
+    while not set(found := parts_of(union, history.module)) <= set(used):
+        used = tuple([part for part in PARTS[union] if part in found or part in used])
+        history = history.under(united(union, used).within(contract))
+    return history
 
 
 def rules(

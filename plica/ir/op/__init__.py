@@ -19,8 +19,8 @@ from plica.ir.graph.operator import (
 )
 
 FILES: Final = (
-    "elementwise", "linear", "activation", "convolution", "shape", "comparison", "reduction",
-    "normalize", "pad", "cut", "repeat", "pool", "index", "create", "join", "pixel", "arrange",
+    "elementwise", "linear", "activation", "convolution", "shape", "repeat", "comparison",
+    "reduction", "normalize", "pad", "cut", "pool", "index", "create", "join", "pixel", "arrange",
     "quantise", "laid", "winograd", "mark", "order", "put", "scatter", "loss", "roi", "sampled",
     "sparse", "unpool", "bitserial", "bit_field", "top_k", "fourier",
 )  # fmt: skip

@@ -21,7 +21,6 @@ from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, axis, choice, real
 from plica.ir.op.cotangent import sum_, where
 from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
-from plica.ir.op.normalize import beside
 from plica.ir.op.record import (
     Derivative,
     Named,
@@ -32,6 +31,7 @@ from plica.ir.op.record import (
     widened,
 )
 from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
+from plica.ir.op.shape import along_axis
 from plica.ir.type import DType, TensorType
 
 
@@ -227,7 +227,7 @@ def _prelu_body(attrs: Values, out: TensorType, x: sc.Buffer, slope: sc.Buffer) 
 
 def _prelu(attrs: Values, x: Expr, slope: Expr) -> Expr:
     rank = len(tensor_of(x).shape)
-    return where(x < 0, x * beside(slope, axis_of("nn.prelu", attrs["axis"], rank), rank), x)
+    return where(x < 0, x * along_axis(slope, axis_of("nn.prelu", attrs["axis"], rank), rank), x)
 
 
 prelu = primitive(
@@ -249,7 +249,7 @@ bias_add = composite(
     "nn.bias_add", ("x", "bias"), lambda attrs, *types: _channel_rule("nn.bias_add", attrs, *types),
     lambda attrs, x, bias: add(
         x,
-        beside(
+        along_axis(
             bias,
             axis_of("nn.bias_add", attrs["axis"], len(tensor_of(x).shape)),
             len(tensor_of(x).shape),

@@ -22,7 +22,6 @@ from plica.ir.loop.scalar_table import CODED_FLOATS, ROWS
 from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, dtype, number, optional
 from plica.ir.op.cotangent import equal, where, word
-from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 from plica.ir.op.record import (
     Derivative,
     Named,
@@ -35,6 +34,10 @@ from plica.ir.op.record import (
 )
 from plica.ir.op.relation import ANY, FLOAT, INTEGER, NUMBER, literal, refuse
 from plica.ir.type import DType, TensorType, bool_
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.ir.op.division import floor_quotient, modulo, trunc_modulo, trunc_quotient
 
 
 def call(name: str, *args: sc.Scalar) -> sc.Scalar:

@@ -22,7 +22,7 @@ from plica.ir.op.cotangent import slice_
 from plica.ir.op.pad import guarded, pad
 from plica.ir.op.record import as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.reduction import average, max_, narrow, spread, sum_, supremum, widen
-from plica.ir.op.shape import reshape
+from plica.ir.op.shape import along_axis, reshape
 from plica.ir.type import DType, TensorType, known, product, quotient
 
 _EPSILON = attribute("epsilon", real, 1e-5)
@@ -94,12 +94,6 @@ log_softmax = _along(
 # --- norms ---------------------------------------------------------------------------------------
 
 
-def beside(value: Expr, at: int, rank: int) -> Expr:
-    """A vector as a tensor that broadcasts along axis `at` of another of the given rank."""
-    (size,) = tensor_of(value).shape
-    return reshape(value, tuple(size if n == at else index(1) for n in range(rank)))
-
-
 def _vector(name: str, what: str, of: TensorType, size: Scalar) -> None:
     rel.rank_is(name, what, of, 1)
     rel.same(name, f"{what} and the channels", size, of.shape[0])
@@ -125,9 +119,9 @@ def _batch_norm(attrs: Values, x: Expr, *vectors: Expr) -> Expr:
     gamma, beta, mean, variance = (widen(each) for each in vectors)
     inner = tensor_of(gamma).dtype
     scale = ew.multiply(gamma, ew.rsqrt(ew.add(variance, scalar(attrs["epsilon"], inner))))
-    moved = ew.subtract(widen(x), beside(mean, at, len(of.shape)))
-    scaled = ew.multiply(moved, beside(scale, at, len(of.shape)))
-    return narrow(ew.add(scaled, beside(beta, at, len(of.shape))), of.dtype)
+    moved = ew.subtract(widen(x), along_axis(mean, at, len(of.shape)))
+    scaled = ew.multiply(moved, along_axis(scale, at, len(of.shape)))
+    return narrow(ew.add(scaled, along_axis(beta, at, len(of.shape))), of.dtype)
 
 
 batch_norm = composite(
@@ -193,8 +187,8 @@ def _instance_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
     of = tensor_of(x)
     rank = len(of.shape)
     scaled = _scaled(widen(x), tuple(range(2, rank)), attrs["epsilon"])
-    scaled = ew.multiply(scaled, beside(widen(gamma), 1, rank))
-    return narrow(ew.add(scaled, beside(widen(beta), 1, rank)), of.dtype)
+    scaled = ew.multiply(scaled, along_axis(widen(gamma), 1, rank))
+    return narrow(ew.add(scaled, along_axis(widen(beta), 1, rank)), of.dtype)
 
 
 def _grouped(x: TensorType, groups: int) -> rel.Shape:

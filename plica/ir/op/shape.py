@@ -312,3 +312,9 @@ expand_dims = primitive(
     attributes=(attribute("axis", integers),), onnx=("Unsqueeze",), aliases=("unsqueeze",),
     gradient=_unshaped,
 )  # fmt: skip
+
+
+def along_axis(value: Expr, at: int, rank: int) -> Expr:
+    """A vector as a tensor that broadcasts along axis `at` of another of the given rank."""
+    (size,) = tensor_of(value).shape
+    return reshape(value, tuple(size if n == at else index(1) for n in range(rank)))

@@ -172,7 +172,6 @@ EXTREMES: Final = (
     rule("minimum-negatives",        minimum(-f, -g),                 -maximum(f, g)),
     rule("integer-fmax",             fmax(n, m),                      maximum(n, m)),
     rule("integer-fmin",             fmin(n, m),                      minimum(n, m)),
-    rule("relu-relu",                relu(relu(x)),                   relu(x)),
     rule("copysign-same",            copysign(f, f),                  f),
     rule("copysign-of-absolute",     copysign(absolute(f), g),        copysign(f, g)),
     rule("copysign-of-negative",     copysign(-f, g),                 copysign(f, g)),
@@ -227,6 +226,6 @@ ALGEBRA: Final[Pack] = pack(
     SIGNS,
     ROUNDING,
     BITS,
-    version="2",
+    version="3",
     doc="Identities of arithmetic, powers, extremes, signs, rounding and bits.",
 )

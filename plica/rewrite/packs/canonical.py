@@ -1,15 +1,12 @@
 """Canonical forms: of several ways to say one thing, one is used.
 
-Measure: (composite operators, filled tensors, operators, constants on the left, subtractions and
-divisions of constants): a rule lowers the first of these that it changes.
+Measure: (operators, constants on the left, subtractions and divisions of constants): a rule lowers
+the first of these that it changes.
 
-- composite operators that only rearrange or combine base operators become those;
-- a tensor filled with one value is a scalar broadcast (`zeros`, `ones_like`, `full` …), and
-  arguments that are splats become scalars;
+- arguments that are splats become scalars;
 - of a commutative operator's arguments the constant is the right one, a difference with a constant
   is a sum, a quotient by powers of two a product (both exact);
-- bounds on values are `relu` or `clip`;
-- shapes that are known are constants.
+- bounds on values are `relu` or `clip`.
 
 >>> bounds_together((0.0, None), (None, 6.0)), bounds_together((2, 3), (5, None))
 ((0.0, 6.0), (5, 5))
@@ -23,29 +20,20 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core import Term
-from plica.ir.graph.expression import Const, Expr, const
+from plica.ir.graph.expression import Const, Expr, If, const
 from plica.ir.graph.provenance import answered
-from plica.ir.op.relation import axes_of
-from plica.ir.type import i64
+from plica.ir.type import bool_
 from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import c, covers, f, op, shape, sizes, spoken, tensor, x
-from plica.rewrite.pattern import hole, holes
+from plica.rewrite.packs.word import c, covers, f, op, shape, spoken, tensor, x, y
+from plica.rewrite.pattern import hole
+from plica.rewrite.rule import Rule
 
 Bounds: TypeAlias = tuple[float | None, float | None]
 
 maximum, minimum, clip, relu = map(op, ["maximum", "minimum", "clip", "nn.relu"])
-broadcast_to, iota, size, copy = map(op, ["broadcast_to", "iota", "size", "copy"])
-full, zeros, ones = map(op, ["full", "zeros", "ones"])
-full_like, zeros_like, ones_like, iota_like = map(
-    op, ["full_like", "zeros_like", "ones_like", "iota_like"]
-)
-shape_of = op("shape_of")
-
-# Any: holes for attributes and for constants.
-a, o, t, u, p, q = holes("a o t u p q")
 
 
 def is_varying(term: Any) -> bool:
@@ -62,6 +50,8 @@ def is_zero(bound: Any) -> bool:
     return bound is not None and is_plain(bound) and bound == 0
 
 
+# Any: holes for attributes and for constants.
+t: Any = hole("t", dtypes=bool_, rank=0)
 e: Any = hole("e", when=is_varying)
 g: Any = hole("g", constant=True, rank=0)
 h: Any = hole("h", constant=True, rank=0)
@@ -71,56 +61,15 @@ less: Any = hole("less", when=is_plain)
 more: Any = hole("more", when=is_plain)
 nought: Any = hole("nought", when=is_zero)
 
-UNFOLDED: Final = (
-    "mean", "moveaxis", "nn.bias_add", "nn.flatten", "nn.global_avg_pool", "nn.global_max_pool",
-    "ravel", "swapaxes",
-)  # fmt: skip
 COMMUTATIVE: Final = (
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "equal", "logical_and", "logical_or",
-    "logical_xor", "maximum", "minimum", "multiply", "not_equal",
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum", "multiply",
 )  # fmt: skip
 WITH_SPLATS: Final = ("add", "divide", "maximum", "minimum", "multiply", "power", "subtract")
 
 
-def unfolded(name: str) -> tuple[Any, Any]:
-    """A composite operator, and what its record says it is made of."""
-    of = op(name)
-    inputs = [hole(f"{each}_of") for each in of.inputs]
-    attributes = {each.name: hole(f"of_{each.name}") for each in of.attributes}
-
-    def right(match: PatternMatch) -> Term:
-        values = {each: match[hole_] for each, hole_ in attributes.items()}
-        done: Term = of.decompose(values, *(match[each] for each in inputs))
-        return done
-
-    return of(*inputs, **attributes), right
-
-
-def filled(value: Any, dims: Any, of: Any) -> Term:
-    """A value in every place of a shape."""
-    done: Term = broadcast_to(const(value, of), dims)
-    return done
-
-
-def filled_like(match: PatternMatch, value: Any) -> Term:
-    of = tensor(match.x)
-    return filled(value, of.shape, of.dtype if match.p is None else match.p)
-
-
-def counted_like(match: PatternMatch) -> Term:
-    done: Term = iota(shape(match.x), match.a, match.p)
-    return done
-
-
-def known_size(match: PatternMatch) -> Term | None:
-    of = shape(match.x)
-    found = sizes(tuple(of[at] for at in axes_of("size", match.a, len(of))))
-    return None if found is None else const(np.prod(found, dtype=np.int64), i64)
-
-
-def known_shape(match: PatternMatch) -> Term | None:
-    found = sizes(shape(match.x))
-    return None if found is None else const(np.array(found, np.int64), i64)
+def commuted(name: str) -> Rule:
+    """The rule that moves a constant to the right of a commutative operator."""
+    return rule(f"{spoken(name)}-constant-right", op(name)(c, e), op(name)(e, c))
 
 
 def splat(name: str) -> tuple[Any, Any]:
@@ -216,26 +165,14 @@ def lowered_then_raised(match: PatternMatch) -> Term | None:
 
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
-COMPOSITES: Final = (
-    *(rule(f"{spoken(name)}-unfolded",          *unfolded(name))                             for name in UNFOLDED),
-    rule("copy-is-itself",                    copy(x),                                     x),
-    rule("full-is-broadcast",                 full(t, u, p),                               lambda match: filled(match.u, match.t, match.p)),
-    rule("zeros-is-broadcast",                zeros(t, p),                                 lambda match: filled(0, match.t, match.p)),
-    rule("ones-is-broadcast",                 ones(t, p),                                  lambda match: filled(1, match.t, match.p)),
-    rule("full-like-is-broadcast",            full_like(x, u, p),                          lambda match: filled_like(match, match.u)),
-    rule("zeros-like-is-broadcast",           zeros_like(x, p),                            lambda match: filled_like(match, 0)),
-    rule("ones-like-is-broadcast",            ones_like(x, p),                             lambda match: filled_like(match, 1)),
-    rule("iota-like-is-iota",                 iota_like(x, a, p),                          counted_like),
-    rule("size-is-known",                     size(x, a),                                  known_size),
-    rule("shape-is-known",                    shape_of(x),                                 known_shape),
-)
 CONSTANTS: Final = (
-    *(rule(f"{spoken(name)}-constant-right",    op(name)(c, e),                              op(name)(e, c)) for name in COMMUTATIVE),
+    *map(commuted, COMMUTATIVE),
     *(rule(f"{spoken(name)}-splat-is-scalar",   *splat(name))                                for name in WITH_SPLATS),
     rule("subtract-constant-is-add",          e - c,                                       plus_opposite),
     rule("divide-power-of-two-is-multiply",   e / c,                                       times_inverse),
 )
 LIMITS: Final = (
+    rule("relu-relu",                         relu(relu(x)),                               relu(x)),
     rule("maximum-zero-is-relu",              maximum(x, 0),                               relu(x)),
     rule("relu6-is-clip",                     op("nn.relu6")(x),                           clip(x, 0, 6)),
     rule("hard-tanh-is-clip",                 op("nn.hard_tanh")(f),                       clip(f, -1, 1)),
@@ -249,13 +186,18 @@ LIMITS: Final = (
     rule("minimum-of-relu-is-clip",           minimum(relu(x), h),                         lambda match: None if number(match.h) is None else clip(match.x, 0, number(match.h))),
     rule("relu-of-minimum-is-clip",           relu(minimum(x, h)),                         lambda match: None if (number(match.h) or -1) < 0 else clip(match.x, 0, number(match.h))),
 )
+CONDITIONALS: Final = (
+    rule("if-true",                                  If(const(True, bool_), x, y),                      x),
+    rule("if-false",                                 If(const(False, bool_), x, y),                     y),
+    rule("if-same",                                  If(t, x, x),                         x),
+)
 # fmt: on
 
 CANONICAL: Final[Pack] = pack(
     "canonical",
-    COMPOSITES,
     CONSTANTS,
     LIMITS,
-    version="1",
+    CONDITIONALS,
+    version="2",
     doc="One form for what can be said in several ways.",
 )

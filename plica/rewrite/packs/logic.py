@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.ir.graph.expression import If, const
+from plica.ir.graph.expression import const
 from plica.ir.type import bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.canonical import commuted
 from plica.rewrite.packs.word import b, d, f, g, i, m, n, op, spread, x, y, z
-from plica.rewrite.pattern import hole
 
 equal, not_equal, less, less_equal, greater, greater_equal = map(
     op, ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
@@ -36,7 +36,6 @@ isnan, isinf, isfinite, signbit = map(op, ["isnan", "isinf", "isfinite", "signbi
 where, full_like, absolute, square = map(op, ["where", "full_like", "absolute", "square"])
 relu = op("nn.relu")
 
-t = hole("t", dtypes=bool_, rank=0)
 true, false = const(True, bool_), const(False, bool_)
 always = {"value": True, "dtype": bool_}
 never = {"value": False, "dtype": bool_}
@@ -44,6 +43,7 @@ never = {"value": False, "dtype": bool_}
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 COMPARISONS: Final = (
+    *map(commuted, ("equal", "logical_and", "logical_or", "logical_xor", "not_equal")),
     rule("greater-is-less",            greater(x, y),                       less(y, x)),
     rule("greater-equal-is-less",      greater_equal(x, y),                 less_equal(y, x)),
     rule("equal-same",                 equal(i, i),                         full_like(i, **always)),
@@ -117,9 +117,6 @@ CHOICES: Final = (
     rule("where-and",                  *spread(where(b, where(d, x, y), y), where(both(b, d), x, y))),
     rule("where-is-condition",         where(b, b, d),                      any_of(b, d)),
     rule("where-orelse-condition",     where(b, d, b),                      both(b, d)),
-    rule("if-true",                    If(true, x, y),                      x),
-    rule("if-false",                   If(false, x, y),                     y),
-    rule("if-same",                    If(t, x, x),                         x),
 )
 # fmt: on
 
@@ -128,6 +125,6 @@ LOGIC: Final[Pack] = pack(
     COMPARISONS,
     CONDITIONS,
     CHOICES,
-    version="1",
+    version="2",
     doc="Identities of comparisons, conditions and choices.",
 )

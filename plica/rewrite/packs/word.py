@@ -21,9 +21,10 @@ from plica.ir.op import Mismatch, find
 from plica.ir.type import DTYPES, DType, TensorType, bool_, f32, known, same_dim, type_of
 from plica.ir.type.dtype import COMPUTED
 from plica.rewrite.instantiate import plan
+from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import constants, hole, holes
-from plica.rewrite.rule import Computed
+from plica.rewrite.rule import Computed, Rule
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
@@ -120,6 +121,20 @@ def evaluated(right: Any, constant: Any) -> Computed:
         return done
 
     return build
+
+
+def unfolded(name: str) -> Rule:
+    """The rule that replaces a composite operator by what its record says it is made of."""
+    of = op(name)
+    inputs = [hole(f"{each}_of") for each in of.inputs]
+    attributes = {each.name: hole(f"of_{each.name}") for each in of.attributes}
+
+    def right(match: PatternMatch) -> Term:
+        values = {each: match[hole_] for each, hole_ in attributes.items()}
+        done: Term = of.decompose(values, *(match[each] for each in inputs))
+        return done
+
+    return rule(f"{spoken(name)}-unfolded", of(*inputs, **attributes), right)
 
 
 def shaped(left: Any, build: Callable[[PatternMatch, Shape], Term | None]) -> tuple[Any, Computed]:
