@@ -107,7 +107,7 @@ def traced(case: Case) -> list[Traced] | str:
     from plica.codegen.backend import find_target
     from plica.codegen.program_kind import without_loops
     from plica.codegen.traced_kernel import traced_kernels
-    from plica.pipeline.lowered import job_for, pipeline_of
+    from plica.pipeline.compiled import job_for, pipeline_of
     from plica.runtime.error import PlicaError
 
     target = find_target(case.target)

@@ -26,7 +26,7 @@ from plica.ir.passes import Pipeline
 from plica.ir.text.script import Scripted, as_module
 from plica.pipeline import compile, contract_of, packs_of, target_of
 from plica.pipeline.option import check_options, packs_listed
-from plica.pipeline.shape_specialisation import at_call
+from plica.pipeline.whole import at_call
 from plica.rewrite.pack import Pack
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable

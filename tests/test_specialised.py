@@ -21,7 +21,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import TensorType
 from plica.pipeline.code_for_sizes import MAX_EXECUTABLES, Specialised
-from plica.pipeline.shape_specialisation import at_call
+from plica.pipeline.whole import at_call
 from plica.runtime.error import InputError, UnsupportedError
 from plica.runtime.selecting_executable import SelectingExecutable
 from tests.frontend.onnx.build import model as onnx_model, one, runtime

@@ -24,7 +24,7 @@ from attrs import frozen
 
 from plica.core import Term, fold_into, free_vars, parts_first, post_order
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.scalar_interval import hull
+from plica.ir.loop.scalar_row import hull
 from plica.ir.type import DType, Polynomial, from_polynomial, i64, is_size, known, polynomial
 
 Interval: TypeAlias = tuple[int, int]

@@ -26,7 +26,7 @@ from plica.ir.graph.module import Module
 from plica.ir.interpret.value import Array
 from plica.ir.passes import Pipeline
 from plica.pipeline import contract_of, lower, packs_of, record
-from plica.pipeline.lowered import job_for, pipeline_of
+from plica.pipeline.compiled import job_for, pipeline_of
 from plica.rewrite.derivation import Derivation, at
 from plica.runtime.artefact import Artefact
 from plica.runtime.error import ArtefactError, Diagnostic

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from plica.core.binding import free_vars
-from plica.frontend.word import as_scalar, rank, shape, to
 from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known, product, same_dim
 from plica.ir.type.dtype import i64
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.frontend.word import as_scalar, rank, shape, to
+
 
 Region: TypeAlias = dict[Expr, ScalarVar]
 """The sizes that are measured in a part of a model, in order: what each is, and its dim."""

@@ -13,8 +13,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.codegen.compilation import Lowered, record
-    from plica.pipeline.front import compile
-    from plica.pipeline.lowered import (
+    from plica.pipeline.compiled import (
         arranged,
         assemble,
         build,
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
         pipeline_of,
         sequenced,
     )
+    from plica.pipeline.front import compile
     from plica.pipeline.option import contract_of, packs_of, read_records, target_of
 else:
     lazily(__name__)

@@ -9,7 +9,7 @@ from plica.codegen.compilation import Arranged, Job
 from plica.codegen.program import Program
 from plica.ir.contract import Contract
 from plica.ir.passes import Pipeline
-from plica.pipeline.lowered import job_for, pipeline_of
+from plica.pipeline.compiled import job_for, pipeline_of
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.late import lazy_imports
 

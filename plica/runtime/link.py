@@ -25,9 +25,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from plica.runtime import elf
-from plica.runtime.elf import Object, Section, parse
+from plica.runtime.elf import JUMP, JUMP_SIZE, RECIPES, Object, Section, parse
 from plica.runtime.error import ArtefactError, Diagnostic, damaged
-from plica.runtime.relocate import JUMP, JUMP_SIZE, RECIPES
 
 LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1", "libc.so")
 """Where names are looked for that neither the objects nor the process define."""

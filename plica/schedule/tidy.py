@@ -23,7 +23,7 @@ from plica.analysis.site import with_inside, with_parts
 from plica.core import Term, free_vars
 from plica.ir.loop.scalar import Le, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Block, For, Stmt, substatements
-from plica.schedule.guard import all_of
+from plica.schedule.precondition import all_of
 
 ZERO: Final = index(0)
 ONE: Final = index(1)

@@ -24,7 +24,7 @@ from plica.ir.loop.stages import from_kernel, kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.pipeline.lowered import job_for, pipeline_of
+from plica.pipeline.compiled import job_for, pipeline_of
 from plica.runtime.late import python_here
 
 AGAIN = "import sys, plica.codegen.traced_kernel as k; print(k.replayed_digest(*sys.argv[1:]))"

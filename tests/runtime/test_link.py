@@ -11,10 +11,9 @@ from hypothesis import given, strategies as st
 
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.target import Target
-from plica.runtime.elf import ALLOC, header, parse
+from plica.runtime.elf import ALLOC, JUMP, JUMP_SIZE, RECIPES, header, parse
 from plica.runtime.error import ArtefactError
 from plica.runtime.link import can_link, link
-from plica.runtime.relocate import JUMP, JUMP_SIZE, RECIPES
 from tests.runtime.model import model
 
 needs_link = pytest.mark.skipif(not can_link(), reason="objects are not loaded here")

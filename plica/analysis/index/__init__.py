@@ -41,11 +41,10 @@ if TYPE_CHECKING:
     from plica.analysis.index.bounds import bounds, modular
     from plica.analysis.index.certificate import holds
     from plica.analysis.index.context import EMPTY, Context, Range
-    from plica.analysis.index.guard import ContextualRewrite, RuleGuard, given
     from plica.analysis.index.interval import Interval
     from plica.analysis.index.knowledge import Residue
     from plica.analysis.index.prove import Fails, Holds, Undecided, can_prove, decide, decide_equal
-    from plica.analysis.index.rules import INDEX_RULES
+    from plica.analysis.index.rules import INDEX_RULES, ContextualRewrite, RuleGuard, given
     from plica.analysis.index.simplify import simplified, simplify
     from plica.analysis.index.verdict import (
         ByInstance,

@@ -31,7 +31,7 @@ import numpy as np
 
 from plica.analysis.index.context import Context, Range
 from plica.analysis.index.interval import EVERYTHING, Interval
-from plica.analysis.index.period import Periods, box, repeats, slopes_of
+from plica.analysis.index.modular import Periods, box, repeats, slopes_of
 from plica.analysis.index.point import Values, all_values, atoms, is_structure, value
 from plica.analysis.index.polynomial import literal
 from plica.core import substitute

@@ -48,7 +48,7 @@ from plica.analysis.index.certificate import (
 from plica.analysis.index.context import EMPTY, Context, negated
 from plica.analysis.index.implication import is_implied
 from plica.analysis.index.interval import EVERYTHING
-from plica.analysis.index.period import box, periods, slopes_of
+from plica.analysis.index.modular import box, periods, slopes_of
 from plica.analysis.index.point import all_values, atoms
 from plica.analysis.index.search import counterexample, fails, smallest
 from plica.ir.loop.scalar import And, Eq, Or, Scalar, dtype_of

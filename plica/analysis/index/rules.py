@@ -14,15 +14,33 @@ simplifier has fuel besides, and names the rules where it is spent.
 A guard is a condition over the holes, decided by what the context knows.  Rules whose right side is
 a term are proved for all integers, whatever their constants; computed ones are certified instance
 by instance (`plica.analysis.index.verdict`).
+
+Guards: the condition under which an index rule holds, as a term over its holes.
+
+>>> from plica.ir.loop.scalar import Lt, index
+>>> from plica.analysis.index.context import EMPTY
+>>> from plica.rewrite.pattern import index_holes
+>>> from plica.ir.type.dim import dim_var
+>>> x, y = index_holes("x y")
+>>> i = dim_var("i")
+>>> small = given(Lt(x, y))
+>>> small.holds({"x": i, "y": index(8)}, knowledge(EMPTY.loop(i, 8)))
+True
+
+Since a guard is a term, it is decided in a context when a rule is used, and taken as given when the
+rule is proved.  `ContextualRewrite` is a right side that computes its term from the match and what
+is known in the context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from plica.analysis.index.bounds import of_polynomial
+import attrs
+
+from plica.analysis.index.bounds import knowledge, of_polynomial
 from plica.analysis.index.canonical import (
     gathered,
     quotient,
@@ -31,19 +49,139 @@ from plica.analysis.index.canonical import (
     remainder_by,
     term_of,
 )
-from plica.analysis.index.context import FALSE, TRUE
-from plica.analysis.index.guard import ContextualRewrite, between, given, nonzero, positive
-from plica.analysis.index.implication import is_non_negative, is_nonzero
+from plica.analysis.index.context import EMPTY, FALSE, TRUE
+from plica.analysis.index.implication import is_implied, is_non_negative, is_nonzero
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.modular import residue_of_polynomial
-from plica.analysis.index.polynomial import Polynomial
-from plica.ir.loop import Le, Lit, Lt, Scalar, Select, index
-from plica.ir.loop.scalar import Add, And, Eq, Max, Min, Mul, Ne, Not, Or, Sub
-from plica.ir.type import bool_
+from plica.analysis.index.point import value
+from plica.analysis.index.polynomial import Polynomial, number, polynomial
+from plica.core import Term, post_order
+from plica.ir.loop import Select
+from plica.ir.loop.scalar import (
+    Add,
+    And,
+    Eq,
+    Le,
+    Like,
+    Lit,
+    Lt,
+    Max,
+    Min,
+    Mul,
+    Ne,
+    Not,
+    Or,
+    Scalar,
+    Sub,
+    dtype_of,
+    index,
+)
+from plica.ir.type import bool_, i64
+from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pattern import ANYTHING, Constraint, IndexHole, index_constants, index_holes
 from plica.rewrite.rule import Rule
+
+__all__ = ["COMPARISONS", "DIVISIONS", "EXTREMES", "INDEX_RULES", "LOGIC", "SUMS"]
+
+
+Filling: TypeAlias = dict[str, Any]  # Any: what fills a hole, here always a scalar
+Test: TypeAlias = Callable[[Filling, Knowledge], bool]
+
+
+@attrs.frozen(eq=False)
+class RuleGuard:
+    """A condition over holes; as a plain guard it is decided in the empty context."""
+
+    condition: Scalar
+    tests: tuple[Test, ...] = attrs.field(repr=False)
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return self.holds(match.filling, knowledge(EMPTY))
+
+    def holds(self, filling: Filling, known: Knowledge) -> bool:
+        """Whether the condition is shown to hold for what fills the holes."""
+        return all(test(filling, known) for test in self.tests)
+
+
+@attrs.frozen(eq=False)
+class ContextualRewrite:
+    """A right side computed from the match and what is known; alone, in the empty context."""
+
+    run: Callable[[PatternMatch, Knowledge], Scalar | None]
+
+    def __call__(self, match: PatternMatch) -> Scalar | None:
+        return self.run(match, knowledge(EMPTY))
+
+
+def given(*conditions: Scalar) -> RuleGuard:
+    """The guard that all of these hold."""
+    whole: Scalar = TRUE
+    for condition in conditions:
+        whole = condition if whole is TRUE else And(whole, condition)
+    return RuleGuard(whole, tuple(_test(condition) for condition in conditions))
+
+
+def nonzero(of: Any) -> Scalar:
+    """`of != 0`."""
+    return Ne(of, index(0))
+
+
+def positive(of: Any) -> Scalar:
+    """`of > 0`."""
+    return Lt(index(0), of)
+
+
+def between(low: Like, of: Any, high: Like) -> tuple[Scalar, Scalar]:
+    """`low <= of < high`."""
+    return Le(index(low), of), Lt(of, index(high))
+
+
+def _test(condition: Scalar) -> Test:
+    """A guard made ready: comparisons of sums of holes need no term to be built."""
+    if isinstance(condition, Lt | Le | Ne) and dtype_of(condition.left) is i64:
+        a, b = condition.left, condition.right
+        strict = isinstance(condition, Lt)
+        difference = polynomial(b).plus(polynomial(a), -1).shifted(-1 if strict else 0)
+        if all(type(key).hole for key in difference.terms if isinstance(key, Term)) and all(
+            isinstance(key, Term) for key in difference.terms
+        ):
+            parts = tuple((key.name, c) for key, c in difference.terms.items())  # type: ignore[union-attr]  # the class was just seen
+            decide = is_nonzero if isinstance(condition, Ne) else is_non_negative
+            return _linear(parts, difference.constant, decide)
+    return _general(condition)
+
+
+def _linear(
+    parts: tuple[tuple[str, int], ...],
+    constant: int,
+    decide: Callable[[Polynomial, Knowledge], bool],
+) -> Test:
+    def test(filling: Filling, known: Knowledge) -> bool:
+        if known.impossible:
+            return True
+        total = number(constant)
+        for name, coefficient in parts:
+            total = total.plus(known.polynomial(filling[name]), coefficient)
+        return decide(total, known)
+
+    return test
+
+
+def _general(condition: Scalar) -> Test:
+    """Any condition: by its value where the holes hold numbers, by proof otherwise."""
+    names = {node.name: node for node in post_order(condition) if type(node).hole}  # type: ignore[attr-defined]  # every variable and hole has a name
+    build = plan(condition)
+
+    def test(filling: Filling, known: Knowledge) -> bool:
+        if all(isinstance(filling[name], Lit) for name in names):
+            point = {hole: int(filling[name].value) for name, hole in names.items()}
+            return bool(value(condition, point))  # type: ignore[arg-type]  # holes are scalars
+        return is_implied(build(filling), known)
+
+    return test
+
 
 x, y, z = index_holes("x y z")
 n = IndexHole("n", Constraint(when=lambda value: not isinstance(value, Lit)))
@@ -160,7 +298,6 @@ SUMS: Final = (
     rule("canonical-subtract",   x - y,                _sum(Sub)),
     rule("canonical-multiply",   x * y,                _sum(Mul)),
 )
-
 DIVISIONS: Final = (
     rule("canonical-divide",     x // y,               ContextualRewrite(_divided)),
     rule("canonical-mod",        x % y,                ContextualRewrite(_reduced)),
@@ -187,7 +324,6 @@ DIVISIONS: Final = (
     rule("mul-mod-left",         (y * x) % y,          zero),
     rule("mod-mod",              (x % c) % d, x % d, when=given(Eq(c % d, zero), nonzero(c))),
 )
-
 EXTREMES: Final = (
     rule("min-left",             Min(x, y),            x,                    when=given(Le(x, y))),
     rule("min-right",            Min(x, y),            y,                    when=given(Le(y, x))),
@@ -224,7 +360,6 @@ EXTREMES: Final = (
     rule("canonical-min",        Min(x, y),            _extreme(Min)),
     rule("canonical-max",        Max(x, y),            _extreme(Max)),
 )
-
 COMPARISONS: Final = (
     rule("canonical-less",       Lt(x, y),             _compared(strict=True)),
     rule("canonical-at-most",    Le(x, y),             _compared(strict=False)),
@@ -237,7 +372,6 @@ COMPARISONS: Final = (
     rule("quotient-below",       Lt(x // c, d),        Lt(x, c * d), when=given(positive(c))),
     rule("quotient-above",       Lt(d, x // c), Lt(c * d + c - 1, x), when=given(positive(c))),
 )
-
 LOGIC: Final = (
     rule("true-and",             And(TRUE, p),         p),
     rule("and-true",             And(p, TRUE),         p),
@@ -276,5 +410,3 @@ LOGIC: Final = (
 # fmt: on
 
 INDEX_RULES: Final[tuple[Rule, ...]] = SUMS + DIVISIONS + EXTREMES + COMPARISONS + LOGIC
-
-__all__ = ["COMPARISONS", "DIVISIONS", "EXTREMES", "INDEX_RULES", "LOGIC", "SUMS"]

@@ -25,8 +25,8 @@ from typing import Final, TypeAlias
 
 from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, TRUE, Context
-from plica.analysis.index.guard import ContextualRewrite
 from plica.analysis.index.point import replaced
+from plica.analysis.index.rules import ContextualRewrite
 from plica.analysis.index.sweep import RULES, swept
 from plica.core import Term
 from plica.ir.loop.scalar import And, Lit, Or, Reduce, Scalar, ScalarVar, Select, dtype_of

@@ -17,10 +17,9 @@ from typing import Final
 
 from plica.analysis.index.bounds import wraps
 from plica.analysis.index.canonical import gathered, term_of
-from plica.analysis.index.guard import ContextualRewrite, RuleGuard
 from plica.analysis.index.knowledge import Knowledge
 from plica.analysis.index.polynomial import Polynomial, Product, number
-from plica.analysis.index.rules import INDEX_RULES, SUMS
+from plica.analysis.index.rules import INDEX_RULES, SUMS, ContextualRewrite, RuleGuard
 from plica.core import CompilerBug, fold_into, rebuild
 from plica.ir.loop import scalar as sc
 from plica.ir.type import i64

@@ -6,7 +6,7 @@
                   | Wrong(point)                    the sides differ there
                   | Open(why)
 
->>> from plica.analysis.index.guard import given, positive
+>>> from plica.analysis.index.rules import given, positive
 >>> from plica.rewrite.make import rule
 >>> from plica.rewrite.pattern import index_constants, index_holes
 >>> x, y = index_holes("x y")
@@ -36,10 +36,10 @@ import attrs
 from plica.analysis.index.bounds import knowledge
 from plica.analysis.index.certificate import Certificate, holds
 from plica.analysis.index.context import EMPTY, Context
-from plica.analysis.index.guard import ContextualRewrite, RuleGuard
 from plica.analysis.index.point import atoms, value
 from plica.analysis.index.polynomial import literal
 from plica.analysis.index.prove import Fails, Holds, Undecided, decide, same
+from plica.analysis.index.rules import ContextualRewrite, RuleGuard
 from plica.core import Name, Term, digest, post_order
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Min, Scalar, ScalarVar, Select, dtype_of
 from plica.ir.type import bool_, i64

@@ -12,7 +12,6 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.analysis.memory.allocation import ALIGNMENT, Allocation, MemoryPlan
     from plica.analysis.memory.check import PlanConflict, check_plan, checked
     from plica.analysis.memory.live_range import (
         LiveRangeEvent,
@@ -20,6 +19,13 @@ if TYPE_CHECKING:
         allocations_of,
         timeline,
     )
-    from plica.analysis.memory.packing import least, most, pack_arena
+    from plica.analysis.memory.packing import (
+        ALIGNMENT,
+        Allocation,
+        MemoryPlan,
+        least,
+        most,
+        pack_arena,
+    )
 else:
     lazily(__name__)

@@ -5,7 +5,7 @@ what it shows hold the same elements; and a value written in place of another me
 step that reads the old and writes the new, which must be the last that needs the old or any view of
 it.
 
->>> from plica.analysis.memory.allocation import Allocation
+>>> from plica.analysis.memory.packing import Allocation
 >>> for each in check_plan(MemoryPlan((Allocation(8, 0, 2), Allocation(8, 1, 2)), (0, 0), 64)):
 ...     print(each)
 The tenants 0 and 1 overlap at step 1.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from attrs import frozen
 
-from plica.analysis.memory.allocation import MemoryPlan
+from plica.analysis.memory.packing import MemoryPlan
 from plica.core import CompilerBug
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from plica.analysis.memory.allocation import Allocation, MemoryPlan
+from plica.analysis.memory.packing import Allocation, MemoryPlan
 from plica.core import CompilerBug
 
 BEFORE = -1  # the step at which values are born that are given

@@ -27,7 +27,7 @@ def open_code(module: Module, threads: int, contract: str | None) -> Executable:
     """The one code of a module for all sizes; refused where there is none."""
     from plica.codegen.llvm.toolchain import host
     from plica.pipeline import compile
-    from plica.pipeline.lowered import lower
+    from plica.pipeline.compiled import lower
     from plica.pipeline.option import contract_of
     from plica.runtime.selecting_executable import SelectingExecutable
 

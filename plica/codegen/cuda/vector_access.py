@@ -33,7 +33,7 @@ from plica.codegen.cuda.address import (
 )
 from plica.codegen.cuda.dialect import WIDE
 from plica.codegen.emit.expression import Expressions, mentions
-from plica.codegen.emit.operator import packed, unpacked
+from plica.codegen.emit.scalar import packed, unpacked
 from plica.core import Term
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import And, Buffer, Lit, Load, Lt, Scalar, ScalarVar, Select, dtype_of

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from plica.codegen.emit.dialect import Dialect, OperatorPlace, SpecialOperator
-from plica.codegen.emit.operator import rounded
+from plica.codegen.emit.scalar import rounded
 from plica.ir.loop.scalar import Cast, Eq, FloorDiv, FloorMod, Le, Scalar, row_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type import DType, bool_, f64

@@ -16,7 +16,6 @@ from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.operator import operation, packed, unpacked
 from plica.codegen.emit.scalar import (
     Frame,
     Order,
@@ -27,7 +26,10 @@ from plica.codegen.emit.scalar import (
     known_around,
     nest,
     operands,
+    operation,
     order,
+    packed,
+    unpacked,
 )
 from plica.core import CompilerBug, Term, post_order
 from plica.ir.loop import MEANING, scalar as sc

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from plica.codegen.emit.operator import packed
+from plica.codegen.emit.scalar import packed
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue
 from plica.codegen.llvm.load import LoadEmitter

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from plica.codegen.emit.operator import operation
-from plica.codegen.emit.scalar import operands
+from plica.codegen.emit.scalar import operands, operation
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core import CompilerBug, post_order

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
-from plica.codegen.emit.operator import unpacked
+from plica.codegen.emit.scalar import unpacked
 from plica.codegen.llvm.buffer_address import FIRST_ELEMENT, AddressEmitter, BufferAddress
 from plica.codegen.llvm.dialect import LLVM, memory
 from plica.codegen.llvm.lane import TRUE, Lanes, LaneValue, constant, valued

@@ -13,7 +13,7 @@ from typing import Final
 
 from plica.codegen.emit.contraction import bounded, nearest_integer
 from plica.codegen.emit.dialect import SpecialOperator
-from plica.codegen.emit.operator import rounded
+from plica.codegen.emit.scalar import rounded
 from plica.codegen.llvm.writer import LlvmPlace
 from plica.core import CompilerBug
 from plica.ir.loop.formula import FORMULAS

@@ -16,7 +16,6 @@ from typing import Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
 from plica.codegen.emit.contraction import factors, nearest_integer, small_parts, summed_factors
-from plica.codegen.emit.operator import operation
 from plica.codegen.emit.scalar import (
     Frame,
     Order,
@@ -26,6 +25,7 @@ from plica.codegen.emit.scalar import (
     fold,
     known_around,
     nest,
+    operation,
     order,
 )
 from plica.codegen.llvm.access import MemoryEmitter

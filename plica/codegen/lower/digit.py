@@ -38,7 +38,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.statement import THREADS, Branch, For, Kernel, Stmt, Store
 from plica.ir.type import i64, known, polynomial
-from plica.schedule.guard import all_of
+from plica.schedule.precondition import all_of
 
 
 def digits(kernel: Kernel) -> Kernel:

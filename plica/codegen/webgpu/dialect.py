@@ -25,7 +25,7 @@ from attrs import evolve
 from plica.codegen.emit.clike_operator import CLIKE, TextPlace
 from plica.codegen.emit.coded_word import conversions
 from plica.codegen.emit.formula_text import NARROW, FormulaWords, formula_lines
-from plica.codegen.emit.operator import rounded
+from plica.codegen.emit.scalar import rounded
 from plica.ir.loop.scalar import Cast, Intrinsic, Le, Lt, Scalar, Sub, row_of
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type import DTYPES, DType, bool_, f32, i32

@@ -30,12 +30,17 @@ from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.dim_unification import unify_dims
 from plica.frontend.onnx.node import OnnxNode, Side
-from plica.frontend.onnx.order import ordered
+from plica.frontend.onnx.order import (
+    MOST_NODES,
+    Functions,
+    domain_of,
+    opset_versions,
+    ordered,
+    too_many,
+)
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
-from plica.frontend.onnx.supported import missing
-from plica.frontend.onnx.table import TABLES
-from plica.frontend.onnx.unfold import MOST_NODES, Functions, domain_of, opset_versions, too_many
+from plica.frontend.onnx.table import TABLES, missing
 from plica.frontend.onnx.value import (
     SMALL,
     GrowingValue,

@@ -13,7 +13,6 @@ from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import settled
-from plica.frontend.word import rank, select, shape
 from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -21,7 +20,11 @@ from plica.ir.op.relation import Shape
 from plica.ir.type.dim import known, normal_dim, product, same_dim
 from plica.ir.type.dtype import i64
 from plica.runtime.error import Diagnostic
+from plica.runtime.late import lazy_imports
 from plica.runtime.port import DEMAND, SIZE_OF, Reason, fault_name
+
+with lazy_imports(__name__):
+    from plica.frontend.word import rank, select, shape
 
 
 def numbers_of(given: Sequence[Piece]) -> list[int] | None:

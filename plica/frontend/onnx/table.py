@@ -9,16 +9,104 @@ a model loads those of its own operators and few more.
 (True, False)
 >>> REASONS["StringSplit"]
 'strings are not supported'
+
+What a model may ask for: versions that are read, and operators that there is something for.
+
+All operators that are not supported are listed at once, before any node is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from plica.frontend.onnx.attribute import RefusedForGood
+from plica.core.diagnostic import Malformed
+from plica.frontend.onnx.attribute import RefusedForGood, name_of
+from plica.frontend.onnx.order import domain_of, every_node, opset_versions
 from plica.frontend.onnx.row.word import Row
+from plica.frontend.onnx.schema import schema_of
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.frontend.onnx.expand import has_definition
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, GraphProto, NodeProto
+
+
+OLDEST: Final = 6
+"""Operators of earlier versions have other meanings, which are not supported."""
+
+
+def _unchanged(names: Iterable[str], version: int) -> bool:
+    """Whether operators of an old version mean what they mean in the oldest that is read."""
+    if version < 1:
+        return False
+    pairs = [[schema_of(name, at, "") for at in (version, OLDEST)] for name in names]
+    return all(
+        a is not None and b is not None and a.since_version == b.since_version for a, b in pairs
+    )
+
+
+def check_versions(opsets: Mapping[str, int], names: Iterable[str]) -> None:
+    """Refuse versions of the standard's operators that have other meanings, or are not known."""
+    from onnx import defs
+
+    newest = defs.onnx_opset_version()
+    version = opsets.get("")
+    if version is not None and version < OLDEST and _unchanged(names, version):
+        return
+    if version is not None and not OLDEST <= version <= newest:
+        message = f"Version {version} of the ONNX operators is not supported."
+        code = "newer-version" if version > newest else "unsupported"
+        expected = f"{OLDEST} to {newest}"
+        raise UnsupportedError(Diagnostic(code, message, None, expected, str(version)))
+
+
+def check_operators(
+    graph: GraphProto,
+    functions: Mapping[tuple[str, str, str], FunctionProto],
+    opsets: Mapping[str, int],
+) -> None:
+    """List every operator that is not supported, with the names of its nodes."""
+    wrong: list[Diagnostic] = []
+    lost: list[Diagnostic] = []
+    places = [(graph.node, opsets, "")]
+    for name, each in functions.items():
+        places.append((each.node, opset_versions(each.opset_import), f"{name[1]}/"))
+    for nodes, versions, prefix in places:
+        for node, before in every_node(nodes, prefix):
+            domain = domain_of(node)
+            if (domain, node.op_type, node.overload) in functions:
+                continue
+            if domain not in versions:
+                message = f"The domain {domain!r} of {node.op_type} is not imported."
+                lost.append(Diagnostic("bad-model", message, Place(node=before + name_of(node))))
+            elif not _is_read(node.op_type, versions[domain], domain):
+                wrong.append(missing(node, domain, before + name_of(node)))
+    if wrong:
+        raise MissingOperators(wrong[0], *wrong[1:], *lost)
+    if lost:
+        raise Malformed(lost[0], *lost[1:])
+
+
+def _is_read(name: str, version: int, domain: str) -> bool:
+    """Whether there is a row, or a definition in terms of operators that there are rows for."""
+    if domain in TABLES and name in TABLES[domain]:
+        return True
+    return reason_of(name, domain) is None and has_definition(name, version, domain)
+
+
+def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
+    """What is said of an operator that there is no row for."""
+    name = f"{domain}.{proto.op_type}" if domain else proto.op_type
+    reason = reason_of(proto.op_type, domain)
+    message = f"The operator {name} is not supported{f': {reason}' if reason else ''}."
+    hint = "docs/onnx.md lists the operators that are."
+    return Diagnostic("unsupported", message, Place(node=place), None, name, hint)
+
 
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
@@ -56,7 +144,6 @@ class Table(Mapping[str, Row]):
 
 
 TABLE: Final = Table(FILES)
-
 TABLES: Final[Mapping[str, Table]] = {
     "": TABLE,
     "ai.onnx.ml": Table(("tree", "learned")),
@@ -82,10 +169,8 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
         "MaxRoiPool",
     ),
 }  # fmt: skip
-
 REASONS: Final = {name: why for why, names in _WHY.items() for name in names}
 """Why an operator is refused; a test holds the names to the standard's."""
-
 LEARNED_REASONS: Final = {
     "CastMap": "maps are not supported",
     "CategoryMapper": "strings are not supported",

@@ -25,8 +25,8 @@ from typing import Any, Final, TypeAlias
 
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module, constructors
-from plica.ir.type.error_report import ErrorReport, Places
 from plica.ir.type.term import DataName
+from plica.ir.type.typing_state import ErrorReport, Places
 from plica.runtime.error import Diagnostic
 
 Row: TypeAlias = tuple[ex.Pattern, ...]

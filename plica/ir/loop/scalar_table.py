@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core.diagnostic import EvaluationError
-from plica.ir.loop import scalar_interval as interval, scalar_meaning as meaning
+from plica.ir.loop import scalar_meaning as meaning, scalar_row as interval
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.ir.type.dtype import DTYPES, DType

@@ -30,11 +30,11 @@ from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
 from plica.ir.graph.scope import misuses
 from plica.ir.loop.statement import Kernel
 from plica.ir.type.elaborate import Elaborator, is_explicit
-from plica.ir.type.error_report import ErrorReport, Places
 from plica.ir.type.local_type import local_type
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type
 from plica.ir.type.type_checker import TypeChecker
+from plica.ir.type.typing_state import ErrorReport, Places
 from plica.ir.type.unify import Solver, same_type
 from plica.ir.type.unknown import POISON
 from plica.runtime.error import Diagnostic

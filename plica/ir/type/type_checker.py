@@ -15,7 +15,6 @@ from typing import Any, Final
 from plica.core import Term
 from plica.ir.graph import expression as ex
 from plica.ir.type.dim import dim
-from plica.ir.type.error_report import ErrorReport
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type, Unknown
 from plica.ir.type.typing_rule import (
@@ -27,7 +26,7 @@ from plica.ir.type.typing_rule import (
     pattern_rule,
     project_rule,
 )
-from plica.ir.type.typing_state import Instance, Rule, TypingState
+from plica.ir.type.typing_state import ErrorReport, Instance, Rule, TypingState
 from plica.ir.type.unknown import POISON, is_open, unknowns
 
 VISIT, LEAVE, BIND, CASE = range(4)

@@ -32,6 +32,6 @@ if TYPE_CHECKING:
     from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
     from plica.rewrite.graph.partial import evaluate_partially
     from plica.rewrite.graph.total import Totality
-    from plica.rewrite.graph.uses import use_counts, users
+    from plica.rewrite.graph.walk import use_counts, users
 else:
     lazily(__name__)

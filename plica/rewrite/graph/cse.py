@@ -25,8 +25,14 @@ from plica.ir.graph.module import Extern, Module, Numbered
 from plica.ir.type import infer, same_type
 from plica.ir.type.infer import components, declared
 from plica.rewrite.graph.alpha_rename import alpha_renamed, is_recursive
-from plica.rewrite.graph.uses import reachable, references
-from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.rewrite.graph.walk import (
+    expressions,
+    map_functions,
+    operands,
+    reachable,
+    references,
+    with_operands,
+)
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

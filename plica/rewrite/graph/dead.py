@@ -33,8 +33,14 @@ from plica.core import free_vars
 from plica.ir.graph import Apply, Call, Expr, Function, Let, Module, Var
 from plica.ir.type import FuncType, infer
 from plica.rewrite.graph.alpha_rename import alpha_renamed
-from plica.rewrite.graph.uses import escaping, reachable
-from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
+from plica.rewrite.graph.walk import (
+    escaping,
+    expressions,
+    map_functions,
+    operands,
+    reachable,
+    with_operands,
+)
 
 
 def remove_dead(module: Module) -> Module:

@@ -21,8 +21,7 @@ from plica.ir.graph import Call, Expr, Function, Let, Module, Var, attr
 from plica.ir.type import infer
 from plica.rewrite.graph.alpha_rename import is_recursive
 from plica.rewrite.graph.unfold import Unfolder
-from plica.rewrite.graph.uses import recursive
-from plica.rewrite.graph.walk import expressions, map_functions, operands
+from plica.rewrite.graph.walk import expressions, map_functions, operands, recursive
 
 MAX_INLINED_NODES: Final = 12
 """How many nodes a function may have to be inlined wherever it is called."""

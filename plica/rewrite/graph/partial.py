@@ -28,8 +28,7 @@ from plica.rewrite.graph.fold import MAX_FOLDED_BYTES, Folder
 from plica.rewrite.graph.known import chosen
 from plica.rewrite.graph.quote import quote
 from plica.rewrite.graph.unfold import Activation, Attempt, Hopeless, Unfolder, Walk, wrapped
-from plica.rewrite.graph.uses import recursive
-from plica.rewrite.graph.walk import is_atom, map_functions
+from plica.rewrite.graph.walk import is_atom, map_functions, recursive
 
 FUEL: Final = 2_000
 """How many calls may be unfolded in one module."""

@@ -28,8 +28,7 @@ from plica.ir.graph.module import Module
 from plica.ir.loop import Buffer, Compute, Load
 from plica.ir.op import find
 from plica.ir.type import TensorType, Type, infer_expr, type_of
-from plica.rewrite.graph.uses import recursive
-from plica.rewrite.graph.walk import expressions, operands
+from plica.rewrite.graph.walk import expressions, operands, recursive
 
 
 class Totality:

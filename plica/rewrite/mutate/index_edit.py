@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from plica.analysis.index.guard import RuleGuard, given
+from plica.analysis.index.rules import RuleGuard, given
 from plica.core import Term, post_order
 from plica.ir.loop import Le, Lit, Lt, Scalar, dtype_of, index
 from plica.ir.loop.scalar import Add, Eq, FloorDiv, FloorMod, Max, Min, Mul, Ne, Sub

@@ -33,10 +33,10 @@ from plica.core import free_vars, substitute
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, seq
 from plica.schedule.block_class import reduction_body, scan_begun
-from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import begins_at_zero, reduce_loops
+from plica.schedule.precondition import all_of
 from plica.schedule.problem import Problem
 
 

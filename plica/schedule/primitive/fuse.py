@@ -27,10 +27,9 @@ from plica.analysis.site import fresh_names, replace, with_parts
 from plica.core import Name, free_vars, substitute
 from plica.ir.loop import Block, For, Lt, Scalar, ScalarVar, Stmt
 from plica.ir.type import i64, known
-from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
-from plica.schedule.precondition import plain_loop
+from plica.schedule.precondition import all_of, plain_loop
 from plica.schedule.problem import Problem
 from plica.schedule.tidy import mapped, tidied, trimmed
 

@@ -49,11 +49,10 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, Select, index
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
 from plica.schedule.block_class import reduction_body
-from plica.schedule.guard import all_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.order import begins_at_zero, reduce_loops
-from plica.schedule.precondition import plain_loop
+from plica.schedule.precondition import all_of, plain_loop
 from plica.schedule.problem import Problem
 
 

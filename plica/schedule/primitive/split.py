@@ -29,10 +29,9 @@ from plica.ir.loop import For, Lit, Lt, Scalar, ScalarVar
 from plica.ir.type import i64, known, quotient
 from plica.runtime.error import wrong_argument
 from plica.schedule.do import Body, DoBlock as Do
-from plica.schedule.guard import guarded, unguardable
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import LARGEST, Edited, Instruction, Number, Scene, primitive
-from plica.schedule.precondition import plain_loop
+from plica.schedule.precondition import guarded, plain_loop, unguardable
 from plica.schedule.primitive.sample_tile import SampledTile
 from plica.schedule.problem import Problem
 from plica.schedule.tidy import tidied

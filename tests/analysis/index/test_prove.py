@@ -29,8 +29,8 @@ from plica.analysis.index.certificate import (
     Periodic,
 )  # fmt: skip
 from plica.analysis.index.elimination import RowSum
+from plica.analysis.index.modular import periods
 from plica.analysis.index.nonlinear import Nonlinear
-from plica.analysis.index.period import periods
 from plica.analysis.index.prove import same
 from plica.core.name import Name
 from plica.ir.loop.scalar import (

@@ -17,7 +17,7 @@ from plica.analysis.index import (
     certify,
     prove_rule,
 )  # fmt: skip
-from plica.analysis.index.guard import (
+from plica.analysis.index.rules import (
     ContextualRewrite,
     RuleGuard,
     between,

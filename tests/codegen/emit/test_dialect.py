@@ -11,7 +11,7 @@ from plica.codegen.c.dialect import C99
 from plica.codegen.cuda.dialect import CUDA
 from plica.codegen.cuda.fold import fold
 from plica.codegen.emit.dialect import Dialect
-from plica.codegen.emit.operator import operation, packed, rounded, unpacked
+from plica.codegen.emit.scalar import operation, packed, rounded, unpacked
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.writer import LlvmPlace, LlvmWriter
 from plica.core.diagnostic import CompilerBug

@@ -16,7 +16,7 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Expr, Project, Tuple, Var, const
 from plica.ir.type.term import tensor
 from plica.pipeline import build, compile, lower
-from plica.pipeline.lowered import Lowered
+from plica.pipeline.compiled import Lowered
 from plica.rewrite.fuse import fuse
 from tests.rewrite.fuse.graph import module_of, op
 

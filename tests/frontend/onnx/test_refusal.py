@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 import plica
 from plica.core.diagnostic import Malformed
-from plica.frontend.onnx import NeedsValue, from_onnx, unfold
+from plica.frontend.onnx import NeedsValue, from_onnx, order
 from plica.frontend.onnx.expand import has_definition
 from plica.frontend.onnx.table import REASONS, TABLE
 from plica.runtime.archive import pack
@@ -215,7 +215,7 @@ def test_a_function_that_calls_itself_is_refused() -> None:
 def test_functions_that_double_are_refused_before_they_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unfold, "MOST_NODES", 1000)  # the real bound takes seconds to reach
+    monkeypatch.setattr(order, "MOST_NODES", 1000)  # the real bound takes seconds to reach
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
     functions = []
     for level in range(40):

@@ -7,8 +7,17 @@ from hypothesis import given
 from plica.core.fold import post_order
 from plica.ir.graph.expression import Call, Expr, Var
 from plica.ir.graph.module import Module
-from plica.rewrite.graph.uses import escaping, reachable, recursive, references, use_counts, users
-from plica.rewrite.graph.walk import expressions, operands, with_operands
+from plica.rewrite.graph.walk import (
+    escaping,
+    expressions,
+    operands,
+    reachable,
+    recursive,
+    references,
+    use_counts,
+    users,
+    with_operands,
+)
 from tests.rewrite.graph.law import WHOLE, doubling, text
 from tests.strategies import modules
 

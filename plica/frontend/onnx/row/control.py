@@ -17,6 +17,7 @@ import numpy as np
 from plica.frontend.measured import Region, amount, matched
 from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
 from plica.frontend.onnx.node import OnnxNode, Side
+from plica.frontend.onnx.order import MOST_NODES
 from plica.frontend.onnx.ragged import as_ragged, empty_rows, growing, put_behind, ragged, rows
 from plica.frontend.onnx.row.loop_carried import LoopCarriedValues
 from plica.frontend.onnx.row.repeat import (
@@ -29,7 +30,6 @@ from plica.frontend.onnx.row.repeat import (
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, is_one, rank, shape, to
 from plica.frontend.onnx.run_time import at_least_zero, size_from
-from plica.frontend.onnx.unfold import MOST_NODES
 from plica.frontend.onnx.value import (
     AnyRankValue,
     Array,

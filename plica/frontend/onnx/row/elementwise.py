@@ -24,13 +24,17 @@ from plica.frontend.onnx.row.word import (
 )
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.value import TensorValue
-from plica.frontend.word import whole_power
 from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.op import activation, comparison, elementwise
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, bool_, i64
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.frontend.word import whole_power
+
 
 # Their inputs or meaning differ from those of the record that has their name.
 _SPECIAL: Final = (

@@ -12,11 +12,15 @@ from typing import TypeAlias
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.value import TensorValue
-from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
 from plica.ir.op.namespace import op
 from plica.ir.type.dtype import DType, f32, i8
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.frontend.word import along, as_scalar, dtype, in_f32, is_one, like, rank, shape, to
+
 
 __all__ = [
     "Made", "Row", "along", "as_scalar", "axes_in", "axis_in", "direct", "dtype", "in_f32",
