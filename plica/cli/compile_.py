@@ -136,7 +136,7 @@ def elsewhere(
     """The artefact for a machine that need not be here, unless schedules are searched for on it."""
     from plica.codegen.choices import table
     from plica.pipeline import assemble, contract_of, lower, packs_of as allowed, read_records
-    from plica.pipeline.validate import validate_for
+    from plica.pipeline.compiled import validate_for
     from plica.runtime.host import cores
     from plica.runtime.store import user_store
 

@@ -4,6 +4,8 @@ What is still in use somewhere in this process is shared; what was made before i
 store of the user, by the digest of all that decides what the code will be.
 
 Parts of the road, for those who want to stop on it: lower, assemble, build.
+
+Validation of what a pipeline made: every kernel of a program beside its stages.
 """
 
 from __future__ import annotations
@@ -74,12 +76,12 @@ from plica.schedule.trace import Trace
 with lazy_imports(__name__):
     from plica.codegen.lower.scheduled import ChosenSchedule
     from plica.codegen.lower.workload import workload
+    from plica.codegen.validation import Bench, ValidatedKernel, validated
     from plica.ir.graph.expression import Function
     from plica.pipeline.compiler_stamp import compiler_stamp
     from plica.pipeline.edited_model import keep_recipes
     from plica.pipeline.launch_name import with_node_names
     from plica.pipeline.option import ShippedRecords
-    from plica.pipeline.validate import hold_to_stages
     from plica.schedule.form import Facts
     from plica.search.choice import Records, rows_by, schedule_by
 
@@ -87,6 +89,34 @@ __all__ = [
     "Lowered", "arranged", "assemble", "build", "job_for", "lower", "pipeline_of", "record",
     "sequenced",
 ]  # fmt: skip
+
+
+def hold_to_stages(
+    of: Arranged[Any, Any],  # Any: as the pipeline makes it
+    contract: Contract,
+    pipeline: Pipeline,
+    job: Job,
+) -> tuple[ValidatedKernel, ...]:
+    """What is shown of each kernel; raises `ValidationFailed` where one is wrong."""
+    if not isinstance(of.program, Program):
+        message = "Only programs whose steps all launch kernels are validated."
+        found = "layers on an accelerator, or a program with data and recursion"
+        hint = "Leave validate out; plica debug and plica fuzz compare such programs as wholes."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "kernels", found, hint))
+    backend = backend_of(job.target)
+    entry = backend.entry(job.target) if backend.entry and backend.here(job.target) else None
+    bench = Bench(contract, of.fused, pipeline.of("lower").passes, entry)
+    return validated(of.program, job.scheduler, bench)
+
+
+def validate_for(
+    of: Arranged[Any, Any],  # as above
+    contract: Contract,
+    target: AnyTarget,
+    records: Records | None = None,
+) -> tuple[ValidatedKernel, ...]:
+    """The same for what was lowered by the pipeline of a target, which need not be this machine."""
+    return hold_to_stages(of, contract, pipeline_of(target), job_for(target, contract, (), records))
 
 
 USUAL = "cpu"

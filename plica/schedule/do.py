@@ -30,9 +30,9 @@ from plica.core.collector import paused
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import ArgumentError, Place, wrong_argument
-from plica.schedule.concurrent import unsafe
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Gives, Instruction, Sampling, Scene
+from plica.schedule.launch import unsafe
 from plica.schedule.problem import Problem, ScheduleRefused
 from plica.schedule.replay import (
     ReplayState,

@@ -27,10 +27,10 @@ from plica.analysis.enclosing import context_of
 from plica.analysis.site import Above, Site
 from plica.core import Name
 from plica.ir.loop import Block, For, Kernel, ScalarVar, Seq, Stmt
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady, unsettled
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import bindings_of
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import InsertionPoint, parts_of, reworked, with_scope

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Final
 
 from plica.analysis.access import Access, accesses
-from plica.analysis.block_coverage import is_covered
+from plica.analysis.coverage import is_covered
 from plica.analysis.dependence import children, unblocked_statement
 from plica.analysis.enclosing import simple
 from plica.analysis.index.iteration import iteration_map

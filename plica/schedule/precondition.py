@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from plica.analysis.block_coverage import is_covered
+from plica.analysis.coverage import is_covered
 from plica.analysis.dependence import children, conflicts, scope_of, unblocked_statement
 from plica.analysis.index.iteration import IterationMap, iteration_map
 from plica.analysis.site import Site, with_inside, with_parts

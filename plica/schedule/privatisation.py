@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plica.analysis.block_coverage import is_covered
+from plica.analysis.coverage import is_covered
 from plica.analysis.dependence import Child, children, conflicts, unblocked_statement
 from plica.analysis.site import Site, map_of, rebuilt, with_body
 from plica.core import free_vars

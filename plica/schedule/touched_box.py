@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from plica.analysis.access import inside, unbound
-from plica.analysis.block_coverage import reaches
+from plica.analysis.coverage import reaches
 from plica.analysis.dependence import scope_of
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import EMPTY, Context

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
-from plica.analysis.block_coverage import is_covered, map_of
-from plica.analysis.coverage import reached
+from plica.analysis.coverage import is_covered, map_of, reached
 from plica.analysis.index import EMPTY, Context
 from plica.analysis.index.point import value
 from plica.analysis.statement_coverage import covered

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.target import Target
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug, EvaluationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.core.diagnostic import CompilerBug
 from plica.ir.loop.statement import NOTHING, TRUE, Barrier, Invoke, Kernel, Stmt, While, block
 from plica.ir.loop.tensor import buffer

@@ -39,10 +39,13 @@ from plica.analysis.index.certificate import (
     Exhausted,
     Periodic,
     at_value,
+    counterexample,
     difference,
+    fails,
     points_of,
     rows_by_quotient,
     rows_by_residue,
+    smallest,
     stated_ranges,
 )
 from plica.analysis.index.context import EMPTY, Context, negated
@@ -50,7 +53,6 @@ from plica.analysis.index.implication import is_implied
 from plica.analysis.index.interval import EVERYTHING
 from plica.analysis.index.modular import box, periods, slopes_of
 from plica.analysis.index.point import all_values, atoms
-from plica.analysis.index.search import counterexample, fails, smallest
 from plica.ir.loop.scalar import And, Eq, Or, Scalar, dtype_of
 from plica.ir.type import bool_
 from plica.runtime.late import lazy_imports

@@ -37,7 +37,7 @@ from plica.runtime.store import ArtefactStore, key_of
 with lazy_imports(__name__):
     from plica.analysis.constant_bound import Interval
     from plica.codegen.llvm.common_nest import CommonNest, NestCall, common_nests, nest_call
-    from plica.codegen.llvm.kernel import Text
+    from plica.codegen.llvm.fold import Text
     from plica.codegen.llvm.kernel_sharing import Shared, sharing
     from plica.codegen.open_memory_plan import AnyPlan
 

@@ -38,8 +38,8 @@ from plica.ir.loop.verify import well_formed
 from plica.ir.type import TensorType, Type, i64, known, normal_dim, product, solve
 from plica.ir.type.size import type_equations
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
-from plica.schedule.concurrent import unsafe
 from plica.schedule.instruction import Scene
+from plica.schedule.launch import unsafe
 from plica.schedule.replay import NO_OUTPUTS
 from plica.schedule.verify import in_bounds
 

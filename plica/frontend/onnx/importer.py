@@ -37,13 +37,19 @@ from plica.frontend.measured import measuring
 from plica.frontend.onnx.attribute import RefusedForGood, name_of
 from plica.frontend.onnx.convert import ModelReading, NodeConverter, Scope, initialisers
 from plica.frontend.onnx.dim import Dims
-from plica.frontend.onnx.input import InputTypes, array_given, fixed_value, replaced_value
 from plica.frontend.onnx.model import Opened, is_list, open_model
 from plica.frontend.onnx.node import NeedsValue
 from plica.frontend.onnx.order import check_expansion, every_node, opset_versions, ordered
 from plica.frontend.onnx.storage import dtype_of
 from plica.frontend.onnx.table import check_operators, check_versions
-from plica.frontend.onnx.value import ListedValue, TensorValue
+from plica.frontend.onnx.value import (
+    InputTypes,
+    ListedValue,
+    TensorValue,
+    array_given,
+    fixed_value,
+    replaced_value,
+)
 from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, main_module
 from plica.ir.loop.scalar import ScalarVar

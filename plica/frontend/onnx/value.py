@@ -8,40 +8,131 @@ becomes a constant; integers that depend on symbolic dims are kept as index term
 >>> half = TensorValue(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
 >>> [str(type(each).__name__) for each in half.dims]
 ['ScalarVar', 'int']
+
+Inputs of a model: their types, with dims of one name as one dim, and values that fix some.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import numpy as np
 
 from plica.core.binding import free_vars
+from plica.core.diagnostic import Malformed
 from plica.core.fold import post_order
+from plica.frontend.onnx.dim import Dims
+from plica.frontend.onnx.storage import MOST_AXES, Array, dtype_of
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, const
 from plica.ir.graph.module import main_module
 from plica.ir.loop.scalar import Add, FloorDiv, Max, Min, Mul, Scalar, Sub, index
-from plica.ir.type.dim import known, normal_dim
+from plica.ir.type.dim import dim_var, known, normal_dim
 from plica.ir.type.dtype import DType, f32, i64
 from plica.ir.type.infer import type_of
 from plica.ir.type.term import TensorType, static_shape
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import computed
     from plica.ir.interpret.interpreter import interpret
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from onnx import ValueInfoProto
+
+
+def array_given(name: str, given: Any) -> Array:
+    """A value that was given, as an array, if it is one."""
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:  # rows of different lengths, and what else is none
+        message = f"The value for {name!r} is no array."
+        found = f"{type(given).__name__}: {error}"
+        problem = Diagnostic("input-type", message, Place(node=name), "an array", found)
+        raise InputError(problem) from error
+
+
+def fixed_value(name: str, array: Array, of: TensorType) -> TensorValue:
+    """An input with a value."""
+    if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
+        message = f"The value for {name!r} does not fit it."
+        found = f"{array.dtype} of shape {array.shape}"
+        raise InputError(Diagnostic("input-type", message, Place(node=name), str(of), found))
+    return TensorValue(const(array, of.dtype))
+
+
+def replaced_value(name: str, given: Any, stored: TensorValue) -> TensorValue:
+    """A value in place of one that the file holds: of the same type, so that all else fits."""
+    array = array_given(name, given)
+    if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
+        message = f"The value for {name!r} does not fit the one that the file holds."
+        found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
+        raise InputError(Diagnostic("input-type", message, place, str(stored.type), found))
+    return TensorValue(const(array, stored.type.dtype))
+
+
+class InputTypes:
+    """The types of inputs; dims with one name are one dim."""
+
+    def __init__(
+        self, inputs: list[ValueInfoProto], given: Mapping[str, int], fixed: Mapping[str, Array]
+    ) -> None:
+        self._dims = Dims(inputs)
+        self._sizes = self._dims.sizes(given)
+        # A value says the open sizes of its input, and with them those of others.
+        for each in inputs:
+            if each.name in fixed and each.type.HasField("tensor_type"):
+                shape = fixed[each.name].shape
+                if not self._dims.bound(each, shape, self._sizes):
+                    message = f"The value for {each.name!r} has the wrong shape."
+                    said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]
+                    expected = str(tuple(said))
+                    place = Place(node=each.name)
+                    raise InputError(
+                        Diagnostic("input-shape", message, place, expected, str(shape))
+                    )
+
+    def type(self, info: ValueInfoProto) -> TensorType:
+        """The type of an input."""
+        if not info.type.HasField("tensor_type"):
+            kind = info.type.WhichOneof("value") or "nothing"
+            message = f"The input {info.name!r} is no tensor."
+            place = Place(node=info.name)
+            if kind == "nothing":
+                raise Malformed(Diagnostic("bad-model", message, place, "a tensor", kind))
+            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
+        of = info.type.tensor_type
+        dtype = dtype_of(of.elem_type, info.name)
+        if not of.HasField("shape"):
+            message = f"The number of axes of the input {info.name!r} is not known."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, Place(node=info.name), "a shape", "none")
+            )
+        if len(of.shape.dim) > MOST_AXES:
+            message = f"The input {info.name!r} has too many axes."
+            found = str(len(of.shape.dim))
+            raise UnsupportedError(
+                Diagnostic(
+                    "unsupported", message, Place(node=info.name), f"at most {MOST_AXES}", found
+                )
+            )
+        sizes: list[Scalar] = []
+        for size in self._dims.of(info):
+            if isinstance(size, str):
+                number = self._sizes.get(size)
+                sizes.append(dim_var(size) if number is None else index(number))
+            else:
+                sizes.append(index(size))
+        return TensorType(tuple(sizes), dtype)
+
 
 SMALL: Final = 1 << 12
 """Constants of at most this many elements are computed at once."""
-
 LARGE: Final = 1 << 22
 """What takes more elements on the way is not computed even where its value is asked for."""
-
 JOINED: Final = {
     "add": Add, "subtract": Sub, "multiply": Mul, "maximum": Max, "minimum": Min,
 }  # fmt: skip

@@ -29,11 +29,10 @@ from plica.ir.graph.expression import Apply, Expr, Function, Match, Var, matches
 from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
 from plica.ir.graph.scope import misuses
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.elaborate import Elaborator, is_explicit
 from plica.ir.type.local_type import local_type
 from plica.ir.type.refresh import is_untyped
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type
-from plica.ir.type.type_checker import TypeChecker
+from plica.ir.type.type_checker import Elaborator, TypeChecker, is_explicit
 from plica.ir.type.typing_state import ErrorReport, Places
 from plica.ir.type.unify import Solver, same_type
 from plica.ir.type.unknown import POISON

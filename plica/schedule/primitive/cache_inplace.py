@@ -33,10 +33,10 @@ from plica.analysis.region import Box, clipped, hull
 from plica.analysis.site import Site, allocate, fresh_label, map_of
 from plica.core import Name
 from plica.ir.loop import Block, Buffer, Kernel, Stmt
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import common, stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.problem import Problem

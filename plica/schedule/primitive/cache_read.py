@@ -34,10 +34,10 @@ from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label
 from plica.ir.loop import Block, Buffer, For, Seq, Stmt
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import (

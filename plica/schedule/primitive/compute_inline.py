@@ -38,10 +38,10 @@ from plica.core import Name, Term, free_vars, post_order, substitute
 from plica.ir.loop import Block, Buffer, Load, Reduce, Scalar, ScalarVar, Stmt, Store, index
 from plica.ir.type import known
 from plica.schedule.block_class import complete_body
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import common, depth_of, stages, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import reworked, with_elements, with_scope, without_buffer

@@ -41,9 +41,9 @@ from plica.analysis.site import (
 from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import all_of, complete, injective
 from plica.schedule.problem import Problem
 

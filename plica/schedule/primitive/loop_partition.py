@@ -31,9 +31,9 @@ from plica.ir.loop.scalar import Lit, Max, Min, Scalar, ScalarVar, index
 from plica.ir.loop.statement import For, Stmt, seq
 from plica.ir.type import i64, known
 from plica.schedule.choice import chosen_in
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
 

@@ -29,9 +29,9 @@ from plica.ir.loop.statement import For
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import i64
 from plica.schedule.block_class import complete_body
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Number, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import plain_loop
 from plica.schedule.primitive.rfactor import block_below
 from plica.schedule.problem import Problem

@@ -35,9 +35,9 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.statement import TRUE, Block, For, Stmt, Store, block as make_block, seq
 from plica.ir.type import i64, known
 from plica.schedule.block_class import reduction_body
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import all_of, plain_loop
 from plica.schedule.problem import Problem
 

@@ -27,9 +27,9 @@ from attrs import frozen
 
 from plica.core import Name
 from plica.ir.loop.statement import Kernel
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.move import BlockMove
 from plica.schedule.primitive.cache_read import CacheRead, StagedCopy
 from plica.schedule.primitive.compute_at import ComputeAt

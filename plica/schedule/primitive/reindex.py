@@ -43,10 +43,10 @@ from plica.core import Name, Term, free_vars
 from plica.ir.loop import Block, Buffer, Load, Scalar, ScalarVar, Stmt, Store
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.type import known
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import bindings_of, known_scope, only_loops
 from plica.schedule.primitive.cache_read import after_writer
 from plica.schedule.primitive.cache_write import after_all

@@ -45,10 +45,10 @@ from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.loop.statement import TRUE, Block, Stmt, Store, statements
 from plica.schedule.block_class import complete_body
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import FlowStage, common, stages, steady, unsettled, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import bindings_of, intermediate
 from plica.schedule.primitive.compute_inline import axes_of, plain_indices
 from plica.schedule.problem import Problem

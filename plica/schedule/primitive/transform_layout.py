@@ -60,10 +60,10 @@ from plica.ir.loop.statement import (
     seq,
     statements,
 )
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import copy_block, fresh_vars, front_of, nest_of, reworked
 from plica.schedule.touched_box import is_written

@@ -68,9 +68,9 @@ from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Alloc, Block, For, Stmt, Store, seq
 from plica.ir.type.dim import known, polynomial
 from plica.ir.type.dtype import i64
-from plica.schedule.concurrent import unsafe_after
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
+from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
 

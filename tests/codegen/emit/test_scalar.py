@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plica.codegen.emit.scalar import Frame, Order, OrderStep, Walk, fold, nest, operands, order
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.native import run_native
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.interpret.value import Array

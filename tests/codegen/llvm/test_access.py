@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.writer import CodeTraits
 from plica.codegen.lower.nest import nest
 from plica.ir.interpret.kernel import run_kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.core.name import Name
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Buffer, Lit, index

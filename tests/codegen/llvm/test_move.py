@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.statement import MOVED
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.loop.scalar import Scalar, index

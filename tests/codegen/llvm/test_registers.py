@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.gemm import program_of, tiled, tiles_for
 from plica.codegen.llvm import toolchain
-from plica.codegen.llvm.fold import fold
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit, fold
 from plica.codegen.llvm.writer import PLAIN, CodeTraits
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.target import Target

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from plica.codegen.emit.contraction import SMALL
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.rounded_quotient import SHORTEST, by_inverse
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.array_arithmetic import cast as meant_cast

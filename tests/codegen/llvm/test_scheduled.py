@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.lower.passes import lower
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import And, Cast, Le, Lit, Lt, Max, Min, Reduce, Select, index

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.transpose import network
 from plica.codegen.llvm.writer import CodeTraits
 from plica.core.name import Name

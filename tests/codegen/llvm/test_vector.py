@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from plica.analysis.statement import LoweringRefused
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.writer import PLAIN, CodeTraits
 from plica.core.binding import free_vars
 from plica.core.diagnostic import CompilerBug

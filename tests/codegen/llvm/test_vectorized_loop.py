@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given, settings, strategies as st
 
 from plica.codegen.llvm import statement
-from plica.codegen.llvm.kernel import emit
+from plica.codegen.llvm.fold import emit
 from plica.codegen.llvm.writer import CodeTraits
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, ScalarVar, Select, index
