@@ -56,8 +56,8 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import DECLARED
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.ir.type import DType
+from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 __all__ = [
     "Add", "Frame", "Nest", "Order", "OrderStep", "Row", "V", "Walk", "Within", "fold",

@@ -19,7 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from plica.frontend.onnx.node import OnnxNode
-from plica.frontend.onnx.value import Array, TensorValue, as_objects, of_terms
+from plica.frontend.onnx.storage import Array
+from plica.frontend.onnx.value import TensorValue, as_objects, of_terms
 from plica.ir.graph.expression import const
 from plica.ir.loop.scalar import FloorDiv, Max, Min, Scalar, ScalarVar, index
 from plica.ir.type.dim import known, normal_dim, polynomial, same_dim

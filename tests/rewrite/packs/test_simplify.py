@@ -16,22 +16,26 @@ from plica.ir.graph.expression import Var, const
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.interpret.value import Closure, NativeFunction
+from plica.ir.passes import Pipeline
 from plica.ir.type.infer import infer, infer_expr
 from plica.ir.type.term import tensor
 from plica.rewrite import exact, pack, rewrite
 from plica.rewrite.check.compare import difference
+from plica.rewrite.history import begun
 from plica.rewrite.packs.algebra import ALGEBRA
 from plica.rewrite.packs.simplify import SIMPLIFY
+from plica.rewrite.rule_pass import Setting, rules, through
 from tests.rewrite.packs.dense import dense_modules
 from tests.strategies import EXTERNS, inputs_for, modules, static_modules
 
+BY_PARTS = Pipeline((rules("simplify", "An example.", "simplify"),))
 STRICT = SIMPLIFY.within(exact)  # a zero's sign may grow: 1 / 0.0 is not 1 / -0.0
 FEW = settings(max_examples=max(8, settings().max_examples // 3))
 
 
-def simplified(before: Module, rules: Any = SIMPLIFY) -> Module:
+def simplified(before: Module, by: Any = SIMPLIFY) -> Module:
     """The module in normal form, inferred again."""
-    after, _ = rewrite(before, rules)
+    after, _ = rewrite(before, by)
     assert isinstance(after, Module)
     return infer(after)
 
@@ -65,10 +69,10 @@ def test_exact_rules_keep_the_meaning_of_any_module(data: st.DataObject) -> None
 @given(st.data())
 def test_exact_rules_keep_the_meaning_in_any_order(data: st.DataObject) -> None:
     before = infer(data.draw(st.one_of(dense_modules(), static_modules())))
-    rules = list(STRICT)
-    random.Random(data.draw(st.integers(0, 2**16))).shuffle(rules)
+    shuffled = list(STRICT)
+    random.Random(data.draw(st.integers(0, 2**16))).shuffle(shuffled)
     args = data.draw(inputs_for(before))
-    means_the_same(before, simplified(before, pack("shuffled", rules, version="0")), args)
+    means_the_same(before, simplified(before, pack("shuffled", shuffled, version="0")), args)
     means_the_same(before, simplified(before, STRICT), args)
 
 
@@ -81,6 +85,15 @@ def test_all_rules_end_in_a_normal_form(data: st.DataObject) -> None:
     assert [step.rule.name for step in derivation.steps] == []
     assert again is after
     assert simplified(before) is after
+
+
+@FEW
+@given(st.data())
+def test_parts_of_a_union_that_join_as_needed_end_in_its_normal_form(data: st.DataObject) -> None:
+    before = infer(data.draw(st.one_of(dense_modules(symbolic=True), modules())))
+    after = through(BY_PARTS, begun(before), Setting(exact)).module
+    _, derivation = rewrite(after, STRICT)
+    assert [step.rule.name for step in derivation.steps] == []
 
 
 @pytest.mark.parametrize("large", [3e38, -3e38, np.inf, -np.inf, np.nan])

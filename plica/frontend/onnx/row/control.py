@@ -30,9 +30,9 @@ from plica.frontend.onnx.row.repeat import (
 )
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, is_one, rank, shape, to
 from plica.frontend.onnx.run_time import at_least_zero, size_from
+from plica.frontend.onnx.storage import Array
 from plica.frontend.onnx.value import (
     AnyRankValue,
-    Array,
     GrowingValue,
     ListedValue,
     OptionValue,
