@@ -5,8 +5,8 @@
                                        [--threads 1] [--seconds 0.9] [--again 2] [--json FILE]
                                        [--target cpu:x86-64-v3]
 
-Cases are operators (drawn), models, folds, winograd, contractions, scans, transposes, open (sizes
-that come with the call) or all.
+Cases are operators (drawn), models, folds, winograd, contractions, scans, transposes, places, open
+(sizes that come with the call) or all.
 
 Three long-lived processes compile the same ONNX files: the old tree, this tree, and the old tree a
 second time as the control.  In turns of a few milliseconds each calls its native entry in batches,

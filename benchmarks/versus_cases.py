@@ -266,6 +266,56 @@ def _running_share(m: Model) -> str:
 
 
 # fmt: off
+SCATTERS: Final = (  # rows, width, terms, how they are joined
+    (1000, 64, 500, "none"), (1000, 64, 500, "add"), (64, 7, 40, "none"), (5000, 1, 3000, "add"),
+    (30, 1000, 12, "max"), (200, 333, 100, "none"),
+)
+RANKS: Final = (  # shape, axis, how many are kept
+    ((64, 1000), 1, 5), ((64, 1000), 1, 1), ((1, 50257), 1, 40), ((200, 300), 1, 20),
+    ((1000, 64), 0, 2), ((8, 100, 33), 1, 4), ((16, 40), 1, 10), ((300, 5), 0, 3),
+)
+DOTS: Final = ((13, 117, 983), (1, 500, 300), (40, 40, 1000), (64, 64, 64), (7, 300, 4000))
+# fmt: on
+
+
+def places(seed: int, count: int) -> Iterator[Case]:
+    """Scatters, first places in order, sorted rows, products of sides along their terms."""
+    for rows, width, terms, kind in SCATTERS:
+        text = f"{kind} {terms} of {rows}x{width}"
+        yield built(f"scatter rows {text}", _scattered_rows, rows, width, terms, kind)
+        yield built(f"scatter elements {text}", _scattered_elements, rows, width, terms, kind)
+        yield built(f"open scatter {text}", _scattered_rows, rows, width, terms, kind, opened="nk")
+    for shape, axis, kept in RANKS:
+        text = f"{kept} of {'x'.join(map(str, shape))} axis {axis}"
+        yield built(f"top {text}", _first_of, shape, axis, kept)
+    for shape in ((16, 1000), (1, 5000)):
+        yield built(f"sorted {'x'.join(map(str, shape))}", _first_of, shape, 1, shape[1])
+    for rows, columns, depth in DOTS:
+        yield built(f"dots {rows}x{columns}x{depth}", _dots, rows, columns, depth)
+
+
+def _scattered_rows(m: Model, rows: int, width: int, terms: int, kind: str) -> str:
+    x, at = m.input(rows, width, axes="n"), m.random.integers(0, rows, (terms, 1))
+    updates = m.input(terms, width, axes="k")
+    return m.node("ScatterND", x, m.given(at, "k"), updates, reduction=kind)
+
+
+def _scattered_elements(m: Model, rows: int, width: int, terms: int, kind: str) -> str:
+    x, at = m.input(rows, width), m.random.integers(0, rows, (terms, width))
+    return m.node("ScatterElements", x, m.given(at), m.input(terms, width), axis=0, reduction=kind)
+
+
+def _first_of(m: Model, shape: tuple[int, ...], axis: int, kept: int) -> str:
+    values, _ = m.several("TopK", m.input(*shape), m.weight(np.array([kept])), outputs=2, axis=axis)
+    return values
+
+
+def _dots(m: Model, rows: int, columns: int, depth: int) -> str:
+    turned = m.node("Transpose", m.input(columns, depth), perm=[1, 0])
+    return m.node("MatMul", m.input(rows, depth), turned)
+
+
+# fmt: off
 TRANSPOSES: Final = (
     ((1024, 1024), (1, 0)), ((1000, 333), (1, 0)), ((64, 77, 64), (0, 2, 1)),
     ((8, 197, 12, 64), (0, 2, 1, 3)), ((8, 12, 197, 64), (0, 1, 3, 2)),
@@ -389,7 +439,7 @@ def _layer_norm_open(m: Model, length: int) -> str:
 KINDS: Final[dict[str, Callable[[int, int], Iterator[Case]]]] = {
     "operators": operators, "models": models, "folds": folds, "winograd": winograd,
     "contractions": contractions, "scans": scans, "transposes": transposes, "open": open_sizes,
-    "short-rows": short_rows, "few-columns": few_columns,
+    "short-rows": short_rows, "few-columns": few_columns, "places": places,
 }  # fmt: skip
 """What `--cases` chooses from; count is how many are drawn."""
 

@@ -16,8 +16,21 @@ from plica.ir.interpret.evaluate import evaluate
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.define import define, defined
-from plica.ir.loop.scalar import And, Buffer, Cast, Eq, Lit, Lt, Or, Reduce, Scalar, Select, index
-from plica.ir.loop.stage import Each, extern, fold, placeholder, recurrence, stage
+from plica.ir.loop.scalar import (
+    And,
+    Buffer,
+    Cast,
+    Eq,
+    Le,
+    Lit,
+    Lt,
+    Or,
+    Reduce,
+    Scalar,
+    Select,
+    index,
+)
+from plica.ir.loop.stage import Each, Scatter, extern, fold, placeholder, recurrence, stage
 from plica.ir.loop.statement import Block, For, Kernel, Store, statements
 from plica.ir.loop.tensor import Compute, axis, buffer, compute, reduce
 from plica.ir.loop.verify import well_formed
@@ -250,6 +263,24 @@ def test_a_recurrent_network_is_a_scan() -> None:
     for row in given_[1:]:
         wanted.append(row + wanted[-1] @ weight)
     np.testing.assert_array_equal(run_kernel(define(state), (given_, weight))[0], np.stack(wanted))
+
+
+@given(st.lists(st.integers(-3, 6), max_size=8), st.booleans())
+def test_terms_of_a_scatter_are_stored_in_their_order(places: list[int], adds: bool) -> None:
+    at, x = placeholder("at", (len(places),), i64), placeholder("x", (len(places), 3), i32)
+    out, i, j, k, w = buffer("out", (4, 3), i32), *(axis(name) for name in "ijkw")
+    inside = And(Le(index(0), at[k]), Lt(at[k], index(4)))
+    sizes, value = (index(len(places)), index(3)), out[at[k], w] * 2 + x[k, w]
+    made = Scatter(
+        out, (i, j), Cast(i, i32), (k, w), sizes, inside, (at[k], w), value if adds else x[k, w]
+    )
+    rows = whole((len(places), 3), np.int32)
+    wanted = np.repeat(np.arange(4, dtype=np.int32)[:, None], 3, axis=1)
+    for place, row in zip(places, rows, strict=True):
+        if 0 <= place < 4:
+            wanted[place] = wanted[place] * 2 + row if adds else row
+    found = run_kernel(define(made, inputs=(at, x)), (np.array(places, np.int64), rows))
+    np.testing.assert_array_equal(found[0], wanted)
 
 
 def test_statements_of_ones_own_are_one_block() -> None:

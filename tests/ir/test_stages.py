@@ -20,6 +20,7 @@ from plica.ir.loop.scalar import Buffer, Lit, Load, Lt, Scalar, Select, index
 from plica.ir.loop.stage import (
     Each,
     ExternStage,
+    Scatter,
     Stage,
     epilogue_of,
     placeholder,
@@ -41,7 +42,7 @@ from plica.ir.loop.stages import (
     with_element,
 )
 from plica.ir.loop.statement import Store
-from plica.ir.loop.tensor import axis, compute, reduce
+from plica.ir.loop.tensor import axis, buffer, compute, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.schedule.generate.stages import KINDS, StagesCase
@@ -230,4 +231,9 @@ def test_text(golden: Golden) -> None:
     shared = stage("z", (4,), lambda i: (total[i] * x[i, 1]) * (total[i] * x[i, 1]))
     sums = recurrence("s", (5,), lambda t: x[t % 4, 0], lambda s, t: s[t - 1] + x[t % 4, 1])
     scalar = stage("one", (), lambda: x[0, 0] + 1)
-    golden(f"{stages((x,), (total, guarded, shared, sums, scalar))}\n", "stages")
+    out, at, k = buffer("put", (7,), f32), axis("i"), axis("k")
+    inside, sizes = Lt(k, index(3)), (index(4),)
+    put = Scatter(out, (at,), x[0, 1], (k,), sizes, inside, (k * 2,), out[k] + x[k, 0])
+    more = Scatter(out, (at,), None, (k,), sizes, inside, (k,), total[k])
+    every = (total, guarded, shared, sums, scalar, put, more)
+    golden(f"{stages((x,), every)}\n", "stages")

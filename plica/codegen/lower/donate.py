@@ -24,8 +24,8 @@ from attrs import evolve
 from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.core import free_vars, substitute
 from plica.ir.loop.scalar import And, Buffer, Eq, Le, Load, Lt, Scalar, ScalarVar, Select, index
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, loads
+from plica.ir.loop.stage import Each, Scatter
+from plica.ir.loop.stages import Stages, kernel_of, loads, stages
 from plica.ir.loop.statement import NOTHING, Branch, For, Kernel, Stmt, Store
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -33,7 +33,9 @@ from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
 
 with lazy_imports(__name__):
-    from plica.schedule.default.scattered import scatter_steps
+    from plica.codegen.lower.passes import lower
+    from plica.schedule.default.choose import recorded
+    from plica.schedule.default.scattered import scatter_schedule, scattered_form
 
 __all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
            "written_over_input"]  # fmt: skip
@@ -57,10 +59,16 @@ def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
 
 def _terms(of: Stages, given: Buffer) -> Stmt:
     """What puts terms at the places that they name, where every place begins as the input."""
-    found = scatter_steps(of, Machine(512, 32))
-    match None if found is None or found.after is not None else found.begin.value:
-        case Load(buffer, indices) if buffer is given and found and _is_own(indices, found.begin):
-            return found.terms
+    found = scattered_form(of)
+    match None if found is None or len(found.stages) > 1 else found.stages[0]:
+        case Scatter(out, axes, Load(buffer, indices) as first) as scatter if buffer is given:
+            if not _is_own(indices, Each(out, axes, first)):
+                return NOTHING
+            kernel = kernel_of(stages(of.inputs, (evolve(scatter, first=None),)))
+            schedule = scatter_schedule(kernel, Machine(512, 32))
+            if schedule is None:
+                return NOTHING
+            return lower(recorded(schedule, kernel)[1]).body
         case _:
             return NOTHING
 

@@ -15,8 +15,8 @@
                                                 else: …     the same, which tells that p is outside
 
 Parts of a condition move apart; neighbours under one condition share one branch.  A condition that
-reads memory stays where it is.  A place that memory names is looked up, and looked at, once for all
-vectors of a row.
+reads memory moves out of loops of one thread that do not change what it reads.  A place that memory
+names is looked up, and looked at, once for all vectors of a row.
 
 Law: the kernel means the same.
 """
@@ -25,14 +25,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import Final
 
 from plica.analysis.constant_bound import interval
 from plica.analysis.index.context import conjuncts
 from plica.analysis.statement import mapped, reads_memory, with_body
 from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, Kernel, Seq, Stmt, Store
+from plica.ir.loop.stages import loads
+from plica.ir.loop.statement import (
+    NOTHING,
+    Alloc,
+    Bind,
+    Branch,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
 from plica.ir.type import known
+
+IN_ONE_THREAD: Final = ("serial", "unrolled", "vectorized")
+"""Kinds of loops whose iterations one thread runs."""
 
 
 def hoist(kernel: Kernel) -> Kernel:
@@ -45,9 +61,11 @@ def _moved(stmt: Stmt) -> Stmt:
         case For(_, _, "vectorized", Store()):
             return looked_up(stmt)
         case For(var, extent, kind, Branch(condition, then, orelse), notes) if orelse is NOTHING:
-            out, rest = _parted(condition, var)
+            read = _settled(condition, stmt) if kind in IN_ONE_THREAD else []
+            out, rest = _parted(condition, var, read)
             inside = For(var, extent, kind, guarded(rest, then), notes)
-            return guarded(out, inside if rest else _moved(inside))
+            some = [] if not read or (known(extent) or 0) else [sc.Lt(sc.like(0, extent), extent)]
+            return guarded([*some, *out], inside if rest else _moved(inside))
         case For(var, extent, kind, Seq((Branch(condition, then, orelse), *rest)), notes) if (
             orelse is NOTHING and kind in ("serial", "unrolled")
         ):
@@ -84,7 +102,7 @@ def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
 
 
 def looked_up(loop: Stmt) -> Stmt:
-    """Vectors that are read where memory says, which is the same place for all of them.
+    """Vectors that are read or stored where memory says, which is the same place for all of them.
 
     What names the place is read for a row of no elements, too: so it is where memory says nothing.
     """
@@ -95,8 +113,9 @@ def looked_up(loop: Stmt) -> Stmt:
             return loop
     named: dict[Term, sc.ScalarVar] = {}
     tests: list[sc.Scalar] = []
-    for load in _always_read(store.value):
-        for place, size in zip(load.indices, load.buffer.shape, strict=True):
+    accesses: tuple[sc.Load | Store, ...] = (*_always_read(store.value), store)
+    for access in accesses:
+        for place, size in zip(access.indices, access.buffer.shape, strict=True):
             inside = [each for each in post_order(place) if isinstance(each, sc.Load)]
             if not inside or place in named or loop.var in free_vars(place):
                 continue
@@ -108,13 +127,12 @@ def looked_up(loop: Stmt) -> Stmt:
             var = sc.ScalarVar(Name("place", len(named)), sc.dtype_of(place))
             named[place] = var
             low, high = interval(place, {}, {})
-            if not 0 <= low <= high < (known(size) or 0):
+            if access is not store and not 0 <= low <= high < (known(size) or 0):
                 tests += [sc.Le(sc.like(0, var), var), sc.Lt(var, size)]
     used = {each.name for each in post_order(loop) if isinstance(each, sc.ScalarVar)}
     if not named or any(each.name in used for each in named.values()):
         return loop
-    value = map_bottom_up(lambda node: named.get(node, node), store.value)
-    inner = Store(store.buffer, store.indices, value)
+    inner = map_bottom_up(lambda node: named.get(node, node), store)
     rows = For(loop.var, loop.extent, loop.kind, inner, loop.annotations)
     made: Stmt = Branch(reduce(sc.And, tests), rows, rows) if tests else rows
     for each, var in named.items():
@@ -147,14 +165,32 @@ def guarded(conditions: Sequence[sc.Scalar], stmt: Stmt) -> Stmt:
     return Branch(reduce(sc.And, conditions), stmt, NOTHING) if conditions else stmt
 
 
-def _parted(condition: sc.Scalar, var: Term | None) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
-    """The conditions that do not depend on a variable or on memory, and the others."""
+def _parted(
+    condition: sc.Scalar, var: Term | None, settled: Sequence[sc.Scalar] = ()
+) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
+    """The conditions that do not depend on a variable or on memory, or that are settled before the
+    loop, and the others."""
     out: list[sc.Scalar] = []
     rest: list[sc.Scalar] = []
-    for each in conjuncts(condition):
-        free = var is None or var not in free_vars(each)
-        (out if free and not reads_memory(each) else rest).append(each)
+    for part in conjuncts(condition):
+        free = var is None or var not in free_vars(part)
+        (out if part in settled or (free and not reads_memory(part)) else rest).append(part)
     return out, rest
+
+
+def _settled(condition: sc.Scalar, loop: For) -> list[sc.Scalar]:
+    """The conditions of all iterations of a loop that read memory which the loop does not change:
+    the first iteration asks them before any other that depends on it."""
+    inside = list(statements(loop.body))
+    if not all(isinstance(each, For | Branch | Seq | Store) for each in inside):
+        return []
+    written = {each.buffer for each in inside if isinstance(each, Store)}
+    same: list[sc.Scalar] = []
+    for part in conjuncts(condition):  # a part may be defined only where those before it hold
+        if loop.var in free_vars(part) or any(load.buffer in written for load in loads(part)):
+            break
+        same.append(part)
+    return [part for part in same if reads_memory(part)]
 
 
 def _together(stmts: Sequence[Stmt]) -> Stmt:

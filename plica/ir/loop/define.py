@@ -46,6 +46,7 @@ from plica.ir.loop.stage import (
     Fold,
     Recurrence,
     Scan,
+    Scatter,
     Stage,
     epilogue_of,
     stage_of,
@@ -158,6 +159,8 @@ class _Writer:
                 self.scan(of)
             case Recurrence():
                 self.recurrence(of)
+            case Scatter():
+                self.scatter(of)
             case ExternStage(outs, body):
                 self.block(outs[0].name, (), body)
 
@@ -279,6 +282,15 @@ class _Writer:
         length = known(size)
         left = size - count if length is None else Lit(length - of.count, time.dtype)
         self.block(of.out.name, [(time, left, "o"), *others], step)
+
+    def scatter(self, of: Scatter) -> None:
+        """A block for what every place begins with, and one that stores term after term."""
+        if of.first is not None:
+            loops = [(axis, size, "s") for axis, size in zip(of.axes, of.out.shape, strict=True)]
+            self.block(Name(f"{of.out.name}_start"), loops, st.Store(of.out, of.axes, of.first))
+        store = st.Store(of.out, of.indices, of.value)
+        loops = [(term, size, "o") for term, size in zip(of.terms, of.extents, strict=True)]
+        self.block(of.out.name, loops, st.Branch(of.condition, store, st.NOTHING))
 
     def block(
         self, label: Name, around: Sequence[Iteration], body: st.Stmt, init: st.Stmt | None = None

@@ -4,6 +4,8 @@
             | Fold(outs, axes, terms, extents, combine, values)         a reduction of tuples
             | Scan(out, axes, along, combiner, value, exclusive, reverse)   a fold up to each place
             | Recurrence(out, axes, count, first, next)                 one row from those before
+            | Scatter(out, axes, first, terms, extents, condition, indices, value)
+                                                                terms stored at computed places
             | Extern(outs, body)                                        statements of one's own
 
 A tensor that is only read is a `placeholder`.  `plica.ir.loop.define` makes a kernel of stages.
@@ -118,6 +120,25 @@ class Recurrence(_Stage):
 
 
 @frozen(eq=False)
+class Scatter(_Stage):
+    """`out[axes]` is `first`; then each of the `terms`, in order, stores `value` at `indices` where
+    its `condition` holds, and may read what terms before it stored.
+
+    Without `first` the terms change what `out` held before.
+    """
+
+    binds = (("axes", ("first",)), ("terms", ("condition", "indices", "value")))
+    out: Buffer
+    axes: tuple[ScalarVar, ...]
+    first: Scalar | None
+    terms: tuple[ScalarVar, ...]
+    extents: tuple[Scalar, ...]
+    condition: Scalar
+    indices: tuple[Scalar, ...]
+    value: Scalar
+
+
+@frozen(eq=False)
 class ExternStage(_Stage):
     """Statements that fill the results; they are moved as one piece."""
 
@@ -131,7 +152,7 @@ class ExternStage(_Stage):
         return self.results
 
 
-Stage: TypeAlias = Each | Fold | Scan | Recurrence | ExternStage
+Stage: TypeAlias = Each | Fold | Scan | Recurrence | Scatter | ExternStage
 
 
 def placeholder(name: str, shape: Iterable[DimLike], dtype: DType) -> Buffer:

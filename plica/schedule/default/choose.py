@@ -30,7 +30,7 @@ from attrs import frozen
 from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
-from plica.ir.loop.statement import Kernel
+from plica.ir.loop.statement import IterKind, Kernel
 from plica.ir.type.dtype import bf16, f16, i8, i16, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
@@ -77,6 +77,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
     from plica.schedule.default.scan import scan_schedule
+    from plica.schedule.default.scattered import scatter_schedule
     from plica.schedule.default.short_row_schedule import short_row_schedule
     from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
@@ -172,9 +173,14 @@ def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
     return Trace(steps), state.kernel
 
 
-def _in_scans(kernel: Kernel, machine: Machine) -> Do | None:
-    scans = any("scan" in site.node.kinds for site in map_of(kernel).blocks.values())
-    return scan_schedule(kernel, machine) if scans else None
+def _with_kind(kind: IterKind, template: Template) -> Template:
+    """The template of kernels with variables of a kind."""
+
+    def schedule(kernel: Kernel, machine: Machine) -> Do | None:
+        has = any(kind in site.node.kinds for site in map_of(kernel).blocks.values())
+        return template(kernel, machine) if has else None
+
+    return schedule
 
 
 BILINEAR_STAGES: Final = 7
@@ -254,7 +260,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
-    "scan": _in_scans,
+    "scan": _with_kind("scan", scan_schedule),
+    "scatter": _with_kind("ordered", scatter_schedule),
     "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
     "bilinear": _bilinear,

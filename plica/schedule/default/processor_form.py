@@ -271,8 +271,9 @@ def depends_on_residue(of: Iterable[Term]) -> bool:
     return any(isinstance(node, Eq) and isinstance(node.left, FloorMod) for node in nodes)
 
 
-def _scattered(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    return scattered_form(of, machine, free=facts.reassociates) if _chooses(of) else None
+def _scattered(of: Stages, facts: Facts, _: Machine) -> Stages | None:
+    takes = _chooses(of) and not of.dims and bool(elements(of.result))
+    return scattered_form(of, free=facts.reassociates) if takes else None
 
 
 def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:

@@ -22,36 +22,39 @@ made of each of them in turn: what the last one stores is what stays.
 >>> x, i = buffer("x", (9,), f32), buffer("i", (9,), i64)
 >>> total = stage("y", (5,), lambda p: reduce(
 ...     "sum", (9,), lambda k: sc.Select(sc.Eq(i[k], p), x[k], Lit(0.0, f32))))
->>> made = scattered_form(stages((x, i), (total,)), Machine(512, 32))
->>> [type(each).__name__ for each in made.stages]
-['ExternStage']
+>>> print(scattered_form(stages((x, i), (total,))))
+y[j < 5] = 0.0, then y[i[k]] = y[i[k]] + x[k] if 0 <= i[k] and i[k] < 5 for k < 9
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import reduce as joined
 from itertools import permutations
 from math import prod
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from plica.analysis.index.context import EMPTY, conjuncts
 from plica.analysis.index.simplify import simplify
+from plica.analysis.site import map_of
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.stage import Each, ExternStage
+from plica.ir.loop.stage import Each, Scatter
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
-from plica.ir.loop.statement import NOTHING, Bind, Branch, For, LoopKind, Stmt, Store, seq
-from plica.ir.type import f32, known
+from plica.ir.loop.statement import Block, Branch, Kernel, Store
+from plica.ir.type import known
+from plica.schedule.default.general_schedule import block_schedule
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.step import block, loops, parallel, split, vectorize
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
 
-SHORTEST: Final = 8
+MIN_LANES: Final = 8
 """Fewer neighbours are no vector: what part of one has stored is not at hand for the next."""
 
-SHARED: Final = 1 << 15
+MIN_TERMS_TO_SHARE: Final = 1 << 15
 """Fewer terms than that are not worth waking other cores."""
 
 
@@ -65,33 +68,9 @@ class _Scattered:
     conditions: tuple[sc.Scalar, ...]
 
 
-@frozen(eq=False)
-class ScatterSteps:
-    """What is done for scattered terms: every place begins, then each term goes to its place, then
-    all that is held is made something of, if it is."""
-
-    begin: Each
-    terms: Stmt
-    after: Each | None = None
-
-
-def scattered_form(of: Stages, machine: Machine, *, free: bool = False) -> Stages | None:
-    """Such stages with the loops they should have, None where they are others."""
-    if of.dims or any(not known(size) for each in of.stages for size in each.outs[0].shape):
-        return None
-    if (found := scatter_steps(of, machine, free=free)) is None:
-        return None
-    names = Names(of)
-    begin = _filled(found.begin, names)
-    if found.after is None:
-        return stages(of.inputs, (ExternStage((of.result,), seq(begin, found.terms)),))
-    held, after = found.begin.out, _filled(found.after, names)
-    made = ExternStage((held, of.result), seq(begin, found.terms, after))
-    return stages(of.inputs, (made,), (held, of.result))
-
-
-def scatter_steps(of: Stages, machine: Machine, *, free: bool = False) -> ScatterSteps | None:
-    """What is done for such stages, of any size, None where they are others.
+def scattered_form(of: Stages, *, free: bool = False) -> Stages | None:
+    """Such stages as a scatter, and what is made of all that it holds, if that is another thing;
+    None where they are others.
 
     What all terms of a place are joined to in the end it begins with, if their order is `free`.
     """
@@ -104,13 +83,14 @@ def scatter_steps(of: Stages, machine: Machine, *, free: bool = False) -> Scatte
     names = Names(of)
     first = _first(fold, epilogue) if free or _is_ordered(fold) else None
     if epilogue is not None and _tells_last(fold, found):
-        return _last_terms(fold, epilogue, found, of.result, names, machine)
+        return stages(of.inputs, (_last_terms(fold, epilogue, found, of.result, names),))
     if epilogue is None or first is not None:
-        return _joined_terms(fold, found, of.result, names, machine, first)
-    held = _kept(fold, names)
-    terms = _joined_terms(fold, found, held, names, machine)
+        return stages(of.inputs, (_joined_terms(fold, found, of.result, names, first),))
+    held = sc.Buffer(names.name("held"), fold.out.shape, sc.dtype_of(fold.value))
+    terms = _joined_terms(fold, found, held, names)
     last = with_element(epilogue.value, fold.out, sc.Load(held, _read(fold, epilogue).indices))
-    return evolve(terms, after=Each(of.result, epilogue.axes, last))
+    after = Each(of.result, epilogue.axes, last)
+    return stages(of.inputs, (terms, after), (held, of.result))
 
 
 def _read(fold: Each, epilogue: Each) -> sc.Load:
@@ -148,10 +128,6 @@ def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
     return None
 
 
-def _kept(of: Each, names: Names) -> sc.Buffer:
-    return sc.Buffer(names.name("held"), of.out.shape, sc.dtype_of(of.value))
-
-
 def _scattered(of: Each) -> _Scattered | None:
     """What is scattered by a stage, if anything is."""
     body = of.value
@@ -177,26 +153,21 @@ def _scattered(of: Each) -> _Scattered | None:
     return None
 
 
-def _joined_terms(  # noqa: PLR0917  # what is scattered, and where
-    fold: Each,
-    found: _Scattered,
-    out: sc.Buffer,
-    names: Names,
-    machine: Machine,
-    first: sc.Scalar | None = None,
-) -> ScatterSteps:
+def _joined_terms(
+    fold: Each, found: _Scattered, out: sc.Buffer, names: Names, first: sc.Scalar | None = None
+) -> Scatter:
     """Every place begins with nothing, or what comes first, then each term joins its place."""
     assert isinstance(fold.value, sc.Reduce)
     start, join = MEANING[fold.value.combiner]
     nothing = start(sc.dtype_of(fold.value))
+    value = join(sc.Load(out, fold.axes), found.value)
     begin = Each(out, fold.axes, nothing if first is None else first)
-    step = Store(out, fold.axes, join(sc.Load(out, fold.axes), found.value))
-    return ScatterSteps(begin, _terms(fold, found, step, names, machine))
+    return _scatter(fold, found, begin, Store(out, fold.axes, value), names)
 
 
-def _last_terms(  # noqa: PLR0917  # what is scattered, and where
-    fold: Each, epilogue: Each, found: _Scattered, out: sc.Buffer, names: Names, machine: Machine
-) -> ScatterSteps:
+def _last_terms(
+    fold: Each, epilogue: Each, found: _Scattered, out: sc.Buffer, names: Names
+) -> Scatter:
     """Every place begins as one that no term names, then each term puts what is made of it."""
     assert isinstance(fold.value, sc.Reduce)
     start, _ = MEANING[fold.value.combiner]
@@ -206,8 +177,8 @@ def _last_terms(  # noqa: PLR0917  # what is scattered, and where
     own: dict[Term, Term] = {axis: sc.index(0) for axis in epilogue.axes}
     own |= dict(zip(_read(fold, epilogue).indices, fold.axes, strict=True))
     one = simplify(with_element(epilogue.value, fold.out, number), EMPTY.loop(number, count))
-    step = substitute(Store(out, epilogue.axes, _chosen(one)), own)
-    return ScatterSteps(begin, _terms(fold, found, step, names, machine))
+    store = substitute(Store(out, epilogue.axes, _chosen(one)), own)
+    return _scatter(fold, found, begin, store, names)
 
 
 def _chosen(of: sc.Scalar) -> sc.Scalar:
@@ -221,56 +192,72 @@ def _chosen(of: sc.Scalar) -> sc.Scalar:
     return map_bottom_up(one, of)
 
 
-def _terms(fold: Each, found: _Scattered, store: Store, names: Names, machine: Machine) -> Stmt:
-    """What is stored for each term, by the axes of a reduction, at the place that it names."""
+def _scatter(fold: Each, found: _Scattered, begin: Each, store: Store, names: Names) -> Scatter:
+    """The scatter of some terms: axes that say which place is meant, those of the reduction, then
+    those along which neighbours are stored."""
     body = fold.value
     assert isinstance(body, sc.Reduce)
     sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
     sizes |= dict(zip(body.axes, body.extents, strict=True))
-    asked = {each for term in (found.place, *found.conditions) for each in free_vars(term)}
-    others = [each for each in fold.axes if each is not found.axis]
-    outer = [each for each in others if each in asked]
-    inner = [each for each in others if each not in asked]
-    place = names.var("place")
-    step: Stmt = substitute(store, {found.axis: place})
-    if inner:
-        step = _along(inner[-1], sizes[inner[-1]], step, names, machine)
-    for axis in reversed(inner[:-1]):
-        step = For(axis, sizes[axis], "serial", step)
-    inside = [*found.conditions, sc.Le(sc.index(0), place), sc.Lt(place, sizes[found.axis])]
-    step = Bind(place, found.place, Branch(_all(inside), step, NOTHING))
-    terms = prod([known(size) or 0 for axis, size in sizes.items() if axis is not found.axis])
-    shares = machine.cores > 1 and terms >= SHARED
-    for axis in reversed((*outer, *body.axes)):
-        kind: LoopKind = "parallel" if shares and outer and axis is outer[0] else "serial"
-        step = For(axis, sizes[axis], kind, step)
-    return step
-
-
-def _along(axis: sc.ScalarVar, size: sc.Scalar, step: Stmt, names: Names, machine: Machine) -> Stmt:
-    """A step for each place of a row: vectors of these, and one by one what they leave of a row
-    that is open."""
-    if (count := known(size)) is not None:
-        return For(axis, size, "vectorized" if count >= SHORTEST else "serial", step)
-    lanes = machine.lanes(f32)
-    strip, lane = names.var("strip"), names.var("lane")
-    whole = size // lanes
-    vector = For(
-        lane, sc.index(lanes), "vectorized", substitute(step, {axis: strip * lanes + lane})
+    named = {var for term in (found.place, *found.conditions) for var in free_vars(term)}
+    others = [axis for axis in fold.axes if axis is not found.axis]
+    outer = [axis for axis in others if axis in named]
+    inner = [axis for axis in others if axis not in named]
+    terms = (*outer, *body.axes, *inner)
+    store = substitute(store, {found.axis: found.place})
+    size = sizes[found.axis]
+    inside = [*found.conditions, sc.Le(sc.index(0), found.place), sc.Lt(found.place, size)]
+    own: dict[Term, Term] = {axis: names.var("j") for axis in begin.axes}
+    return Scatter(
+        begin.out,
+        tuple([own[axis] for axis in begin.axes]),  # type: ignore[misc]  # variables of its own
+        substitute(begin.value, own),
+        terms,
+        tuple([sizes[axis] for axis in terms]),
+        joined(sc.And, inside),
+        store.indices,
+        store.value,
     )
-    rest = substitute(step, {axis: whole * lanes + lane})
-    return seq(For(strip, whole, "serial", vector), For(lane, size - whole * lanes, "serial", rest))
 
 
-def _all(conditions: Iterable[sc.Scalar]) -> sc.Scalar:
-    return joined(sc.And, conditions)
+def scatter_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel with scatters, None for others: neighbours that are stored side by
+    side are lanes, and cores share what the places of terms do not depend on."""
+    blocks = [site.node for site in map_of(kernel).blocks.values()]
+    if not any(_is_scatter(each) for each in blocks):
+        return None
+
+    @do
+    def schedule() -> Body:
+        for each in blocks:
+            if _is_scatter(each):
+                yield from _scatter_steps(each, machine)
+            else:
+                yield from block_schedule(each, machine)
+
+    return schedule()
 
 
-def _filled(of: Each, names: Names) -> Stmt:
-    """The loops of a stage that has nothing to sum, by axes of its own."""
-    own: dict[Term, Term] = {axis: names.var("j") for axis in of.axes}
-    step: Stmt = substitute(Store(of.out, of.axes, of.value), own)
-    for at, (axis, size) in reversed(list(enumerate(zip(of.axes, of.out.shape, strict=True)))):
-        kind: LoopKind = "vectorized" if at == len(of.axes) - 1 else "serial"
-        step = For(own[axis], size, kind, step)  # type: ignore[arg-type]  # variables for variables
-    return step
+def _is_scatter(of: Block) -> bool:
+    """Whether a block stores term after term."""
+    return "ordered" in of.kinds and isinstance(of.body, Branch)
+
+
+def _scatter_steps(of: Block, machine: Machine) -> Body:
+    assert isinstance(of.body, Branch)
+    store = of.body.then
+    assert isinstance(store, Store)
+    every: tuple[Handle, ...] = yield loops((yield block(str(of.label))))
+    by = dict(zip(of.vars, every, strict=True))
+    sizes = {var: known(size) for var, size in zip(of.vars, of.extents, strict=True)}
+    last = of.vars[-1]
+    if store.indices[-1:] == (last,):
+        if (size := sizes[last]) is None:
+            _, lane = yield split(by[last], (None, machine.lanes(store.buffer.dtype)))
+            yield vectorize(lane)
+        elif size >= MIN_LANES:
+            yield vectorize(by[last])
+    terms = prod([size or 0 for size in sizes.values()])
+    outer = next((var for var in of.vars[:-1] if sizes[var] != 1), last)
+    if machine.cores > 1 and terms >= MIN_TERMS_TO_SHARE and outer in store.indices:
+        yield parallel(by[outer])

@@ -30,7 +30,7 @@ from plica.ir.loop.tensor import axis, buffer
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import i32, i64
-from tests.codegen.lower.kernels import assert_same, read
+from tests.codegen.lower.kernels import assert_same, read, sizes_of
 from tests.conftest import Golden
 
 TAIL = """
@@ -76,6 +76,28 @@ def inside(x: Buffer[(6, 5), i32], y: Buffer[(5,), i32]):
     golden(show_kernel(cut), "partition_inside")
 
 
+ROWS = """
+def rows(at: Buffer[(5,), i64], x: Buffer[(5, "n"), i32], y: Buffer[(4, "n"), i32]):
+    for i, j in grid(4, n):
+        y[i, j] = -1
+    for k, j in grid(5, n):
+        if at[k] < 4:
+            y[at[k], j] = x[k, j]
+"""
+
+
+@given(st.integers(0, 3), st.lists(st.integers(0, 6), min_size=5, max_size=5))
+def test_a_condition_in_memory_is_asked_once_for_a_row(size: int, places: list[int]) -> None:
+    kernel = read(ROWS)
+    made = hoist(kernel)
+    *_, asked = [stmt for stmt in statements(made.body) if isinstance(stmt, Branch)]
+    assert isinstance(asked.then, For)
+    given_ = np.array(places), np.arange(5 * size, dtype=np.int32).reshape(5, size)
+    sizes = sizes_of(kernel, {"n": size})
+    wanted, found = (run_kernel(each, given_, sizes)[0] for each in (kernel, made))
+    np.testing.assert_array_equal(wanted, found)
+
+
 def test_the_middle_is_cut_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     y, z, i, j = buffer("y", (3, 3), i32), buffer("z", (3,), i32), axis("i"), axis("j")
     one = Cast(index(1), i32)
@@ -115,9 +137,9 @@ def test_a_window_is_cut_on_both_sides(extent: int, start: int) -> None:
     assert_same(kernel, tidy(partition(kernel)), n=extent)
 
 
-def test_conditions_that_read_memory_stay() -> None:
+def test_conditions_that_read_what_the_loop_stores_stay() -> None:
     x, y, i, j = buffer("x", (3,), i32), buffer("y", (3,), i32), axis("i"), axis("j")
-    body = Branch(Lt(x[0], x[1]), Store(y, (i,), x[i]), NOTHING)
+    body = Branch(Lt(x[0], y[1]), Store(y, (i,), x[i]), NOTHING)
     kernel = Kernel((), (x, y), 1, For(i, index(3), "serial", For(j, index(1), "serial", body)))
     assert branches(hoist(kernel)) == 1
     assert isinstance(hoist(kernel).body, For)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar
-from plica.ir.loop.stage import Each, ExternStage, Fold, Recurrence, Scan, Stage
+from plica.ir.loop.stage import Each, ExternStage, Fold, Recurrence, Scan, Scatter, Stage
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
 
@@ -44,6 +44,18 @@ def _lines(of: Stage, printer: ScalarPrinter) -> list[str]:
             place = _bound(printer, axes, out)
             before, texts = printer.lines([(first, None), (next_, None)])
             found = [*before, f"{outs[0]}{place} = {texts[0]} before {count}, then {texts[1]}"]
+        case Scatter(out, axes, first, terms, extents, condition, indices, value):
+            place = _bound(printer, axes, out)
+            before, began = printer.lines([] if first is None else [(first, None)])
+            over = ", ".join(_ranged(printer, terms, extents))
+            more, texts = printer.lines([(each, None) for each in (condition, value, *indices)])
+            holds, stored, *at = texts
+            begins = f"{outs[0]}{place} = {began[0]}, then " if began else ""
+            found = [
+                *before,
+                *more,
+                f"{begins}{outs[0]}[{', '.join(at)}] = {stored} if {holds} for {over}",
+            ]
         case ExternStage():
             found = [f"{', '.join(outs)} = statements"]
     names.leave(mark)
