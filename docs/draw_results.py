@@ -23,12 +23,13 @@ from typing import Any, Final
 
 import numpy as np
 
+import plica
 from plica.report.svg import element, raw
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT / "docs" / "results"
 PAGE: Final = ROOT / "docs" / "measured.md"
-PACKAGES: Final = ("plica", "onnxruntime", "torch", "llvmlite", "onnx", "numpy")
+PACKAGES: Final = ("onnxruntime", "torch", "llvmlite", "onnx", "numpy")
 COMMANDS: Final = {
     "operators": "benchmarks/cliffs.py --seed {seed} --n 100 --threads 1",
     "networks": "benchmarks/models.py {networks} --threads 1 --peers onnxruntime,torch",
@@ -57,7 +58,8 @@ def measure(name: str, seed: int) -> Run:
     commit = subprocess.run(
         git, cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.strip()
-    versions = {package: metadata.version(package) for package in PACKAGES}
+    versions = {"plica": plica.__version__}
+    versions |= {package: metadata.version(package) for package in PACKAGES}
     return {
         "command": f"python {command}", "commit": commit, "machine": machine(),
         "versions": versions, "times": percentiles(times),

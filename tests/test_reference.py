@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from plica.rewrite.packs import all_packs
+from tests.report.browser import LOADED, Browser, installed
 from tests.test_readme import BLOCK
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +65,14 @@ def test_every_page_is_on_the_site(tmp_path: Path) -> None:
     subprocess.run([*words, tmp_path / "mkdocs.yml"], check=True)
     for path in (tmp_path / "site").rglob("*.html"):
         assert not re.search(r'(src|href)="https?:[^"]*[.](js|css)', path.read_text()), path
+    if installed() is None:
+        pytest.skip("Chromium is not installed")
+    with Browser(tmp_path) as browser:
+        for name in ("index", "measured", "tutorial/rules"):
+            browser.open((tmp_path / "site" / f"{name}.html").as_uri(), LOADED)
+            broken = "[...document.images].filter((image) => !image.naturalWidth).length"
+            assert browser.run(broken) == 0, name
+        assert browser.errors == []
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "tutorial").glob("*.md")))

@@ -19,6 +19,9 @@ from typing import Any, Final
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 EVALUATE: Final = "Runtime.evaluate"
+DRAWN: Final = "document.body && document.body.dataset.ready === 'yes'"
+"""Where the script of one of our pages has drawn it."""
+LOADED: Final = "document.readyState === 'complete'"
 WAIT: Final = 60_000
 """Milliseconds until a promise of the page is given up."""
 
@@ -100,10 +103,10 @@ class Browser:
             " else setTimeout(look, 20); }; look(); })"
         )
 
-    def open(self, address: str) -> None:
-        """Load a page and wait until it is there."""
+    def open(self, address: str, ready: str = DRAWN) -> None:
+        """Load a page and wait until a condition says that it is there."""
         self.ask("Page.navigate", url=address)
-        self.until("document.body && document.body.dataset.ready === 'yes'")
+        self.until(ready)
 
     def click(self, selector: str) -> None:
         """Click on the first element of a selector."""
