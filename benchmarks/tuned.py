@@ -44,7 +44,7 @@ from plica.codegen.backend import backend_of, find_target
 from plica.pipeline.option import PACKAGES, package_name
 from plica.runtime.error import PlicaError
 from plica.search.record import Database, Record, fingerprint
-from plica.search.record.package import described, packed, won
+from plica.search.record.package import described, packed, winning_records
 
 Array = np.ndarray[Any, Any]
 
@@ -263,7 +263,7 @@ def shipped(folder: Path, threads: int) -> str:
     for path in sorted(folder.glob("*.db")):
         with Database(path) as database:
             records += database.all(target=name)
-    text = packed(won(records), keep=2)
+    text = packed(winning_records(records), keep=2)
     PACKAGES.mkdir(exist_ok=True)
     path = PACKAGES / package_name(target)
     path.write_text(text, encoding="utf-8")

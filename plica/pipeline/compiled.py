@@ -379,7 +379,7 @@ def kept_pieces(of: Artefact) -> list[archive.Piece]:
     """An artefact as the store keeps it: the record is made again where somebody asks for it, and
     one digest, the store's, is of all of it."""
     members = member_pieces(of, with_record=False, sealed=False)
-    return archive.laid_out(members, ALIGNMENT)
+    return archive.aligned_members(members, ALIGNMENT)
 
 
 def tell_fingerprint(store: ArtefactStore) -> None:
@@ -420,6 +420,6 @@ def _entry(module: Module, request: Request, found: str) -> str:
 def _reread(stored: archive.Piece, later: Callable[[], CompilationRecord]) -> Artefact | None:
     """The artefact in an entry of the store, None if the entry holds something else."""
     try:  # the store has compared digests
-        return from_members(archive.views(stored), later, checked=True)
+        return from_members(archive.member_views(stored), later, checked=True)
     except ArtefactError:
         return None

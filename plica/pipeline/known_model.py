@@ -60,7 +60,7 @@ def known(of: ModelQuery, anew: Compile) -> Executable | None:
     if stored is None:
         return None
     try:
-        members = archive.views(stored)
+        members = archive.member_views(stored)
         artefact = from_members(members, partial(_record, whole), checked=True)
     except ArtefactError:
         return None

@@ -12,8 +12,8 @@ Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The artefact is damaged: its digest is another. [bad-artefact]
   expected: sha256:...
 
-Where members are kept by who has a digest of them already, they are laid out without one, as they
-lie in memory (`laid_out`, `views`).
+The compile cache has digests of its own: there, members have no seal and lie at aligned offsets, so
+that they are used where they are mapped (`aligned_members`, `member_views`).
 
 Not here: what the members mean (`plica.runtime.artefact`).  A digest tells damage, not malice:
 whoever can write an artefact can run code where it is loaded.
@@ -56,7 +56,7 @@ _SEAL: Final = re.compile(rb"plica artefact (\d{1,6}) sha256:([0-9a-f]{64})")
 _TAIL: Final = 96  # the seal is shorter
 _MAX_MEMBERS: Final = 1 << 16
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-_LAID_OUT: Final = b"plica kept\n"
+_ALIGNED_HEADER: Final = b"plica kept\n"
 _SIZE: Final = struct.Struct("<Q")
 
 
@@ -80,17 +80,17 @@ def pack(members: Mapping[str, bytes]) -> bytes:
     return b"".join([*body, seal + whole.hexdigest().encode()])
 
 
-def laid_out(members: Mapping[str, Sequence[Piece]], align: int = 1) -> list[Piece]:
-    """Members piece by piece behind a table of their names and sizes, each at a multiple of
-    `align`, so that a view of it can be used as it lies; nothing is copied, and nothing tells
-    damage: who keeps it does.
+def aligned_members(members: Mapping[str, Sequence[Piece]], align: int = 1) -> list[Piece]:
+    """Members behind a table of their names and sizes, each at a multiple of `align` bytes.
 
-    >>> bytes(views(b"".join(laid_out({"a": (b"hel", b"lo"), "b": (b"!",)}, 8)))["a"])
+    Nothing is copied and there is no digest: the caller checks for damage.
+
+    >>> bytes(member_views(b"".join(aligned_members({"a": (b"hel", b"lo"), "b": (b"!",)}, 8)))["a"])
     b'hello'
     """
     sizes = [(name, sum(map(len, parts))) for name, parts in members.items()]
     table = json.dumps([FORMAT, align, sizes]).encode()
-    found: list[Piece] = [_LAID_OUT, _SIZE.pack(len(table)), table]
+    found: list[Piece] = [_ALIGNED_HEADER, _SIZE.pack(len(table)), table]
     end = sum(map(len, found))
     for (_, size), parts in zip(sizes, members.values(), strict=True):
         found += [bytes(-end % align), *parts]
@@ -164,10 +164,10 @@ def unpack(data: bytes) -> dict[str, bytes]:
     return _members(data)
 
 
-def views(data: Piece) -> dict[str, memoryview]:
-    """Members as they lie in what was `laid_out`, where who kept it has looked for damage."""
-    whole, at = memoryview(data), len(_LAID_OUT)
-    if bytes(whole[:at]) != _LAID_OUT or len(whole) < at + _SIZE.size:
+def member_views(data: Piece) -> dict[str, memoryview]:
+    """Views of the members that `aligned_members` wrote; the caller has checked the digest."""
+    whole, at = memoryview(data), len(_ALIGNED_HEADER)
+    if bytes(whole[:at]) != _ALIGNED_HEADER or len(whole) < at + _SIZE.size:
         raise damaged("The artefact is not laid out as one that is kept.")
     (length,) = _SIZE.unpack_from(whole, at)
     end = at + _SIZE.size + length

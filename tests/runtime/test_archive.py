@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from plica.runtime.archive import destination, laid_out, pack, unpack, views, write
+from plica.runtime.archive import aligned_members, destination, member_views, pack, unpack, write
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import ArtefactError, OutputError
 
@@ -76,10 +76,10 @@ def test_an_archive_reads_back(members: dict[str, bytes]) -> None:
 def test_members_begin_where_they_are_aligned(members: dict[str, bytes], align: int) -> None:
     """Read back as they lie in aligned memory."""
     parts = {name: (data[:7], data[7:]) for name, data in members.items()}
-    whole = b"".join(laid_out(parts, align))
+    whole = b"".join(aligned_members(parts, align))
     room = aligned_array(len(whole))
     room[:] = np.frombuffer(whole, np.uint8)
-    found = views(room.data)
+    found = member_views(room.data)
     assert {name: bytes(data) for name, data in found.items()} == members
     start = room.__array_interface__["data"][0]
     for data in filter(len, found.values()):
@@ -87,7 +87,7 @@ def test_members_begin_where_they_are_aligned(members: dict[str, bytes], align: 
     for damage in (whole[:-1], whole + b"x", whole[5:], whole[:20] + b"[" + whole[21:]):
         if damage != whole and members and any(members.values()):
             with pytest.raises(ArtefactError):
-                views(damage)
+                member_views(damage)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_members_begin_where_they_are_aligned(members: dict[str, bytes], align: 
 )  # fmt: skip
 def test_a_table_that_is_none_is_refused(table: bytes, said: str) -> None:
     with pytest.raises(ArtefactError, match=said):
-        views(b"plica kept\n" + len(table).to_bytes(8, "little") + table)
+        member_views(b"plica kept\n" + len(table).to_bytes(8, "little") + table)
 
 
 def test_a_current_folder_that_is_gone_is_told(

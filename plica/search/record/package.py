@@ -1,8 +1,8 @@
 """Packages of records: what one machine found, as one text that others take over.
 
-    packed(records)      the best of each work on each machine, as a text
-    unpacked(text)       the records of a text; raises `Malformed` where a byte of it is another
-    won(records)         of each work whose default is not the best: the best, and that default
+    packed(records)           the best schedules for each work and machine, as a text
+    unpacked(text)            the records of a text; raises `Malformed` where its digest differs
+    winning_records(records)  where the default is not the best: the best, and that default
 
 The first line has the count, the machines, the versions and a digest of the other lines, each of
 which is a record as `JsonDatabase` writes it.
@@ -31,8 +31,10 @@ from plica.search.record.record import Record, from_row, to_row
 
 FORMAT: Final = "plica-records"
 VERSION: Final = 1
-MOST: Final = 1 << 28  # characters of a package, at most
-WINS: Final = 0.97  # of the default's time at most, in a network; `ALONE` in separate runs
+MAX_CHARACTERS: Final = 1 << 28
+"""Characters of a package."""
+MAX_WINNING_SHARE: Final = 0.97
+"""Of the default's time, where both were timed in a network; `ALONE` where in separate runs."""
 SUFFIX: Final = ".records"  # how the names of such files end
 
 
@@ -73,16 +75,18 @@ def _first_line(records: Sequence[Record], lines: str) -> str:
     })  # fmt: skip
 
 
-def won(records: Iterable[Record]) -> tuple[Record, ...]:
-    """What a package needs that is used unasked: of each work on each machine the best record and
-    that of the default which it was compared with, which is the first trial of a run.  Where the
-    default is the best, or nearly so, or was never timed, there is nothing to say.
+def winning_records(records: Iterable[Record]) -> tuple[Record, ...]:
+    """For each work and machine, the best record and that of the default schedule it was compared
+    with (the first trial of a run).  A work has none where the default was never timed, or where
+    the best is not clearly faster.
 
     >>> from plica.search.record.record import record
     >>> default, lucky, fast = [record("w", "m", t, "f", (c, c), trial=n) for n, (t, c) in
     ...     enumerate((("default", 1.0), ("lucky", 0.95), ("fast", 0.8)))]
-    >>> [each.trace_json for each in won([lucky, fast, default])], won([default, lucky])
-    (['fast', 'default'], ())
+    >>> [best.trace_json for best in winning_records([lucky, fast, default])]
+    ['fast', 'default']
+    >>> winning_records([default, lucky])
+    ()
     """
     found: list[Record] = []
     for _, work in _by_work(records):
@@ -96,7 +100,7 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.
-            most = WINS if pair[0].policy == IN_PLACE else ALONE
+            most = MAX_WINNING_SHARE if pair[0].policy == IN_PLACE else ALONE
             clearly = (pair[0].cost or 0.0) <= most * (pair[1].cost or 0.0)
             found += pair if clearly and in_order(pair) == pair else ()
     return tuple(found)
@@ -104,8 +108,8 @@ def won(records: Iterable[Record]) -> tuple[Record, ...]:
 
 def described(text: str, file: str | None = None) -> PackageHeader:
     """What a package (of that file) says of itself, once its digest was checked."""
-    if len(text) > MOST:
-        _refuse(file, "It is too large.", f"at most {MOST} characters", str(len(text)))
+    if len(text) > MAX_CHARACTERS:
+        _refuse(file, "It is too large.", f"at most {MAX_CHARACTERS} characters", str(len(text)))
     first, _, rest = text.partition("\n")
     head = _json(first)
     if not isinstance(head, dict) or head.get("format") != FORMAT:

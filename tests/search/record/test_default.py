@@ -22,7 +22,7 @@ from plica.pipeline import option
 from plica.pipeline.compiled import kept_pieces
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.search.record.order import IN_PLACE, in_order
-from plica.search.record.package import SUFFIX, packed, unpacked, won
+from plica.search.record.package import SUFFIX, packed, unpacked, winning_records
 from plica.search.record.record import record
 from plica.search.target import fingerprint, tuning_of
 from plica.search.task import TWICE, tasks
@@ -57,7 +57,7 @@ def package(
                    message=said)
         )  # fmt: skip
     path = folder / option.package_name(target)
-    path.write_text(packed(won(made), keep=2), encoding="utf-8")
+    path.write_text(packed(winning_records(made), keep=2), encoding="utf-8")
     return path
 
 
@@ -114,7 +114,7 @@ def test_what_is_hardly_faster_is_not_packed() -> None:
         default = record("w", "m", "default", "f", (1.0,))
         timed = [record("w", "m", t, "f", (c,), trial=1, policy=IN_PLACE if there else "")
                  for t, c in (("default", 1.0), ("fast", cost))]  # fmt: skip
-        return bool(won([default, *timed]))
+        return bool(winning_records([default, *timed]))
 
     assert packs(0.8)
     assert not packs(0.95)  # where its memory lay may be why
