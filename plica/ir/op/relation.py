@@ -40,7 +40,7 @@ BOOL: Final = frozenset({bool_})
 FLOAT: Final = frozenset(each for each in COMPUTED if each.is_float)
 INTEGER: Final = frozenset(each for each in COMPUTED if each.is_integer)
 NUMBER: Final = FLOAT | INTEGER
-_CLASS_NAMES: Final = {
+_NAMES: Final = {
     ANY: "any element type",
     BOOL: "bool",
     FLOAT: "a floating-point type",
@@ -151,7 +151,7 @@ def _one_dtype(
                 "Cast one of them: op.cast(x, dtype).",
             )
     if first not in admits:
-        expected = _CLASS_NAMES.get(frozenset(admits), " or ".join(map(str, sorted(admits, key=str))))
+        expected = _NAMES.get(frozenset(admits), " or ".join(map(str, sorted(admits, key=str))))
         refuse("dtype-conflict", f"{name} takes {expected}.", expected, str(first), _hint(first))
 
 
