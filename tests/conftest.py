@@ -92,15 +92,24 @@ def pytest_collect_file(
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what was not asked for."""
-    skipped = {
-        "slow": not (config.getoption("--slow") or PROFILE == "deep"),
-        "device": not config.getoption("--device"),
+    """Deselect slow tests and those of devices unless they are asked for."""
+    wanted = {
+        "slow": config.getoption("--slow") or PROFILE == "deep",
+        "device": config.getoption("--device"),
     }
-    for item in items:
-        for marker, skip in skipped.items():
-            if skip and item.get_closest_marker(marker) is not None:
-                item.add_marker(pytest.mark.skip(reason=f"needs --{marker}"))
+    left_out = {marker for marker, asked in wanted.items() if not asked}
+    deselected = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        kept = set(items) - set(deselected)
+        items[:] = [item for item in items if item in kept]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Which tests are left out."""
+    asked = {"--slow": config.getoption("--slow") or PROFILE == "deep"}
+    asked["--device"] = config.getoption("--device")
+    return [f"tests that need {option} are left out" for option, on in asked.items() if not on]
 
 
 def pytest_collection_finish() -> None:
