@@ -71,6 +71,7 @@ nav:
       - Language models: lm.md
       - Dynamic shapes: open.md
       - Data types and recursion: dynamic.md
+      - Many devices: mesh.md
       - Quantisation: quantise.md
       - Gradients: gradient.md
       - Training: training.md

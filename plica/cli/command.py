@@ -65,7 +65,7 @@ class Command:
 
 _MODULES: Final = (
     "bench", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz", "new",
-    "pool", "quantise", "records", "rules", "run", "targets", "trace", "tune", "verify",
+    "pool", "quantise", "records", "rules", "run", "shard", "targets", "trace", "tune", "verify",
 )  # fmt: skip
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {

@@ -378,6 +378,13 @@ function showPanels() {
   } : of.kind === 'artefact' ? {
     stages: () => h('div', {class: 'scroll'}, plainTable(['stage', 'steps', 'from', 'to'], of.stages)),
     rules: () => h('div', {class: 'scroll'}, plainTable(['rule', 'kind', 'contract', 'used'], of.rules)),
+  } : of.kind === 'mesh' ? {
+    plan: () => plainTable(['step'], of.plan),
+    holds: () => h('div', {class: 'scroll'},
+      plainTable(['value', 'of them', 'whole', 'each device', ...of.axes], of.held)),
+    blocks: () => h('div', {class: 'scroll'},
+      plainTable(['device', ...of.held.map(([name]) => name)], of.blocks)),
+    sends: () => plainTable(['collective', 'axis', 'times', 'of each device', 'bytes'], of.sent),
   } : {};
   const names = Object.keys(all);
   if (!names.length) { $('#panels').replaceChildren(); return; }

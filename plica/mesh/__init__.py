@@ -1,0 +1,23 @@
+"""mesh: programs on many devices: placements, plans, simulation, ranks, training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plica.runtime.late import lazily
+
+__all__ = [
+    "Mesh", "MeshPlan", "ShardedProgram", "Topology", "automatic_plan", "bisect", "diff", "picture",
+    "plan_digest", "replay", "simulate",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from plica.mesh.auto import automatic_plan
+    from plica.mesh.execute import simulate
+    from plica.mesh.infer import ShardedProgram
+    from plica.mesh.mesh import Mesh
+    from plica.mesh.picture import picture
+    from plica.mesh.plan import MeshPlan, bisect, diff, plan_digest, replay
+    from plica.mesh.topology import Topology
+else:
+    lazily(__name__)

@@ -1,0 +1,150 @@
+"""Exchanges: the collectives that bring a value from one layout to another.
+
+    split d  -> replicated    all_gather along d
+    partial  -> replicated    all_reduce
+    partial  -> split d       reduce_scatter along d
+    split c  -> split d       all_to_all from c to d
+    replicated -> split d     own_block along d, which moves nothing
+
+>>> from plica.mesh.mesh import PARTIAL_SUM, split
+>>> mesh = Mesh.parse("model=4")
+>>> [each.op for each in exchanges(mesh, (PARTIAL_SUM,), (split(0),))]
+['reduce_scatter']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+from typing import Any, Final
+
+from attrs import frozen
+
+from plica.ir.graph.expression import Apply, Attrs, Expr
+from plica.ir.graph.operator import find
+from plica.ir.type import TensorType
+from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, sizes_of
+
+STACK: Final = "stack_devices"
+OWN: Final = "own_device"
+
+
+@frozen
+class MeshExchange:
+    """A collective along one axis of a mesh."""
+
+    op: str
+    axis: int
+    attributes: Attrs
+
+    def bytes(self, held: float, size: int) -> float:
+        """What each device sends of so many bytes that it holds, by the best known algorithms."""
+        match self.op:
+            case "all_gather":
+                return held * (size - 1)
+            case "reduce_scatter" | "all_to_all":
+                return held * (size - 1) / size
+            case "all_reduce":
+                return 2 * held * (size - 1) / size
+            case "ring_shift":
+                return held
+        return 0.0
+
+
+def bytes_of(of: TensorType) -> float:
+    """The bytes of a tensor."""
+    return float(prod(sizes_of(of)) * max(of.dtype.bits, 8) // 8)
+
+
+def exchanges(mesh: Mesh, held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
+    """The collectives from one layout to another, in order.
+
+    Blocks of a dim that several axes split are undone from the last axis on, and made again from
+    the first: an axis is redone if one before it changes at the same dim.
+    """
+    return _exchanges(len(mesh.axes), held, wanted)
+
+
+@lru_cache(maxsize=1 << 12)
+def _exchanges(axes: int, held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
+    changed = [axis for axis in range(axes) if held[axis] != wanted[axis]]
+    touched = {dim for axis in changed for dim in _dims(held[axis], wanted[axis])}
+    redone = [
+        axis
+        for axis in range(axes)
+        if axis in changed
+        or (_dims(held[axis], wanted[axis]) & touched and any(before < axis for before in changed))
+    ]
+    dims = [dim for axis in redone for dim in _dims(held[axis], wanted[axis])]
+    if len(set(dims)) == len(dims):  # no dim is cut twice: axes do not depend on one another
+        direct = [each for axis in redone for each in _direct(axis, held[axis], wanted[axis])]
+        return tuple(sorted(direct, key=lambda each: each.op == "all_gather"))
+    undone = [each for axis in reversed(redone) for each in _direct(axis, held[axis], REPLICATED)]
+    made = [each for axis in redone for each in _direct(axis, REPLICATED, wanted[axis])]
+    return (*undone, *made)
+
+
+def _dims(held: Placement, wanted: Placement) -> set[int]:
+    return {each.dim for each in (held, wanted) if each.kind == "split"}
+
+
+def _direct(axis: int, held: Placement, wanted: Placement) -> Iterator[MeshExchange]:
+    """The collective along one axis."""
+    if held == wanted:
+        return
+    match held.kind, wanted.kind:
+        case "split", "split":
+            yield _exchange("all_to_all", axis, source=held.dim, target=wanted.dim)
+        case "split", "replicated":
+            yield _exchange("all_gather", axis, dim=held.dim)
+        case "partial", "replicated":
+            yield _exchange("all_reduce", axis, combiner=held.combiner)
+        case "partial", "split":
+            yield _exchange("reduce_scatter", axis, combiner=held.combiner, dim=wanted.dim)
+        case "replicated", "split":
+            yield _exchange("own_block", axis, dim=wanted.dim)
+        case _:
+            raise AssertionError(f"no collective leads from {held} to {wanted}")
+
+
+def _exchange(op: str, axis: int, **attributes: Any) -> MeshExchange:
+    return MeshExchange(op, axis, tuple(sorted(attributes.items())))
+
+
+@lru_cache(maxsize=1 << 14)
+def exchange_cost(mesh: Mesh, of: TensorType, held: Layout, wanted: Layout) -> float:
+    """The bytes that each device sends to bring a tensor from one layout to another."""
+    if any(w.kind == "partial" and w != h for h, w in zip(held, wanted, strict=True)):
+        return float("inf")
+    return sum([sent for _, sent in sends(mesh, of, held, wanted)])
+
+
+@lru_cache(maxsize=1 << 14)
+def sends(
+    mesh: Mesh, of: TensorType, held: Layout, wanted: Layout
+) -> tuple[tuple[int, float], ...]:
+    """The axis of each collective between two layouts, and the bytes that each device sends."""
+    shape, width = sizes_of(of), bytes_of(of) / max(prod(sizes_of(of)), 1)
+    local = prod(mesh.local_shape(shape, held)) * width
+    found = []
+    for each in exchanges(mesh, held, wanted):
+        size = mesh.sizes[each.axis]
+        found.append((each.axis, each.bytes(local, size)))
+        if each.op == "all_gather":
+            local *= size
+        elif each.op in {"reduce_scatter", "own_block"}:
+            local /= size
+    return tuple(found)
+
+
+def relaid(value: Expr, mesh: Mesh, held: Layout, wanted: Layout) -> Expr:
+    """A value of a device in another layout."""
+    for each in exchanges(mesh, held, wanted):
+        name, size = mesh.axes[each.axis]
+        stack, own = find(STACK), find(OWN)
+        assert stack is not None
+        assert own is not None
+        rows = stack(value, axis=name, devices=size)
+        value = own(Apply(each.op, (rows,), each.attributes), axis=name)
+    return value

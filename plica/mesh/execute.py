@@ -1,0 +1,318 @@
+"""Execution of a sharded program: segments of ordinary operators between collectives.
+
+A process runs the segments for the devices that it is responsible for, all of them where they are
+simulated, one where it is a rank, and gives what a collective needs to a `Medium`.
+
+    segment 0      h = relu(x @ w1);  p = h @ w2         interpreted or compiled
+    collective     y = all_reduce(p, "model")            by the medium
+    segment 1      y + b
+
+Law: what `simulate` gives, `interpret` gives for the whole program, within the contract of the
+sums that are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from plica.core import Name
+from plica.core.collector import paused
+from plica.ir.graph.expression import Apply, Const, Expr, Function, Project, Tuple, Var, attr
+from plica.ir.graph.module import Module, main_module
+from plica.ir.interpret.interpreter import interpret
+from plica.ir.interpret.value import Array
+from plica.ir.type import TensorType, dtype, infer, tensor, type_of
+from plica.mesh.exchange import OWN, STACK, MeshExchange
+from plica.mesh.infer import ShardedProgram
+from plica.mesh.mesh import Layout, Mesh, sizes_of
+from plica.mesh.program import leaves, nested
+from plica.rewrite.graph.walk import expressions, operands
+from plica.runtime.error import Diagnostic, InputError, Place
+
+Engine: TypeAlias = Callable[[Module, Sequence[Array]], "list[Array]"]
+"""Runs a module on arrays: the interpreter, or compiled code."""
+Values: TypeAlias = "dict[int, Array]"
+"""An array for each device of this process."""
+
+
+class Medium(Protocol):
+    """What carries values between devices."""
+
+    @property
+    def devices(self) -> Sequence[int]:
+        """The devices of this process."""
+        ...
+
+    def exchange(self, mesh: Mesh, collective: MeshExchange, values: Values) -> Values:
+        """What a collective gives to the devices of this process."""
+        ...
+
+
+@frozen(eq=False)
+class LocalSegment:
+    """Operators between collectives: a module over values, and the values it makes."""
+
+    module: Module
+    inputs: tuple[Expr, ...]
+    outputs: tuple[Expr, ...]
+
+
+@frozen(eq=False)
+class CollectiveStep:
+    """A collective of a value."""
+
+    collective: MeshExchange
+    value: Expr
+    result: Expr
+
+
+@lru_cache(maxsize=64)
+def steps_of(sharded: ShardedProgram) -> tuple[LocalSegment | CollectiveStep, ...]:
+    """The segments and collectives of the program of a device, in an order to run them."""
+    main = sharded.module.main_function()
+    nodes = expressions(main.body)
+    names = sharded.mesh.names
+    level: dict[Expr, int] = {}
+    made: dict[int, list[Expr]] = {}
+    exchanged: dict[int, list[CollectiveStep]] = {}
+    for node in nodes:
+        if isinstance(node, Apply) and node.op == OWN:
+            collective, source = _sandwich(node, names)
+            level[node] = level[source] + 1
+            exchanged.setdefault(level[node], []).append(CollectiveStep(collective, source, node))
+        else:
+            level[node] = max([level[part] for part in operands(node)], default=0)
+            if isinstance(node, Apply) and node.op != STACK and not _is_collective(node):
+                made.setdefault(level[node], []).append(node)
+    wanted = _wanted_outside(nodes, level, main.body)
+    steps: list[LocalSegment | CollectiveStep] = []
+    for at in range(max(level.values(), default=0) + 1):
+        steps += exchanged.get(at, ())
+        inside = [node for node in made.get(at, ()) if not isinstance(node, Tuple)]
+        if inside:
+            steps.append(_segment(inside, wanted, level))
+    return tuple(steps)
+
+
+def _is_collective(node: Apply) -> bool:
+    return any(isinstance(part, Apply) and part.op == STACK for part in node.args)
+
+
+def _sandwich(node: Apply, names: Sequence[str]) -> tuple[MeshExchange, Expr]:
+    """The collective between `stack_devices` and `own_device`, and the value of the device."""
+    inner = node.args[0]
+    assert isinstance(inner, Apply)
+    rows = inner.args[0]
+    assert isinstance(rows, Apply)
+    return MeshExchange(inner.op, names.index(attr(node, "axis")), inner.attrs), rows.args[0]
+
+
+def _wanted_outside(
+    nodes: Sequence[Expr], level: Mapping[Expr, int], body: Expr
+) -> dict[Expr, None]:
+    """The tensors that something of another level reads, or that are results."""
+    found: dict[Expr, None] = dict.fromkeys(operands(body))
+    for node in nodes:
+        for part in operands(node):
+            crossing = level[part] != level[node] or (isinstance(node, Apply) and node.op == STACK)
+            if crossing and not isinstance(part, Const):
+                found[part] = None
+    return found
+
+
+def _segment(inside: Sequence[Expr], wanted: Mapping[Expr, None], level: Mapping[Expr, int]
+             ) -> LocalSegment:  # fmt: skip
+    """The operators of one level as a module, whose parameters are numbered."""
+    own = set(inside)
+    inputs: dict[Expr, Expr] = {}
+    memo: dict[Expr, Expr] = {}
+
+    def given(part: Expr) -> Expr:
+        if isinstance(part, Const):
+            return part
+        if isinstance(part, Project) and part.value in own:
+            return Project(memo[part.value], part.index)
+        if part in own:
+            return memo[part]
+        return inputs.setdefault(part, Var(Name("x", len(inputs)), type_of(part)))
+
+    for node in inside:
+        assert isinstance(node, Apply)
+        memo[node] = Apply(node.op, tuple(map(given, node.args)), node.attrs)
+    at = level[inside[0]]
+    outputs = [
+        part for part in wanted
+        if level[part] == at and (part in own or (isinstance(part, Project) and part.value in own))
+    ]  # fmt: skip
+    params = tuple([each for each in inputs.values() if isinstance(each, Var)])
+    body = Tuple(tuple(map(given, outputs)))
+    module = infer(main_module(Function((), (), params, None, body)))
+    return LocalSegment(module, tuple(inputs), tuple(outputs))
+
+
+def interpreted(module: Module, arrays: Sequence[Array]) -> list[Array]:
+    """The results of a module by its meaning."""
+    return list(interpret(module, *arrays))
+
+
+def execute(
+    sharded: ShardedProgram, held: Mapping[int, Sequence[Array]], medium: Medium,
+    engine: Engine = interpreted,
+) -> dict[int, list[Array]]:  # fmt: skip
+    """The blocks of the results on the devices of this process, from those of the parameters.
+
+    Devices that are given the same arrays run a segment once.
+    """
+    main = sharded.module.main_function()
+    values: dict[Expr, Values] = {
+        param: {device: held[device][at] for device in medium.devices}
+        for at, param in enumerate(main.params)
+    }
+    last: dict[Expr, int] = {}
+    steps = steps_of(sharded)
+    for at, step in enumerate(steps):
+        for each in step.inputs if isinstance(step, LocalSegment) else (step.value,):
+            last[each] = at
+    finals = operands(main.body)
+    for at, step in enumerate(steps):
+        if isinstance(step, CollectiveStep):
+            given = values[step.value]
+            values[step.result] = medium.exchange(sharded.mesh, step.collective, given)
+        else:
+            memo: dict[tuple[int, ...], list[Array]] = {}
+            for device in medium.devices:
+                args = [values[each][device] for each in step.inputs]
+                key = tuple(map(id, args))
+                if key not in memo:
+                    memo[key] = engine(step.module, args)
+                for out, array in zip(step.outputs, memo[key], strict=True):
+                    values.setdefault(out, {})[device] = array
+        used = step.inputs if isinstance(step, LocalSegment) else (step.value,)
+        for each in used:
+            if last[each] == at and each not in finals:
+                del values[each]
+    return {
+        device: [part.numpy() if isinstance(part, Const) else values[part][device]
+                 for part in finals]
+        for device in medium.devices
+    }  # fmt: skip
+
+
+# --- whole arrays and blocks ----------------------------------------------------------------------
+
+
+def blocks(mesh: Mesh, array: Array, layout: Layout, devices: Sequence[int]) -> Values:
+    """What some devices hold of an array; equal blocks are one array."""
+    memo: dict[tuple[tuple[int, int], ...], Array] = {}
+    found: Values = {}
+    for device in devices:
+        where = mesh.block(array.shape, layout, device)
+        key = tuple([(each.start, each.stop) for each in where])
+        if key not in memo:
+            memo[key] = np.ascontiguousarray(array[where]).reshape(
+                mesh.local_shape(array.shape, layout)
+            )
+        found[device] = memo[key]
+    return found
+
+
+def whole(mesh: Mesh, of: TensorType, layout: Layout, parts: Values) -> Array:
+    """The array whose blocks the devices hold; the first of the devices that hold a block
+    decides."""
+    shape = sizes_of(of)
+    array = np.empty(shape, of.dtype.numpy)
+    for device in sorted(parts, reverse=True):
+        array[mesh.block(shape, layout, device)] = parts[device]
+    return array
+
+
+def held_arrays(
+    sharded: ShardedProgram, args: Sequence[Any], devices: Sequence[int]
+) -> dict[int, list[Array]]:
+    """The parameters of the devices, from the arguments of the whole program."""
+    program = sharded.program
+    given = [np.asarray(each) for each in leaves(tuple(args))]
+    check_inputs(sharded, given)
+    held: dict[int, list[Array]] = {device: [] for device in devices}
+    for each in sharded.held:
+        constant = program.constants.get(each.value)
+        array = given[each.value] if constant is None else constant.numpy()
+        for device, block in blocks(sharded.mesh, array, each.layout, devices).items():
+            held[device].append(block)
+    return held
+
+
+def check_inputs(sharded: ShardedProgram, given: Sequence[Array]) -> None:
+    """Refuse arrays that are not those of the parameters."""
+    program = sharded.program
+    if len(given) != program.params:
+        message = f"The program has {program.params} inputs."
+        code = "input-missing" if len(given) < program.params else "input-unknown"
+        found = str(len(given))
+        raise InputError(Diagnostic(code, message, None, str(program.params), found))
+    wrong = [
+        Diagnostic("input-type", f"The input {name} has another type.", Place(node=name),
+                   str(of), str(_type_of_array(array)))
+        for name, of, array in zip(program.names, program.types, given, strict=False)
+        if _type_of_array(array) is not of
+    ]  # fmt: skip
+    if wrong:
+        raise InputError(*wrong)
+
+
+def _type_of_array(array: Array) -> TensorType:
+    return tensor(array.shape, dtype(array.dtype))
+
+
+@frozen
+class SimulatedDevices:
+    """All devices of a mesh in one process: a collective means what its record says."""
+
+    devices: tuple[int, ...]
+
+    def exchange(self, mesh: Mesh, collective: MeshExchange, values: Values) -> Values:
+        """The rows of the collective over each group of devices."""
+        results: Values = {}
+        for device in self.devices:
+            group = mesh.group(device, collective.axis)
+            if device != group[0]:
+                continue
+            given = [values[each] for each in group]
+            rows = _meaning(collective, np.stack(given))
+            same = collective.op in {"all_reduce", "all_gather"}
+            for at, each in enumerate(group):
+                results[each] = results[group[0]] if same and at else rows[at]
+        return results
+
+
+def _meaning(collective: MeshExchange, rows: Array) -> Array:
+    """The rows after a collective, by its definition."""
+    stacked = Var(Name("rows"), _type_of_array(rows))
+    body = Apply(collective.op, (stacked,), collective.attributes)
+    found: Array = interpret(_collective_module(stacked, body), rows)
+    return found
+
+
+@lru_cache(maxsize=1 << 10)
+def _collective_module(param: Var, body: Expr) -> Module:
+    return infer(main_module(Function((), (), (param,), None, body)))
+
+
+def simulate(sharded: ShardedProgram, *args: Any, engine: Engine = interpreted) -> Any:
+    """The result of the program on a mesh of devices that this process simulates."""
+    devices = tuple(range(sharded.mesh.devices))
+    with paused():
+        held = held_arrays(sharded, args, devices)
+        parts = execute(sharded, held, SimulatedDevices(devices), engine)
+    program = sharded.program
+    arrays = [
+        whole(sharded.mesh, program.types[value], layout,
+              {device: parts[device][at] for device in devices})
+        for at, (value, layout) in enumerate(zip(program.results, sharded.results, strict=True))
+    ]  # fmt: skip
+    return nested(program.returned, arrays)

@@ -1,0 +1,176 @@
+"""Flat programs: a module as operators over numbered tensors, which is what is laid out on a mesh.
+
+Composite operators are written out, tuples of parameters and of results taken apart.  A parameter
+that is a tuple `weights` gives the values `weights.0`, `weights.1`, …; the value of an operator is
+called by it and its number among those of its kind: `matmul.3`.
+
+>>> from plica.ir.graph.expression import Function, Var
+>>> from plica.ir.graph.module import main_module
+>>> from plica.core import Name
+>>> from plica.ir.type import tensor
+>>> x = Var(Name("x"), tensor((8, 4), "f32"))
+>>> program = flat_program(main_module(Function((), (), (x,), None, x + x)))
+>>> program.names, [each.op for each in program.operations]
+(('x', 'add.0'), ['add'])
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from attrs import frozen
+
+from plica.codegen.lower.decompose import decompose
+from plica.codegen.lower.graph_flattening import flatten_graph
+from plica.codegen.program_kind import static_form, without_loops
+from plica.ir.graph.expression import Apply, Attrs, Const, Expr, Project, Tuple, Var
+from plica.ir.graph.module import Module
+from plica.ir.graph.operator import find
+from plica.ir.type import TensorType, TupleType, Type, infer, known, type_of
+from plica.rewrite.graph.walk import expressions
+from plica.runtime.error import Diagnostic, UnsupportedError
+
+
+@frozen(eq=False)
+class FlatOperation:
+    """An operator applied to values, and the values it gives, all by number."""
+
+    op: str
+    attributes: Attrs
+    arguments: tuple[int, ...]
+    results: tuple[int, ...]
+
+
+@frozen(eq=False)
+class FlatProgram:
+    """The values by number: parameters first; then constants and results of operators."""
+
+    module: Module
+    names: tuple[str, ...]
+    types: tuple[TensorType, ...]
+    params: int
+    """How many of the values are parameters."""
+    constants: dict[int, Const]
+    operations: tuple[FlatOperation, ...]
+    results: tuple[int, ...]
+    returned: Type
+    """The type of what main returns, whose tensors the results are in order."""
+
+    def number(self, name: str) -> int | None:
+        """The value of a name."""
+        return _numbers(self).get(name)
+
+
+@lru_cache(maxsize=8)
+def _numbers(of: FlatProgram) -> dict[str, int]:
+    return {name: number for number, name in enumerate(of.names)}
+
+
+@lru_cache(maxsize=8)
+def flat_program(module: Module) -> FlatProgram:
+    """The flat program of a module; what has control flow or open sizes is refused."""
+    static = static_form(without_loops(infer(module)))
+    if static is None:
+        raise _unsupported("The program decides at run time what it computes.",
+                           "operators on tensors alone", "control flow or data types")  # fmt: skip
+    flat = decompose(flatten_graph(static))
+    return _Numbering(module, flat).program()
+
+
+def _unsupported(message: str, expected: str, found: str, hint: str | None = None) -> Exception:
+    return UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
+
+
+class _Numbering:
+    """The numbers of the values of a flat module."""
+
+    def __init__(self, module: Module, flat: Module) -> None:
+        self.module, self.main = module, flat.main_function()
+        self.names: list[str] = []
+        self.types: list[TensorType] = []
+        self.constants: dict[int, Const] = {}
+        self.number: dict[Expr, int] = {}
+        self.operations: list[FlatOperation] = []
+        self.count = Counter[str]()
+
+    def program(self) -> FlatProgram:
+        for param in self.main.params:
+            for way, part in _tensors(param, type_of(param)):
+                self.add(part, ".".join([str(param.name), *map(str, way)]))
+        params = len(self.names)
+        for node in expressions(self.main.body):
+            if isinstance(node, Const):
+                self.constants[self.add(node, self.numbered("const"))] = node
+            elif isinstance(node, Apply):
+                self.operation(node)
+            elif not isinstance(node, Tuple | Project | Var):
+                kind = type(node).__name__.lower()
+                raise _unsupported(
+                    f"A program with {kind} cannot be laid out on a mesh.",
+                    "operators on tensors alone", kind,
+                )  # fmt: skip
+        body = self.main.body
+        parts = [part for _, part in _tensors(body, type_of(body))]
+        return FlatProgram(
+            self.module, tuple(self.names), tuple(self.types), params, self.constants,
+            tuple(self.operations), tuple([self.number[part] for part in parts]), type_of(body),
+        )  # fmt: skip
+
+    def add(self, node: Expr, name: str) -> int:
+        of = type_of(node)
+        if not isinstance(of, TensorType) or any(known(size) is None for size in of.shape):
+            message = f"The value {name} has no fixed shape."
+            hint = "Give the sizes of open dims: --dim n=8."
+            raise _unsupported(message, "a tensor of known sizes", str(of), hint)
+        number = self.number[node] = len(self.names)
+        self.names.append(name)
+        self.types.append(of)
+        return number
+
+    def numbered(self, kind: str) -> str:
+        self.count[kind] += 1
+        return f"{kind}.{self.count[kind] - 1}"
+
+    def operation(self, node: Apply) -> None:
+        record = find(node.op)
+        assert record is not None
+        assert record.compute is not None  # all others are written out
+        name = self.numbered(node.op)
+        arguments = tuple([self.number[arg] for arg in node.args])
+        if isinstance(of := type_of(node), TupleType):
+            parts = [(Project(node, at), f"{name}.{at}") for at in range(len(of.items))]
+            results = tuple([self.add(part, label) for part, label in parts])
+        else:
+            results = (self.add(node, name),)
+        self.operations.append(FlatOperation(node.op, node.attrs, arguments, results))
+
+
+def _tensors(value: Expr, of: Type) -> Iterator[tuple[tuple[int, ...], Expr]]:
+    """The tensors in a value, with the ways through its tuples."""
+    if not isinstance(of, TupleType):
+        yield (), value
+        return
+    for at, item in enumerate(of.items):
+        part = value.items[at] if isinstance(value, Tuple) else Project(value, at)
+        for way, inner in _tensors(part, item):
+            yield (at, *way), inner
+
+
+def leaves(value: Any) -> list[Any]:  # Any: arrays in tuples
+    """The arrays in nested tuples, in order."""
+    if not isinstance(value, tuple | list):
+        return [value]
+    return [leaf for item in value for leaf in leaves(item)]
+
+
+def nested(of: Type, values: Sequence[Any]) -> Any:
+    """Arrays in the tuples of a type; `leaves(nested(t, v)) == v`."""
+    remaining = iter(values)
+
+    def build(part: Type) -> Any:
+        return tuple(map(build, part.items)) if isinstance(part, TupleType) else next(remaining)
+
+    return build(of)
