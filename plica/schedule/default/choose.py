@@ -71,6 +71,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
+    from plica.schedule.default.dot_tile_schedule import dot_tile_schedule
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
     from plica.schedule.default.fold_schedule import fold_schedule
     from plica.schedule.default.general_schedule import general_schedule
@@ -267,6 +268,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "bilinear": _bilinear,
     "column-chain": column_chain_schedule,
     "short-rows": short_row_schedule,
+    "dot-tiles": dot_tile_schedule,
     "rows": row_schedule,
     "pieces": piecewise_schedule,
     "steps": _in_steps,

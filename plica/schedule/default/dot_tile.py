@@ -1,9 +1,10 @@
 """Products of two sides that both lie along their terms: tiles of dot products in registers.
 
     out[i, j] = sum over k of x[i, k] * w[j, k]
-      -->  acc[r, c, v] = sum over h of x[i + r, h * 16 + v] * w[j + c, h * 16 + v]      vectors
-           few[r, c, v] = acc[r, c, v] + acc[r, c, v + 4] + …                    shorter vectors
-           out[i + r, j + c] = few[r, c, 0] + … + few[r, c, 3]                   four at once
+      -->  part[i, j, u, v]  = sum over h of x[i, (h * 2 + u) * 16 + v] * w[j, (h * 2 + u) * 16 + v]
+           joined[i, j, v]   = part[i, j, 0, v] + part[i, j, 1, v] + what is left
+           few[i, j, v]      = joined[i, j, v] + joined[i, j, v + 8], and half of these
+           out[i, j]         = few[i, j, 0] + … + few[i, j, 3]
 
 A vector of either side is multiplied by all vectors of the other that a tile has, and nothing is
 packed; the price is that lanes are joined for each result.  A tile that is too small to keep the
@@ -11,10 +12,9 @@ units for products busy has several sums for each result.
 
 A lane of a long sum would lose digits, so it goes in runs like those of other products
 (`plica.schedule.default.summed`).  Terms are joined in another order than they come.  The loops are
-in `plica.schedule.default.dot_writer`.
+those of the template `plica.schedule.default.dot_tile_schedule`.
 
 >>> from plica.ir.loop.stage import stage
->>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.schedule.default.contraction import contraction
 >>> x, w = buffer("x", (13, 983), f32), buffer("w", (117, 983), f32)
@@ -27,18 +27,21 @@ DotTile(rows=5, columns=5)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import log2, prod
 from typing import Final
 
 from attrs import frozen
 
-from plica.core import free_vars
-from plica.ir.loop import scalar as sc
-from plica.ir.type import f32, f64, i32, i64
+from plica.core import free_vars, substitute
+from plica.ir.loop import Each, Stages, scalar as sc
+from plica.ir.loop.stages import stages, with_element
+from plica.ir.type import DType, f32, f64, i32, i64
 from plica.schedule.default.contraction import Contraction
+from plica.schedule.default.form import names_of
 from plica.schedule.default.machine import LINE, Machine
-from plica.schedule.default.reduction import AT_ONCE
+from plica.schedule.default.reduction import AT_ONCE, halved
 from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
 
@@ -54,7 +57,7 @@ JOINED_ALONE: Final = 4
 JOINED_TOGETHER: Final = 2
 """The same for each of four sums that are joined at once."""
 
-MOST: Final = 8
+MAX_SIDE: Final = 8
 """Rows or columns of a tile."""
 
 HIDDEN: Final = 0.5
@@ -85,25 +88,11 @@ class DotTile:
 
 @frozen(eq=False)
 class Dots:
-    """A contraction whose sides lie along its terms: the axis of the `rows` of a tile, if there is
-    one, that of its `columns`, and what it would take in tiles of that size."""
+    """A contraction whose sides lie along its terms, its tile, and the cycles that takes."""
 
     whole: Contraction
-    rows: sc.ScalarVar | None
-    columns: sc.ScalarVar
     tile: DotTile
     cycles: float
-
-    @property
-    def depth(self) -> int:
-        """How many terms there are."""
-        return self.whole.depth
-
-    @property
-    def by_columns(self) -> bool:
-        """Whether the side of columns goes by once, and all rows for each tile of it."""
-        sizes = self.whole.sizes
-        return self.rows is None or sizes[self.rows] <= sizes[self.columns]
 
 
 def dots_of(of: Contraction, machine: Machine) -> Dots | None:
@@ -123,7 +112,10 @@ def dots_of(of: Contraction, machine: Machine) -> Dots | None:
         return None
     columns = max(own, key=of.axes.index)
     rows = next((each for each in own if each is not columns), None)
-    return _cheapest(of, rows, columns, machine)
+    high, wide = 1 if rows is None else of.sizes[rows], of.sizes[columns]
+    tile, cycles = dot_tile(high, wide, of.depth, of.reduced.dtype, machine)
+    others = [axis for axis in of.axes if axis not in (rows, columns)]
+    return Dots(of, tile, cycles * prod([of.sizes[axis] for axis in others]))
 
 
 _NUMBERS: Final = (f32, f64, i32, i64)
@@ -134,24 +126,24 @@ def _lies_along(of: sc.Load, term: sc.ScalarVar) -> bool:
     return last is term and all(term not in free_vars(at) for at in outer)
 
 
-def _cheapest(
-    of: Contraction, rows: sc.ScalarVar | None, columns: sc.ScalarVar, machine: Machine
-) -> Dots:
-    high, wide = 1 if rows is None else of.sizes[rows], of.sizes[columns]
-    times = prod([of.sizes[axis] for axis in of.axes if axis not in (rows, columns)])
-    best: Dots | None = None
-    for r, c in product(range(1, min(high, MOST) + 1), range(1, min(wide, MOST) + 1)):
+@lru_cache(maxsize=256)
+def dot_tile(
+    high: int, wide: int, depth: int, dtype: DType, machine: Machine
+) -> tuple[DotTile, float]:
+    """The tile for this many rows and columns of sums of `depth` terms, and the cycles of all."""
+    best: tuple[DotTile, float] | None = None
+    for r, c in product(range(1, min(high, MAX_SIDE) + 1), range(1, min(wide, MAX_SIDE) + 1)):
         tile = DotTile(r, c)
         if not tile.fits(machine.registers):
             continue
-        moved = _moved(of, tile, (high, wide), machine)
-        computed = sum(
-            many * often * _cycles(DotTile(some, more), of, machine)
+        moved = _moved(depth, dtype, tile, (high, wide), machine)
+        cycles = moved + sum(
+            many * often * _cycles(DotTile(some, more), depth, dtype, machine)
             for some, many in _parts(high, r)
             for more, often in _parts(wide, c)
         )
-        if best is None or (computed + moved) * times < best.cycles:
-            best = Dots(of, rows, columns, tile, (computed + moved) * times)
+        if best is None or cycles < best[1]:
+            best = tile, cycles
     assert best is not None
     return best
 
@@ -162,21 +154,23 @@ def _parts(whole: int, part: int) -> list[tuple[int, int]]:
     return [(size, times) for size, times in ((part, count), (rest, 1)) if size and times]
 
 
-def _moved(of: Contraction, tile: DotTile, sizes: tuple[int, int], machine: Machine) -> float:
+def _moved(
+    depth: int, dtype: DType, tile: DotTile, sizes: tuple[int, int], machine: Machine
+) -> float:
     """What it takes to bring both sides from the second cache: the longer one once, the other for
     each tile of that, unless it stays in the nearest."""
-    row = of.depth * of.reduced.dtype.bytes
+    row = depth * dtype.bytes
     (short, _), (long, some) = sorted(zip(sizes, (tile.rows, tile.columns), strict=True))
     near = short * row <= machine.cache(1) // 2
     often = 1 if near else -(-long // some)
     return HIDDEN * (long + short * often) * row / machine.rates.near
 
 
-def _cycles(tile: DotTile, of: Contraction, machine: Machine) -> float:
+def _cycles(tile: DotTile, depth: int, dtype: DType, machine: Machine) -> float:
     """What a tile takes: a vector that lies on two lines of a cache waits for the second."""
-    size, lanes, rates = of.reduced.dtype.bytes, machine.lanes(of.reduced.dtype), machine.rates
-    vectors, read = -(-of.depth // lanes), tile.rows + tile.columns
-    lines = 1 if of.depth % lanes == 0 else 1 + (lanes - 1) * size / LINE
+    size, lanes, rates = dtype.bytes, machine.lanes(dtype), machine.rates
+    vectors, read = -(-depth // lanes), tile.rows + tile.columns
+    lines = 1 if depth % lanes == 0 else 1 + (lanes - 1) * size / LINE
     begun = (tile.sums + read + LOOP / tile.independent_sums(machine)) / rates.issue
     waits = rates.latency / tile.independent_sums(machine)
     busy = max(tile.sums / rates.fma, read * lines / reads_of(rates), begun, waits)
@@ -185,3 +179,65 @@ def _cycles(tile: DotTile, of: Contraction, machine: Machine) -> float:
     shorter = log2(lanes / TOGETHER) + tile.independent_sums(machine) - 1
     last = JOINED_TOGETHER * (tile.columns - alone) + JOINED_ALONE * alone
     return vectors * busy + tile.sums * shorter + tile.rows * last + BEGUN
+
+
+def dot_form(of: Dots, machine: Machine) -> Stages:
+    """The stages of a contraction in dot products: vectors of partial sums of each result."""
+    whole, names = of.whole, names_of(of.whole)
+    dtype = whole.reduced.dtype
+    lanes, depth, many = machine.lanes(dtype), whole.depth, of.tile.independent_sums(machine)
+    axes, (term,) = whole.axes, whole.k
+    sizes = tuple([sc.index(whole.sizes[axis]) for axis in axes])
+    h, u, v, b = (names.var(word) for word in "huvb")
+    assert whole.weight is not None
+    sides = whole.data, whole.weight
+
+    def at(place: sc.Scalar, inside: sc.Scalar | None = None) -> sc.Scalar:
+        both: list[sc.Scalar] = [substitute(side, {term: place}) for side in sides]
+        if inside is not None:
+            both = [sc.Select(inside, side, sc.Lit(0, dtype)) for side in both]
+        return sc.Mul(*both)
+
+    def made(like: str, more: tuple[tuple[sc.ScalarVar, int], ...], value: sc.Scalar) -> sc.Buffer:
+        shape = (*sizes, *[sc.index(size) for _, size in more])
+        every.append(
+            Each(
+                sc.Buffer(names.name(like), shape, dtype), (*axes, *[var for var, _ in more]), value
+            )
+        )
+        return every[-1].out
+
+    every: list[Each] = []
+    vectors, rest = divmod(depth, lanes)
+    runs = -(-vectors // LONGEST["box"])
+    many = min(many, vectors // runs)
+    groups = vectors // (many * runs)
+    length, done = groups * many * lanes, groups * many * runs * lanes
+    place = (h * many + u) * lanes + v
+    one_run = sc.Reduce(
+        "sum", (h,), (sc.index(groups),), at(b * length + place if runs > 1 else place)
+    )
+    over = ((b, runs),) if runs > 1 else ()
+    part = made("part", (*over, (u, many), (v, lanes)), one_run)
+    beside = [
+        sc.Load(part, (*axes, *[var for var, _ in over], sc.index(n), v)) for n in range(many)
+    ]
+    total = halved(beside, sc.Add)
+    if runs > 1:
+        run = sc.Reduce("sum", (b,), (sc.index(runs),), total)
+        total = sc.Load(made("long", ((v, lanes),), run), (*axes, v))
+    terms = [total, *[at(v + place) for place in range(done, depth - rest, lanes)]]
+    if rest and machine.masks:
+        terms.append(at(v + (depth - rest), sc.Lt(v, sc.index(rest))))
+    elif rest:  # a vector that ends with the last terms, of which those before are left out
+        terms.append(at(v + (depth - lanes), sc.Lt(sc.index(lanes - rest - 1), v)))
+    while lanes > TOGETHER or len(terms) > 1 or not isinstance(total, sc.Load):
+        if len(terms) == 1 and isinstance(total, sc.Load):
+            lanes //= 2
+            terms = [substitute(total, {v: v + start}) for start in (0, lanes)]
+        total = sc.Load(made("few", ((v, lanes),), halved(terms, sc.Add)), (*axes, v))
+        terms = [total]
+    last = halved([substitute(total, {v: sc.index(n)}) for n in range(TOGETHER)], sc.Add)
+    value = with_element(whole.value, whole.reduced, last)
+    out = sc.Buffer(names.name("out"), sizes, sc.dtype_of(value))
+    return stages(whole.inputs, (*every, Each(out, axes, value)))

@@ -74,8 +74,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
     from plica.schedule.default.dot_product_schedule import dot_form
-    from plica.schedule.default.dot_tile import dots_of
-    from plica.schedule.default.dot_writer import tiles_of_dots
+    from plica.schedule.default.dot_tile import dot_form as dot_tile_form, dots_of
     from plica.schedule.default.few_bits import few_bits, few_bits_form
     from plica.schedule.default.general import general_cycles
     from plica.schedule.default.merging import merging_form
@@ -237,7 +236,7 @@ def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     found = None if any(facts.constant) else contraction(flat)
     dots = None if found is None else dots_of(found, machine)
     if dots is not None:
-        yield dots.cycles, partial(tiles_of_dots, flat, dots, machine)
+        yield dots.cycles, partial(dot_tile_form, dots, machine)
         return
     found, made = contraction(of), row_form(of, machine)
     if found is not None and made is not None and not slides(found, machine):

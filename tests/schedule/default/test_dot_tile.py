@@ -10,12 +10,13 @@ from plica.ir.contract import exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import Stages, kernel_of, stages
+from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dtype import DType, f32, f64, i32
 from plica.schedule.default import Machine, formed
+from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.contraction import contraction
-from plica.schedule.default.dot_tile import DotTile, dots_of
-from plica.schedule.default.dot_writer import tiles_of_dots
+from plica.schedule.default.dot_tile import Dots, DotTile, dot_form, dots_of
 from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.form import Facts
 
@@ -38,6 +39,14 @@ def product(
     else:
         out = stage("out", (batch, rows, columns), lambda b, i, j: sums[b, i, j] * 2)
     return stages((x, w), (sums, out))
+
+
+def scheduled(dots: Dots, machine: Machine) -> Kernel:
+    """The kernel of dot products in tiles, by the trace of their template."""
+    made = template_schedule(kernel_of(dot_form(dots, machine)), machine)
+    assert isinstance(made, tuple), made
+    assert made[0] == "dot-tiles"
+    return made[2]
 
 
 @SOME
@@ -63,7 +72,7 @@ def test_tiles_mean_the_same(
         )
         for n in (rows, columns)
     )
-    (found,) = run_kernel(kernel_of(tiles_of_dots(of, dots, machine)), [x, w])
+    (found,) = run_kernel(scheduled(dots, machine), [x, w])
     wanted = 2 * np.einsum("bik,bjk->bij", x, w)
     np.testing.assert_array_equal(found, wanted.swapaxes(1, 2) if turned else wanted)
 
@@ -75,10 +84,10 @@ def test_a_long_sum_goes_in_runs() -> None:
     assert whole is not None
     dots = dots_of(whole, SHORT)
     assert dots is not None
-    made = tiles_of_dots(of, dots, SHORT)
+    made = scheduled(dots, SHORT)
     x, w = np.ones((1, 1, terms), np.float32), np.ones((1, 2, terms), np.float32)
     w[0, 1, -1] = 3
-    (found,) = run_kernel(kernel_of(made), [x, w])
+    (found,) = run_kernel(made, [x, w])
     np.testing.assert_array_equal(found, [[[2 * terms, 2 * terms + 4]]])
 
 
@@ -91,7 +100,7 @@ def test_terms_that_are_left_out_are_not_multiplied() -> None:
     assert dots is not None
     x, w = np.ones((1, 2, 6), np.float32), np.ones((1, 4, 6), np.float32)
     x[0, 0, 2] = np.inf
-    (found,) = run_kernel(kernel_of(tiles_of_dots(of, dots, SHORT)), [x, w])
+    (found,) = run_kernel(scheduled(dots, SHORT), [x, w])
     np.testing.assert_array_equal(found[0, 0], np.inf)
     np.testing.assert_array_equal(found[0, 1], 12)
 

@@ -1,0 +1,201 @@
+"""The template of dot products (`plica.schedule.default.dot_tile`): tiles of results in registers.
+
+    for tiles of rows, of columns:
+        part[r, c, u, v]   for h: vectors of both sides, each read once for all of the tile
+        joined, few        shorter and shorter vectors
+        out[r, c]          four at once
+
+The side with more rows goes by once, the other for each of its tiles.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import f32
+>>> from plica.schedule.default.contraction import contraction
+>>> from plica.schedule.default.dot_tile import dot_form, dots_of
+>>> x, w = buffer("x", (4, 64), f32), buffer("w", (5, 64), f32)
+>>> dense = stage("y", (4, 5), lambda i, j: reduce("sum", (64,), lambda k: x[i, k] * w[j, k]))
+>>> of, machine = contraction(stages((x, w), (dense,))), Machine(512, 32)
+>>> kernel = kernel_of(dot_form(dots_of(of, machine), machine))
+>>> dot_tile_schedule(kernel, machine) is None
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from attrs import frozen
+
+from plica.core import free_vars
+from plica.ir.loop import Block, Kernel, Load, Store
+from plica.ir.loop.scalar import Add, Mul
+from plica.ir.type import known
+from plica.schedule.default.dot_tile import TOGETHER, dot_tile
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    block,
+    compute_at,
+    decompose_reduction,
+    loop_partition,
+    loops,
+    parallel,
+    reorder,
+    set_scope,
+    split,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
+
+
+def dot_tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of results that join the lanes of their sums, None where they do not."""
+    flow = block_flow(kernel)
+    if flow is None or is_reduction(flow.result) or not _joins_lanes(flow):
+        return None
+    template = _DotTemplate.of(kernel, flow, machine)
+    return None if template is None else template.schedule()
+
+
+def _joins_lanes(flow: BlockFlow) -> bool:
+    """Whether each element of the result is made of a few lanes of a stage."""
+    found = [load for load in reads(flow.result) if load.buffer in flow.writer]
+    lanes = [known(load.indices[-1]) for load in found if load.indices]
+    return sorted(lane for lane in lanes if lane is not None) == [*range(TOGETHER)]
+
+
+@frozen(eq=False)
+class _DotTemplate:
+    """What the template knows of the stages: `part` sums products, `own` are the axes of one side
+    each among those of the result, with the size of a tile along them."""
+
+    flow: BlockFlow
+    part: Block
+    own: Mapping[int, int]
+    shares: bool
+
+    @staticmethod
+    def of(kernel: Kernel, flow: BlockFlow, machine: Machine) -> _DotTemplate | None:
+        """The template for a kernel, None where no block sums products of two sides."""
+        part = next(iter(flow.blocks.values()))
+        match part.body:
+            case Store(_, _, Add(_, Mul(Load() as left, Load() as right))):
+                pass
+            case _:
+                return None
+        axes = part.vars[: len(flow.result.vars)]
+        sides = [{at for at, var in enumerate(axes) if var in free_vars(side)}
+                 for side in (left, right)]  # fmt: skip
+        ends = [max(mine - other) for mine, other in (sides, sides[::-1]) if mine - other]
+        if not ends:
+            return None
+        sizes = [known(size) or 0 for size in flow.result.extents]
+        columns, high = max(ends), sizes[min(ends)] if len(ends) > 1 else 1
+        depth, dtype = known(left.buffer.shape[-1]) or 0, made_by(part).dtype
+        tile, _ = dot_tile(high, sizes[columns], depth, dtype, machine)
+        own = {min(ends): tile.rows} | {columns: tile.columns}
+        shares = pays(machine, prod(sizes) * depth, kernel.params, dtype)
+        return _DotTemplate(flow, part, own, shares)
+
+    def size(self, axis: int) -> int:
+        """How many places of an axis the result has."""
+        return known(self.flow.result.extents[axis]) or 0
+
+    def schedule(self) -> Do:
+        """The schedule of all stages."""
+
+        @do
+        def schedule() -> Body:
+            out = yield block(str(self.flow.result.label))
+            every: tuple[Handle, ...] = yield loops(out)
+            tiles: dict[int, Handle] = {}
+            inner: list[Handle] = []
+            for axis, length in self.own.items():
+                inside = every[axis]
+                if length < self.size(axis):
+                    tiles[axis], inside = yield split(every[axis], (None, length))
+                inner.append(inside)
+            long = sorted(tiles, key=self.size, reverse=True)  # the longer side goes by once
+            around = [axis for axis in range(len(every)) if axis not in self.own]
+            outer = [*[every[axis] for axis in around], *[tiles[axis] for axis in long]]
+            yield reorder(*outer, *inner)
+            yield from self.sums(outer)
+            yield from self.results(inner)
+            if not self.shares:
+                return
+            if wide := [axis for axis in around if self.size(axis) > 1]:
+                yield parallel(every[wide[0]])
+            elif long:
+                yield parallel(tiles[long[0]])
+
+        return schedule()
+
+    def sums(self, outer: Sequence[Handle]) -> Body:
+        """All stages before the result, for each tile."""
+        *before, _ = self.flow.blocks.values()
+        around, found = list(outer), list[tuple[Block, Handle]]()
+        for stage in reversed(before):
+            one = yield block(str(stage.label))
+            if around:
+                yield compute_at(one, around[-1])
+            yield set_scope(one, 0, "local")
+            found.append((stage, one))
+            if is_reduction(stage) and stage is not self.part:  # its parts are made term by term
+                runs = yield from self.vectors(stage, one, moved=bool(outer))
+                around.append(runs)
+        for stage, one in found:
+            if stage is self.part or not is_reduction(stage):
+                yield from self.vectors(stage, one, moved=bool(around))
+
+    def vectors(self, stage: Block, one: Handle, *, moved: bool) -> Body:
+        """The loops of a stage in a tile: those over terms, of which it gives the first, around
+        vectors.  Vectors of the shorter side stay at hand."""
+        rank = len(self.flow.result.vars)
+        in_runs = stage is self.part and len(stage.vars) > rank + 3
+        dims: list[tuple[int, bool]] = []
+        for at, (extent, kind) in enumerate(zip(stage.extents, stage.kinds, strict=True)):
+            size = self.own.get(at, 1) if at < rank else known(extent) or 0
+            if not moved or (size > 1 and not (in_runs and at == rank)):
+                dims.append((at, kind == "reduce"))
+        every: tuple[Handle, ...] = yield loops(one)
+        inside = dict(zip(dims, every[len(every) - len(dims) :], strict=True))
+        terms = [loop for (_, reduces), loop in inside.items() if reduces]
+        spatial = {at: loop for (at, reduces), loop in inside.items() if not reduces}
+        *_, lane = spatial.values()
+        tiled = sorted([at for at in self.own if at in spatial], key=self.own.__getitem__)
+        rest = [loop for at, loop in spatial.items() if at not in tiled and loop is not lane]
+        many = [*rest, *[spatial[at] for at in reversed(tiled)]]
+        yield reorder(*terms, *many, lane)
+        if terms:
+            begun = yield decompose_reduction(one, terms[0])
+            first: tuple[Handle, ...] = yield loops(begun)
+            yield from _unrolled(first[len(first) - len(spatial) :])
+        yield from _unrolled((*many, lane))
+        return terms[0] if terms else None
+
+    def results(self, inner: Sequence[Handle]) -> Body:
+        """The results of a tile, four at once."""
+        *rows, lane = inner
+        width = [*self.own.values()][-1]
+        for loop in rows:
+            yield unroll(loop)
+        rest = width % TOGETHER
+        if rest and width > TOGETHER:
+            lane, last = yield loop_partition(lane, (width - rest, None))
+            yield unroll(last)
+        if width > TOGETHER + rest:
+            several, lane = yield split(lane, (None, TOGETHER))
+            yield unroll(several)
+        yield unroll(lane) if width < TOGETHER else vectorize(lane)
+
+
+def _unrolled(of: Sequence[Handle]) -> Body:
+    *many, lane = of
+    for loop in many:
+        yield unroll(loop)
+    yield vectorize(lane)
