@@ -190,7 +190,13 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
 ) -> Text:
     """The function of a kernel that writes over one of its inputs, or over none; its dims are open
     where they have no bounds."""
-    traits = CodeTraits(
+    traits = evolve(traits_of(target, contract, signless), open=bool(kernel.dims) and not bounds)
+    return emit(kernel, name, over, traits, bounds, nests)
+
+
+def traits_of(target: Target, contract: bool = False, signless: bool = False) -> CodeTraits:
+    """What code for a machine may do to numbers, and what the machine can do."""
+    return CodeTraits(
         fused=contract and target.has_multiply_add,
         signless=signless,
         width=target.vector_bits,
@@ -198,14 +204,12 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
         masks=target.has_masks,
         whole=not target.reads_parts,
         far=target.has_far_offsets,
-        open=bool(kernel.dims) and not bounds,
         near=target.offset_steps,
         saturates=target.saturates,
         corrects=target.has_fma,
         registers=target.vector_registers,
         picks=target.vector_registers if target.picks_lanes else 0,
     )
-    return emit(kernel, name, over, traits, bounds, nests)
 
 
 def alone(text: Text, name: str, target: Target, contract: bool = False) -> str:

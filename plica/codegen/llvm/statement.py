@@ -10,7 +10,7 @@ loop with memory of its own, or with another inside, is a loop like any other, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
@@ -20,14 +20,14 @@ from plica.analysis.constant_bound import Interval, facts_of, within
 from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import SMALL
-from plica.codegen.emit.statement import Row, Step, assuming, write
+from plica.codegen.emit.statement import Row, Rows, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
-from plica.codegen.llvm.writer import PLAIN
+from plica.codegen.llvm.writer import MARK, PLAIN, LlvmWriter
 from plica.core import free_vars, post_order
 from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.type import known
@@ -79,7 +79,8 @@ class StatementEmitter:
             st.Branch: self._branch,
             st.Invoke: self._invoke,
         }
-        write(steps, rows)
+        w = self.values.w
+        write(steps, _marked(rows, w) if w.traits.marks else rows)
 
     def _store(self, store: st.Store) -> None:
         self._judge(store)
@@ -336,3 +337,23 @@ def _accumulates(store: st.Store) -> bool:
 
 def _has_loops(body: st.Stmt) -> bool:
     return any(isinstance(stmt, st.For) for stmt in st.statements(body))
+
+
+def _marked(rows: Mapping[type, Row], w: LlvmWriter) -> Rows:
+    """Rows that mark the lines of each statement, also those that come after what is inside it."""
+    numbers = {each: number for number, each in enumerate(w.traits.marks)}
+
+    def marked(row: Row, stmt: st.Stmt) -> Sequence[Step]:
+        number = numbers.get(stmt)
+        if number is None:
+            return row(stmt) or ()
+        line = f"{MARK}{number}"
+        w.lines.append(line)
+        more: list[Step] = []
+        for step in row(stmt) or ():
+            more.append(step)
+            if callable(step):
+                more.insert(-1, partial(w.lines.append, line))
+        return more
+
+    return {kind: partial(marked, row) for kind, row in rows.items()}

@@ -22,6 +22,7 @@ from attrs import frozen
 
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.ir.loop.scalar import FloorDiv, FloorMod
+from plica.ir.loop.statement import Stmt
 from plica.ir.type import DType
 
 PLAIN: Final = '"plica-loops"="plain"'
@@ -45,9 +46,13 @@ class CodeTraits:
     registers: int = 0  # vectors that are held at once, 0 if that is not known
     saturates: bool = False  # floats become the nearest integers there are by one instruction
     picks: int = 0  # registers there are, where a product takes a lane of one for all of another
+    marks: tuple[Stmt, ...] = ()  # statements whose lines are marked by their number
 
 
 ANYWHERE: Final = CodeTraits()
+
+MARK: Final = "  ; statement "
+"""Stands before the number of the statement that the lines after it are written for."""
 
 
 class LlvmWriter:

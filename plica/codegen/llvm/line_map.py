@@ -1,0 +1,97 @@
+"""Line maps: which statement of a kernel each line of its assembly comes from.
+
+The emitter marks lines of LLVM's text with the statement that they are written for; the marks
+become debug locations, which LLVM carries through its optimiser to `.loc` directives and which
+change no instruction.
+
+>>> from plica.demo.cnn_script import cnn
+>>> from plica.ir.text.script import as_module
+>>> from plica.pipeline import lower, target_of
+>>> kernel = lower(as_module(cnn)).program.kernels[0]
+>>> lines = assembly_lines(kernel, target_of("cpu"))
+>>> any(each.statement is not None for each in lines)
+True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from attrs import evolve, frozen
+
+from plica.codegen.llvm.fold import alone, emit, traits_of
+from plica.codegen.llvm.toolchain import assembly
+from plica.codegen.llvm.writer import MARK
+from plica.codegen.target import Target
+from plica.ir.loop.statement import Kernel, Stmt, statements
+
+NAME: Final = "kernel"
+
+_LOC: Final = re.compile(r"\t\.loc\t\d+ (\d+) ")
+_NO_CODE: Final = re.compile(
+    r"\t\.(file|cfi_\w+|p2align|type|size|globl|hidden|text|section)\b"
+    r"|\.L(tmp|func_|debug_|sec_end)"
+)
+_METADATA: Final = """\
+!llvm.dbg.cu = !{!0}
+!llvm.module.flags = !{!1}
+!0 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: LineTablesOnly)
+!1 = !{i32 2, !"Debug Info Version", i32 3}
+!2 = !DIFile(filename: "kernel", directory: "")
+!3 = !DISubroutineType(types: !{})"""
+
+
+@frozen(eq=False)
+class AssemblyLine:
+    """An instruction or a label, and the statement that it was written for, if any."""
+
+    text: str
+    statement: Stmt | None = None
+
+
+def assembly_lines(
+    kernel: Kernel, target: Target, contract: bool = False, signless: bool = False
+) -> tuple[AssemblyLine, ...]:
+    """The assembly of a kernel, each line with its statement."""
+    order = tuple(dict.fromkeys(statements(kernel.body)))
+    traits = evolve(traits_of(target, contract, signless), marks=order, open=bool(kernel.dims))
+    text = emit(kernel, NAME, None, traits)
+    located = evolve(text, lines=(*_located(text.lines), _METADATA))
+    found: list[AssemblyLine] = []
+    number = 0
+    for line in assembly(alone(located, NAME, target, contract), target).splitlines():
+        if match := _LOC.match(line):
+            number = int(match[1])
+        elif line.startswith("\t.section\t.debug"):
+            break
+        elif line.strip() and not _NO_CODE.match(line):
+            is_code = line.startswith("\t") and not line.startswith("\t.")
+            statement = order[number - 1] if number and is_code else None
+            found.append(AssemblyLine(line.partition("#")[0].rstrip(), statement))
+    return tuple(found)
+
+
+def _located(lines: Sequence[str]) -> Iterator[str]:
+    """Lines of LLVM's text with debug locations for marks; each function has a scope of its own."""
+    metadata: list[str] = []
+    scope = number = 0
+    for line in lines:
+        if line.startswith("define"):
+            scope, number = len(metadata) + 4, 0
+            metadata.append(
+                f'!{scope} = distinct !DISubprogram(name: "{NAME}", file: !2, type: !3, unit: !0, '
+                "spFlags: DISPFlagDefinition)"
+            )
+            yield f"{line.removesuffix('{')}!dbg !{scope} {{"
+        elif line.startswith(MARK):
+            number = int(line.removeprefix(MARK)) + 1
+        elif scope and line.startswith("  "):
+            place = len(metadata) + 4
+            metadata.append(f"!{place} = !DILocation(line: {number}, scope: !{scope})")
+            yield f"{line}, !dbg !{place}"
+        else:
+            scope = 0 if line == "}" else scope
+            yield line
+    yield from metadata
