@@ -64,8 +64,9 @@ class Command:
 
 
 _MODULES: Final = (
-    "bench", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz", "new",
-    "pool", "quantise", "records", "rules", "run", "shard", "targets", "trace", "tune", "verify",
+    "bench", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz",
+    "history", "impact", "new", "pool", "quantise", "records", "rules", "run", "shard", "targets",
+    "trace", "tune", "verify",
 )  # fmt: skip
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {

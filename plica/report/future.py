@@ -1,31 +1,42 @@
-"""Futures: a derivation forked at a step and gone on without it, compiled and run beside the first.
+"""Futures: a compilation that goes on otherwise from some step, beside the one that there is.
 
 A step of a rule is left out by going on, from the state before it, with pipelines whose packs lack
-that rule; a step of a pass by a pipeline that lacks the pass.  What was done before the step stays
-done.
+that rule, and a step of a pass by a pipeline that lacks the pass; what was done before the step
+stays done.  Another rule may take its place; a kernel may have another schedule.  `compared` says
+what that does to time, size, code and numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve
+import numpy as np
+from attrs import evolve, frozen
 
+from plica.bench.peer import difference
+from plica.bench.sample import sample
 from plica.codegen.backend import backend_of
+from plica.codegen.memory_plan import WorkspacePlan
+from plica.codegen.program import kernel_name
+from plica.core.digest import digests
 from plica.frontend.onnx.origin import OnnxReading
 from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline
 from plica.pipeline import pipeline_of
 from plica.report.graph_film import film
 from plica.report.model_view import facts, launch_rows
-from plica.report.study import StudiedModel, compiled, examine
-from plica.rewrite.derivation import Derivation, at, fork
+from plica.report.study import NO_SCHEDULES, StudiedModel, compiled, examine
+from plica.rewrite.derivation import Derivation, DerivationStep, RewriteSweep, Rewritten, at, fork
 from plica.rewrite.history import History
 from plica.rewrite.pack import Pack
+from plica.rewrite.rule import Rule, term_text
 from plica.rewrite.rule_pass import Rules, Setting
 from plica.runtime.error import Diagnostic, InputError, PlicaError
 from plica.runtime.port import Array
+from plica.runtime.store import key_of
+from plica.runtime.timing import time
+from plica.schedule.trace import Trace
 
 
 def future(
@@ -35,22 +46,15 @@ def future(
     progress: Callable[[str], None] = lambda word: None,
 ) -> dict[str, Any]:
     """What becomes of a model without a step (counted from 1), as the page shows it."""
-    derivation = of.lowered.derivation
-    check_step(step, len(derivation.steps))
-    rule = derivation.steps[step - 1].rule
-    title = f"without {rule.name}"
+    check_step(step, len(of.lowered.derivation.steps))
+    title = f"without {of.lowered.derivation.steps[step - 1].rule.name}"
     progress(f"going on {title}")
-    before = at(derivation, step - 1)
-    assert isinstance(before, Module)
-    begun = History(before, fork(derivation, step - 1))
-    seen = backend_of(of.target).with_threads(of.target, of.threads)
     try:
-        pipeline = rest_of(pipeline_of(seen), of, step)
-        made = compiled(of.name, OnnxReading(before, of.nodes), of.target, threads=of.threads,
-                        contract=of.contract, pipeline=pipeline, history=begun)  # fmt: skip
+        made = gone_on(of, step)
         study = examine(made, inputs)
     except PlicaError as error:
         return {"step": step, "title": title, "refused": error.diagnostics[0].message}
+    before = at(of.lowered.derivation, step - 1)
     new = made.lowered.derivation.steps[step - 1 :]
     graph = film(Derivation(before, new))
     return {
@@ -62,6 +66,134 @@ def future(
         "launches": launch_rows(study, graph),
         "seconds": study.run,
     }
+
+
+def gone_on(of: StudiedModel, step: int, instead: Rule | None = None) -> StudiedModel:
+    """The model without a step of its derivation (counted from 1), or with another rule there."""
+    derivation = of.lowered.derivation
+    check_step(step, len(derivation.steps))
+    before = at(derivation, step - 1)
+    assert isinstance(before, Module)
+    history = History(before, fork(derivation, step - 1))
+    if instead is not None:
+        replaced = derivation.steps[step - 1].before
+        if (after := instead.at(replaced)) is None:
+            message = f"The rule {instead.name} does not apply where step {step} is taken."
+            found = term_text(replaced)
+            raise InputError(Diagnostic("input-unknown", message, None, "its left side", found))
+        taken = DerivationStep(instead, replaced, after, (), RewriteSweep("normal"))
+        whole = at(Derivation(before, (taken,)), 1)
+        history = history.rewritten(Rewritten(whole, (taken,)))
+    return _compiled(of, rest_of(_pipeline(of), of, step), history)
+
+
+def recompiled(of: StudiedModel, edit: Callable[[Pipeline], Pipeline]) -> StudiedModel:
+    """The model compiled from the beginning by an edited pipeline."""
+    return _compiled(of, edit(_pipeline(of)))
+
+
+def without_rule(of: StudiedModel, name: str) -> StudiedModel:
+    """The model compiled without a rule, or without a pass."""
+    if name in _pipeline(of).names:
+        return recompiled(of, lambda pipeline: pipeline.without(name))
+    return recompiled(of, lambda passes: Pipeline(tuple([without(each, name) for each in passes])))
+
+
+def with_schedule(of: StudiedModel, kernel: str, trace: Trace) -> StudiedModel:
+    """The model with another schedule of one kernel."""
+    return _compiled(of, _pipeline(of), schedules={kernel: trace})
+
+
+def _pipeline(of: StudiedModel) -> Pipeline:
+    return pipeline_of(backend_of(of.target).with_threads(of.target, of.threads))
+
+
+def _compiled(
+    of: StudiedModel,
+    pipeline: Pipeline,
+    history: History | None = None,
+    schedules: Mapping[str, Trace] = NO_SCHEDULES,
+) -> StudiedModel:
+    """A model compiled as another was, but for what is given."""
+    module = of.lowered.module if history is None else history.module
+    return compiled(
+        of.name, OnnxReading(module, of.nodes), of.target, threads=of.threads, packs=of.packs,
+        contract=of.contract, pipeline=pipeline, history=history, schedules=schedules,
+    )  # fmt: skip
+
+
+@frozen
+class FutureFacts:
+    """A compiled model in numbers: seconds of a call, sizes in bytes, kernels and digests."""
+
+    seconds: float
+    code: int
+    constants: int
+    workspace: int
+    steps: int
+    kernels: tuple[tuple[str, str], ...]
+    """The name of each kernel, and its digest."""
+    digest: str
+
+
+@frozen
+class FutureDifference:
+    """A compilation and another future of it; `ratio` above 1 says that the other is slower."""
+
+    first: FutureFacts
+    other: FutureFacts
+    ratio: float
+    output: float
+    """The greatest difference between their outputs, relative to the greatest number."""
+    warning: str = ""
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Kernels that the other future has not."""
+        return _only(self.first, self.other)
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """Kernels that only the other future has."""
+        return _only(self.other, self.first)
+
+
+def _only(of: FutureFacts, other: FutureFacts) -> tuple[str, ...]:
+    known = {digest for _, digest in other.kernels}
+    return tuple([name for name, digest in of.kernels if digest not in known])
+
+
+def compared(
+    of: StudiedModel, other: StudiedModel, inputs: Mapping[str, Array] | None = None
+) -> FutureDifference:
+    """Two compilations of one model: cost and numbers, timed in turns."""
+    arrays = sample(of.executable.inputs, inputs)
+    values = [[np.asarray(y) for y in _outputs(each.executable(*arrays))] for each in (other, of)]
+    taken = time(other.executable, *arrays, against=of.executable)
+    assert taken.against is not None
+    seconds = taken.against.median, taken.median
+    first, second = _facts(of, seconds[0]), _facts(other, seconds[1])
+    ratio = seconds[1] / seconds[0]
+    return FutureDifference(first, second, ratio, difference(*values), str(taken.warning or ""))
+
+
+def _outputs(result: Any) -> Sequence[Any]:  # Any: arrays
+    return result if isinstance(result, tuple) else (result,)
+
+
+def _facts(of: StudiedModel, seconds: float) -> FutureFacts:
+    program, plan = of.lowered.program, of.lowered.plan
+    artefact = of.executable.artefact
+    names = [kernel_name(number, program) for number in range(len(program.kernels))]
+    return FutureFacts(
+        seconds,
+        sum(map(len, artefact.objects)),
+        sum(each.nbytes for each in artefact.constants),
+        plan.size if isinstance(plan, WorkspacePlan) else 0,
+        len(of.lowered.derivation.steps),
+        tuple(zip(names, digests(program.kernels), strict=True)),
+        key_of("code", *artefact.objects)[:16],
+    )
 
 
 def check_step(step: int, steps: int) -> None:

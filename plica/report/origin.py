@@ -26,7 +26,7 @@ from attrs import frozen
 from plica.codegen.compilation import Lowered
 from plica.codegen.program import launches
 from plica.core import Term, post_order, rebuild
-from plica.ir.graph.expression import Apply, Call, Expr, Function, Project
+from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Project
 from plica.rewrite.derivation import at, provenance
 from plica.rewrite.fuse import is_primitive
 
@@ -42,8 +42,9 @@ class LaunchOrigin:
     rules: tuple[str, ...]
 
 
-def origins(lowered: Lowered, names: Names) -> tuple[LaunchOrigin, ...]:
-    """The origin of each launch, in the order of the launches."""
+def origins(lowered: Lowered, names: Names, whole: bool = False) -> tuple[LaunchOrigin, ...]:
+    """The origin of each launch, in the order of the launches; the `whole` of it has passes among
+    its rules, too, and what was done to the constants that it reads."""
     known = provenance(lowered.derivation)
     rank = {each: place for place, each in enumerate(post_order(lowered.module))}
     final = at(lowered.derivation, len(lowered.derivation.steps))
@@ -53,10 +54,14 @@ def origins(lowered: Lowered, names: Names) -> tuple[LaunchOrigin, ...]:
         operators: dict[Expr, None] = {}
         rules: dict[str, None] = {}
         made_by = launch.term.value if isinstance(launch.term, Project) else launch.term
-        for term in () if made_by is None else groups.get(made_by, ()):
+        terms: tuple[Term, ...] = () if made_by is None else groups.get(made_by, ())
+        if whole and made_by is not None:
+            constants = [each for each in made_by._children if isinstance(each, Const)]
+            terms = (*constants, *terms, made_by)
+        for term in terms:
             sources, made = known.get(term, ({}, {}))
             operators |= {each: None for each in sources if isinstance(each, Apply)}
-            rules |= {rule.name: None for rule in made if not rule.is_pass}
+            rules |= {rule.name: None for rule in made if whole or not rule.is_pass}
         ordered = sorted(operators, key=rank.__getitem__)  # as the model has them
         found.append(LaunchOrigin(tuple(ordered), nodes_of(ordered, names), tuple(rules)))
     return tuple(found)

@@ -42,9 +42,11 @@ from plica.rewrite.rule_pass import through
 from plica.runtime.executable import Executable
 from plica.runtime.late import late
 from plica.runtime.port import Array
+from plica.schedule.trace import Trace
 from plica.search.choice import Records
 
 RUNS: int = 10
+NO_SCHEDULES: Mapping[str, Trace] = {}
 
 
 @frozen
@@ -141,6 +143,7 @@ class StudiedModel:
     nodes: Names
     passes: tuple[PassEnd, ...] = ()
     records: Records | None = None
+    packs: Sequence[Pack] = ()
 
 
 class PassEnds:
@@ -168,16 +171,17 @@ def compiled(
     records: Records | None = None,
     pipeline: Pipeline | None = None,
     history: History | None = None,
+    schedules: Mapping[str, Trace] = NO_SCHEDULES,
 ) -> StudiedModel:
     """A model made ready, and how long each part of that took.
 
     A `pipeline` of one's own takes the place of the target's, and a `history` that of the model as
-    it was read: from there on the pipeline is gone through.
+    it was read: from there on the pipeline is gone through.  `schedules` are traces of kernels.
     """
     start = perf_counter()
     seen = backend_of(target).with_threads(target, threads)
     used = pipeline or pipeline_of(seen)
-    job = job_for(seen, contract, packs, records)
+    job = job_for(seen, contract, packs, records, given=schedules)
     begun_with = begun(infer(read.module)) if history is None else history
     ends = PassEnds()
     grouped = through(used.of("graph", "rules"), begun_with, job, (ends,))
@@ -188,7 +192,7 @@ def compiled(
     times = middle - start, end - middle
     return StudiedModel(
         name, lowered, executable, target, threads, contract, *times, read.nodes,
-        tuple(ends.ends), records,
+        tuple(ends.ends), records, tuple(packs),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from plica.core import Term
+from plica.core import Term, rebuild
 from plica.ir.graph.expression import Apply, Call, Function
 
 
@@ -38,6 +38,32 @@ def aligned(old: Term, new: Term, known: Container[Term] = ()) -> Iterator[tuple
             continue
         yield before, after
         stack.extend(reversed(_inside(before, after)))
+
+
+def changed(old: Term, new: Term) -> Iterator[tuple[Term, Term]]:
+    """The outermost subterms that differ, each pair once: what was replaced, and by what.
+
+    >>> from plica.core.name import Name
+    >>> from plica.ir.graph.expression import Var
+    >>> from plica.ir.type.term import tensor
+    >>> x = Var(Name("x"), tensor((2,), "f32"))
+    >>> a, b = (Apply("exp", (Apply(each, (x,)),)) for each in ("sqrt", "tanh"))
+    >>> [(before.op, after.op) for before, after in changed(a, b)]
+    [('sqrt', 'tanh')]
+    """
+    seen: set[tuple[Term, Term]] = set()
+    stack = [(old, new)]
+    while stack:
+        pair = before, after = stack.pop()
+        if before is after or pair in seen:
+            continue
+        seen.add(pair)
+        kids, theirs = before._children, after._children
+        alike = type(before) is type(after) and 0 < len(kids) == len(theirs)
+        if alike and rebuild(before, theirs) is after:
+            stack.extend(reversed(list(zip(kids, theirs, strict=True))))
+        else:
+            yield pair
 
 
 def _inside(before: Term, after: Term) -> list[tuple[Term, Term]]:

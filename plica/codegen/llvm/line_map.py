@@ -2,7 +2,7 @@
 
 The emitter marks lines of LLVM's text with the statement that they are written for; the marks
 become debug locations, which LLVM carries through its optimiser to `.loc` directives and which
-change no instruction.
+change no instruction.  Where it joins instructions of several statements, it names none.
 
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
@@ -21,11 +21,13 @@ from typing import Final
 
 from attrs import evolve, frozen
 
+from plica.codegen.backend import AnyTarget
 from plica.codegen.llvm.fold import alone, emit, traits_of
 from plica.codegen.llvm.toolchain import assembly
 from plica.codegen.llvm.writer import MARK
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel, Stmt, statements
+from plica.runtime.error import Diagnostic, UnsupportedError
 
 NAME: Final = "kernel"
 
@@ -52,9 +54,12 @@ class AssemblyLine:
 
 
 def assembly_lines(
-    kernel: Kernel, target: Target, contract: bool = False, signless: bool = False
+    kernel: Kernel, target: AnyTarget, contract: bool = False, signless: bool = False
 ) -> tuple[AssemblyLine, ...]:
-    """The assembly of a kernel, each line with its statement."""
+    """The assembly of a kernel, each line with its statement; refused for what is no processor."""
+    if not isinstance(target, Target):
+        message = "Only the assembly of processors is followed to statements."
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target)))
     order = tuple(dict.fromkeys(statements(kernel.body)))
     traits = evolve(traits_of(target, contract, signless), marks=order, open=bool(kernel.dims))
     text = emit(kernel, NAME, None, traits)

@@ -10,7 +10,7 @@ loop with memory of its own, or with another inside, is a loop like any other, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Final
 
@@ -20,14 +20,14 @@ from plica.analysis.constant_bound import Interval, facts_of, within
 from plica.analysis.index.context import negated
 from plica.analysis.statement import refused
 from plica.codegen.emit.contraction import SMALL
-from plica.codegen.emit.statement import Row, Rows, Step, assuming, write
+from plica.codegen.emit.statement import Row, Step, assuming, write
 from plica.codegen.llvm.buffer_address import BufferAddress, place_of
 from plica.codegen.llvm.dialect import memory
 from plica.codegen.llvm.lane import FALSE, TRUE, LaneValue, constant
 from plica.codegen.llvm.store import StoreEmitter
 from plica.codegen.llvm.value import LlvmValues
 from plica.codegen.llvm.vectorized_loop import VectorizedLoops, copied_store, is_straight
-from plica.codegen.llvm.writer import MARK, PLAIN, LlvmWriter
+from plica.codegen.llvm.writer import MARK, PLAIN
 from plica.core import free_vars, post_order
 from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.type import known
@@ -68,6 +68,7 @@ class StatementEmitter:
         self.own: dict[Buffer, str] = {}
         self.tile_in = ""  # the block in which the last tile of registers ended
         self.open: list[tuple[ScalarVar, int | None]] = []  # loops around, and how often they run
+        self.marks = {each: number for number, each in enumerate(values.w.traits.marks)}
 
     def write(self, *steps: Step) -> None:
         """Write statements one after another."""
@@ -79,8 +80,21 @@ class StatementEmitter:
             st.Branch: self._branch,
             st.Invoke: self._invoke,
         }
-        w = self.values.w
-        write(steps, _marked(rows, w) if w.traits.marks else rows)
+        marked = {kind: partial(self._marked, row) for kind, row in rows.items()}
+        write(steps, marked if self.marks else rows)
+
+    def _marked(self, row: Row, stmt: st.Stmt) -> Sequence[Step]:
+        """What a row writes, marked with its statement, also what comes after the body."""
+        self._mark(stmt)
+        more: list[Step] = []
+        for step in row(stmt) or ():
+            more += [partial(self._mark, stmt), step] if callable(step) else [step]
+        return more
+
+    def _mark(self, stmt: st.Stmt) -> None:
+        """Note that the next lines are written for a statement of the kernel."""
+        if (number := self.marks.get(stmt)) is not None:
+            self.values.w.lines.append(f"{MARK}{number}")
 
     def _store(self, store: st.Store) -> None:
         self._judge(store)
@@ -97,6 +111,7 @@ class StatementEmitter:
         copied = copied_store(loop)
         if copied is None or (self.nests and any(each in self.nests for each, _ in copied.loops)):
             return False
+        self._mark(copied.store)
         if copied.strip in self.nests or not self.vectorized.copies(copied, self.stores.write):
             return False
         self._judge(copied.store)
@@ -337,23 +352,3 @@ def _accumulates(store: st.Store) -> bool:
 
 def _has_loops(body: st.Stmt) -> bool:
     return any(isinstance(stmt, st.For) for stmt in st.statements(body))
-
-
-def _marked(rows: Mapping[type, Row], w: LlvmWriter) -> Rows:
-    """Rows that mark the lines of each statement, also those that come after what is inside it."""
-    numbers = {each: number for number, each in enumerate(w.traits.marks)}
-
-    def marked(row: Row, stmt: st.Stmt) -> Sequence[Step]:
-        number = numbers.get(stmt)
-        if number is None:
-            return row(stmt) or ()
-        line = f"{MARK}{number}"
-        w.lines.append(line)
-        more: list[Step] = []
-        for step in row(stmt) or ():
-            more.append(step)
-            if callable(step):
-                more.insert(-1, partial(w.lines.append, line))
-        return more
-
-    return {kind: partial(marked, row) for kind, row in rows.items()}

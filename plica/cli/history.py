@@ -1,0 +1,167 @@
+"""`plica history MODEL`: every step of a compilation, of the graph, of schedules and of lowering.
+
+plica history M.onnx                          how many steps there are of each level
+plica history M.onnx --grep unroll            the steps of a name
+plica history M.onnx --step 40                what a step did, and the state after it
+plica history M.onnx --first vectorized       the first state whose text has a word
+plica history M.onnx --fork 40                the model without a step, beside the other
+plica history M.onnx --fork 40 --rule R       with another rule there
+plica history M.onnx --fork 40 --decision 4 16
+plica history M.onnx --kernel K --asm         where each loop, store and instruction is from
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from textwrap import shorten
+from typing import TYPE_CHECKING, Final
+
+from plica.cli.command import Command, json_text
+from plica.cli.model import add_model, compile_model
+from plica.cli.option import read_arrays
+from plica.cli.progress import progress
+
+if TYPE_CHECKING:
+    from plica.core import Term
+    from plica.ir.loop import Stmt
+    from plica.report.study import StudiedModel
+    from plica.report.timeline import Timeline, TimelineStep
+
+WIDTH: Final = 100
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile, and show what was asked for."""
+    from plica.report.timeline import Timeline
+
+    given = read_arrays(arguments.input)
+    with progress(arguments.model.name, total=2) as say:
+        say("compiling")
+        timeline = Timeline(compile_model(arguments, given))
+        say("collecting the steps")
+        steps = timeline.steps
+    if arguments.kernel is not None:
+        show_kernel_origins(timeline.of, arguments.kernel, arguments.asm)
+    elif arguments.fork is not None:
+        from plica.cli.impact import difference_data, show_difference
+        from plica.report.future import compared
+
+        decision = None if arguments.decision is None else tuple(arguments.decision)
+        other = timeline.fork(arguments.fork, rule=arguments.rule, decision=decision)
+        found = compared(timeline.of, other, given)
+        if arguments.json:
+            print(json_text(difference_data(found)))
+        else:
+            show_difference(found, f"fork at {line(timeline.step(arguments.fork))}")
+    elif arguments.step is not None:
+        show_step(timeline, arguments.step)
+    elif arguments.first is not None:
+        first = timeline.first(lambda state: arguments.first in shown(state))
+        print("no state has it" if first is None else line(first))
+    else:
+        chosen = [each for each in steps if arguments.grep is None or arguments.grep in each.name]
+        if arguments.json:
+            from attrs import asdict
+
+            print(json_text([asdict(each) for each in chosen]))
+        elif arguments.grep is not None:
+            print("\n".join(map(line, chosen)))
+        else:
+            show_counts(timeline)
+    return 0
+
+
+def line(step: TimelineStep) -> str:
+    """A step in one line."""
+    place = f" {step.kernel}" if step.kernel else ""
+    same = "" if step.changes else "  (changes nothing)"
+    return shorten(f"{step.number:5} {step.level}{place}: {step.name}{same}", WIDTH)
+
+
+def shown(state: Term) -> str:
+    """A state as text."""
+    from plica.ir.graph.module import Module
+    from plica.ir.loop import Kernel
+    from plica.ir.text.show import show_kernel, show_module
+
+    if isinstance(state, Kernel):
+        return show_kernel(state, "kernel")
+    assert isinstance(state, Module)
+    return show_module(state).text
+
+
+def show_counts(timeline: Timeline) -> None:
+    """How many steps there are, how many of them change something, and how many terms they
+    replaced."""
+    from plica.report.timeline import LEVELS
+
+    counts = Counter(each.level for each in timeline.steps)
+    changing = [each for each in timeline.steps if each.changes]
+    edits = Counter[str]()
+    for each in changing:
+        edits[each.level] += len(timeline.edits(each.number))
+    print(f"{len(timeline.steps)} steps, {sum(edits.values())} terms replaced")
+    for level in LEVELS:
+        effective = sum(each.level == level for each in changing)
+        print(f"  {level}: {counts[level]} steps, {effective} change something, "
+              f"{edits[level]} terms replaced")  # fmt: skip
+
+
+def show_step(timeline: Timeline, number: int) -> None:
+    """What a step replaced, and the state after it."""
+    from plica.rewrite.rule import term_text
+
+    print(line(timeline.step(number)))
+    for before, after in timeline.edits(number):
+        print(shorten(f"  {term_text(before)}  -->  {term_text(after)}", 2 * WIDTH))
+    print(shown(timeline.at(number)))
+
+
+def show_kernel_origins(of: StudiedModel, name: str, asm: bool) -> None:
+    """Where each loop and store of a kernel is from, and with `asm` each instruction."""
+    from plica.ir.loop import For
+    from plica.report.impact import assembly_of, why
+
+    found = why(of, name)
+    print(f"{found.kernel}: nodes {', '.join(found.nodes) or 'unnamed'}")
+    print(f"  rules: {', '.join(found.rules) or 'none'}")
+    names: dict[Stmt, int] = {}
+    for number, each in enumerate(found.statements):
+        stmt = each.statement
+        what = f"for {stmt.var.name}" if isinstance(stmt, For) else f"{stmt.buffer.name} ="
+        names[stmt] = number
+        steps = ", ".join(shorten(step, 40) for step in each.steps) or "as it was"
+        print(f"  {number:3} {what:14} of {', '.join(each.blocks)}; {steps}")
+    for row in assembly_of(of, found) if asm else ():
+        mark = "" if row.statement is None else names.get(row.statement, "")
+        print(f"{mark!s:>4} {row.text.expandtabs(8)}")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    add_model(parser)
+    parser.add_argument("--grep", metavar="WORD", help="list the steps with this in their name")
+    parser.add_argument("--step", type=int, metavar="N", help="show a step and the state after it")
+    parser.add_argument("--first", metavar="TEXT", help="find the first state with this text")
+    parser.add_argument("--fork", type=int, metavar="N", help="go on without a step, and compare")
+    parser.add_argument("--rule", help="with --fork: the rule to take instead")
+    parser.add_argument("--decision", type=int, nargs="+", metavar="NUMBER",
+                        help="with --fork: the decision to take instead")  # fmt: skip
+    parser.add_argument("--kernel", help="show the origin of each loop and store of a kernel")
+    parser.add_argument("--asm", action="store_true", help="with --kernel: of its assembly, too")
+    parser.add_argument("--json", action="store_true", help="print steps and comparisons as JSON")
+
+
+COMMAND: Final = Command(
+    "history",
+    "Step through a compilation, fork it at any step, and compare the futures",
+    run,
+    configure,
+    (
+        "plica history M.onnx --grep conv-scale",
+        "plica history M.onnx --step 40",
+        "plica history M.onnx --fork 40 --rule conv-bias",
+        "plica history M.onnx --kernel nn_conv --asm",
+    ),
+)
