@@ -36,7 +36,13 @@ from plica.ir.op.winograd import Matrix, chosen
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.transform import products
-from plica.schedule.default.winograd_plan import AnyWinograd, extents_of, found_open, planned
+from plica.schedule.default.winograd_plan import (
+    AnyWinograd,
+    extents_of,
+    found_open,
+    padded_grid,
+    planned,
+)
 from plica.schedule.form import Facts
 
 
@@ -47,9 +53,12 @@ def bilinear_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     if parts is None:
         return None
     fold, epilogue, work = parts
-    extents = extents_of(work, fold)
-    plan = None if extents is None else planned(extents, machine)
-    if extents is None or plan is None:
+    exact = extents_of(work, fold)
+    if exact is None:
+        return None
+    extents = padded_grid(exact, machine)
+    plan = planned(extents, machine)
+    if plan is None:
         return None
     names = Names(of)
     matrices, batch, tiles = work.of, work.batch, extents.tiles[0] * extents.tiles[1]

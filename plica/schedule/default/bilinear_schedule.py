@@ -184,7 +184,8 @@ class _BilinearSchedule:
         n, o, h, w = yield loops(out)
         counts = down // plan.rows, plan.rows
         (block_row, tile_row), h = yield from tiled(h, counts, size, ragged=high % size > 0)
-        w, column = yield split(w, (None, size))
+        # All tiles of the grid, those without results as well: blocks compute what is read.
+        w, column = yield split(w, (across, size))
         part = None
         if across > plan.columns:
             part, w = yield split(w, (None, plan.columns))
@@ -375,7 +376,8 @@ def tiled(
     inner = inner or (ragged and not outer)
     if not outer and not inner:
         return (None, None), loop
-    found = yield split(loop, (None, *([counts[1]] if outer and inner else []), size))
+    whole = [count for count, wanted in zip(counts, (outer, inner), strict=True) if wanted]
+    found = yield split(loop, (*whole, size))
     *around, last = found
     return (around[0] if outer else None, around[-1] if inner else None), last
 

@@ -16,9 +16,10 @@ is weighed with that.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import inf
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.core.binding import substitute
 from plica.core.digest import digest
@@ -37,7 +38,7 @@ from plica.schedule.default.tile import RegisterTile, fits, most_steps
 
 __all__ = [
     "AnyWinograd", "TileExtents", "WinogradPlan", "collides", "extents_of", "f32", "found_open",
-    "planned", "planned_open", "plans",
+    "padded_grid", "planned", "planned_open", "plans",
 ]  # fmt: skip
 
 NARROW: Final = 4
@@ -58,6 +59,12 @@ MAX_STACK_BYTES: Final = 1 << 20
 
 RAGGED: Final = 1.2
 """How much more it takes where the last pass over the tiles is shorter than the others."""
+
+TRANSFORM_CYCLES: Final = 4
+"""Cycles for each place of a tile and vector of channels or outputs in the transforms, about."""
+
+MAX_PADDED_ROWS, MAX_PADDED_COLUMNS = 1, 3
+"""Rows and columns of tiles without results that a grid may have so that blocks divide it."""
 
 
 @frozen(eq=False)
@@ -100,6 +107,11 @@ class TileExtents:
     outputs: int
     tiles: tuple[int, int]
     """Rows and columns of tiles."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the transformed weight."""
+        return self.span**2 * self.channels * self.outputs * self.dtype.bytes
 
 
 def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
@@ -206,16 +218,42 @@ def planned(of: TileExtents, machine: Machine) -> WinogradPlan | None:
     return next(iter(plans(of, machine)), None)
 
 
-@lru_cache(maxsize=64)
+def padded_grid(of: TileExtents, machine: Machine) -> TileExtents:
+    """The extents with the rows and columns of tiles, some perhaps without results, whose best plan
+    is reckoned to take the least: a grid of 37 x 37 tiles has no blocks that divide it.
+
+    Weights that no cache holds come again for each block, so that more blocks gain nothing.
+    """
+    if of.weight_bytes > machine.cache(2):
+        return of
+    down, across = of.tiles
+    grids = [
+        evolve(of, tiles=(down + rows, across + columns))
+        for rows in range(MAX_PADDED_ROWS + 1)
+        for columns in range(MAX_PADDED_COLUMNS + 1)
+    ]
+
+    def cycles(grid: TileExtents) -> float:
+        return next((cost for cost, _ in ranked_plans(grid, machine)), inf)
+
+    return min(grids, key=cycles)
+
+
 def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
     """All that a machine could do, what is reckoned to take the least first."""
+    return tuple([plan for _, plan in ranked_plans(of, machine)])
+
+
+@lru_cache(maxsize=256)
+def ranked_plans(of: TileExtents, machine: Machine) -> tuple[tuple[float, WinogradPlan], ...]:
+    """Plans with the cycles that they are reckoned to take, the least first."""
     lanes = machine.lanes(of.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < NARROW:
         return ()
     down, across = of.tiles
     places, size = of.span**2, of.dtype.bytes
-    weights = places * of.channels * of.outputs * size
+    weights = of.weight_bytes
     row = places * across * (of.channels + of.outputs) * size
     vectors, near = of.outputs // outer, machine.cache(2)
     wide = outer * size / FAR if weights > near // 2 else 0.0
@@ -251,7 +289,10 @@ def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
                 if team > 1 and (overlaps or count * row // across > MAX_STACK_BYTES):
                     continue  # where strips overlap it is not seen that teams write apart
                 choices.append((cycles, plan))
-    return tuple([plan for _, plan in sorted(choices, key=lambda each: each[0])])
+    vectors_of_tile = places * (of.channels // inner + of.outputs // outer)
+    transforms = TRANSFORM_CYCLES * vectors_of_tile * down * across / cores
+    ranked = sorted(choices, key=lambda choice: choice[0])
+    return tuple([(cycles + transforms, plan) for cycles, plan in ranked])
 
 
 def collides(apart: int, places: int, machine: Machine) -> bool:

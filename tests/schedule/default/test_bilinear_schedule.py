@@ -25,6 +25,7 @@ from plica.schedule.default import Machine
 from plica.schedule.default.bilinear_schedule import bilinear_schedule, planned_schedules
 from plica.schedule.default.choose import default_schedule, recorded
 from plica.schedule.default.winograd import winograd_form
+from plica.schedule.default.winograd_plan import TileExtents, padded_grid, planned
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from tests.conftest import Golden
@@ -109,6 +110,31 @@ def test_ragged_images_have_a_trace(size: int) -> None:
         x, w = numbers(0, 2, 16, size, size + 1), transformed(numbers(1, 16, 16, 3, 3), 4)
         wanted = evaluate_stages(work((2, 16, size, size + 1), 16, 4), [x, w])
         assert off(run(form, made[1], x, w), wanted) < 5e-5
+
+
+@pytest.mark.parametrize(
+    ("machine", "tiles"),
+    [(Machine(512, 32, (48 << 10, 64 << 10)), 5), (Machine(256, 16, (32 << 10, 96 << 10)), 7)],
+)
+def test_grids_that_no_blocks_divide_are_padded(machine: Machine, tiles: int) -> None:
+    """Blocks fit the cache although a prime number of tiles lie side by side."""
+    grid = TileExtents(f32, 6, 4, 16, 16, (tiles, tiles))
+    padded = padded_grid(grid, machine)
+    down, across = padded.tiles
+    assert down >= tiles
+    assert across > tiles
+    plan = planned(padded, machine)
+    assert plan is not None
+    assert plan.rows * plan.columns < tiles * tiles
+    size = 4 * tiles - 1
+    convolution = work((1, 16, size, size), 16, 4)
+    form = winograd_form(convolution, KNOWN, machine)
+    assert form is not None
+    scheduled_kernel = default_schedule(begun(form, KNOWN.constant), machine)
+    assert isinstance(scheduled_kernel, tuple), scheduled_kernel
+    x, w = numbers(0, 1, 16, size, size), transformed(numbers(1, 16, 16, 3, 3), 4)
+    wanted = evaluate_stages(convolution, [x, w])
+    assert off(run(form, scheduled_kernel[1], x, w), wanted) < 5e-5
 
 
 def test_the_first_plan_is_the_default() -> None:
