@@ -282,7 +282,8 @@ REFUSED: Final[dict[str, tuple[str, str, tuple[Any, ...], dict[str, Any]]]] = {
              {"at": 0, "width": 8, "extents": (2,), "strides": (8,), "block": 4}),
         )
     },
-    "bits_as f32": ("bad-attribute", "bits_as", (tensor((2,), "u8"),), {"dtype": "f32"}),
+    "bits_as i32": ("bad-attribute", "bits_as", (tensor((2,), "u8"),), {"dtype": "i32"}),
+    "bits_of f16": ("dtype-conflict", "bits_of", (tensor((2,), "f16"),), {}),
     "space_to_batch blocks": ("shape-conflict", "nn.space_to_batch", (f32(1, 3),), {"block": 2}),
     "space_to_batch sides": (
         "bad-attribute", "nn.space_to_batch", (f32(1, 4),), {"block": 2, "sides": ((0, 0),) * 2}

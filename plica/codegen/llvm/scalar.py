@@ -31,6 +31,8 @@ def by_word(word: str, row: ScalarRow, of: DType, kids: Sequence[str], p: LlvmPl
     if not word:
         return kids[0]
     kind = p.register(of)
+    if word == "bitcast":
+        return p.let(f"bitcast {kind} {kids[0]} to {p.register(DType(row.gives))}")
     if not word.startswith("@"):
         return p.let(f"{word} {kind} {', '.join(kids)}")
     if word.startswith("@llvm."):

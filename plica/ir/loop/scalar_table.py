@@ -22,7 +22,7 @@ from plica.core.diagnostic import EvaluationError
 from plica.ir.loop import scalar_meaning as meaning, scalar_row as interval
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
-from plica.ir.type.dtype import DTYPES, DType
+from plica.ir.type.dtype import DTYPES, DType, f32, f64
 from plica.runtime.element import Kind
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
@@ -147,6 +147,18 @@ def _of_bits(of: DType) -> ScalarRow:
                      is_exact=True, rounds=False, cost="other", derivative=FLAT)
 
 
+def _bits_of(of: DType, into: dict[str, str], out: dict[str, str]) -> tuple[ScalarRow, ScalarRow]:
+    """The float of a code of its width, and the code of a float: texts by dialect, C first."""
+    code = np.dtype(f"u{of.bytes}")
+    shared: dict[str, Any] = {"is_exact": True, "rounds": False, "cost": "other", "derivative": FLAT}
+    return (
+        ScalarRow(f"{of}_of_bits", lambda x: np.asarray(x).astype(code).view(of.numpy), ("uint",), gives=of.name,
+                  llvm={"uint": "bitcast"}, c={"uint": into.pop("c")}, dialects={name: {"uint": text} for name, text in into.items()}, **shared),
+        ScalarRow(f"bits_of_{of}", lambda x: np.asarray(x, of.numpy).view(code), gives=f"u{of.bits}",
+                  llvm={"float": "bitcast"}, c={"float": out.pop("c")}, dialects={name: {"float": text} for name, text in out.items()}, **shared),
+    )
+
+
 CODED_FLOATS: Final = tuple(each for each in DTYPES if each.is_narrow and each.bits == 8 * each.bytes)
 """The floats whose values are decoded from whole bytes: each has an intrinsic `…_of_bits`."""
 
@@ -208,6 +220,16 @@ INTRINSIC_ROWS: Final = (
               dialects={"cuda": every("__popcll((unsigned long long)({0}) & {m}ULL)", INTEGERS)},
               range=interval.within(0, 64), derivative=FLAT),
     *map(_of_bits, CODED_FLOATS),
+    *_bits_of(f32,
+              {"c": "(((union {{ unsigned i; float f; }}){{ {0} }}).f)", "cuda": "__uint_as_float({0})", "opencl": "as_float({0})",
+               "metal": "as_type<float>({0})", "webgpu": "bitcast<f32>({0})"},
+              {"c": "(((union {{ float f; unsigned i; }}){{ {0} }}).i)", "cuda": "__float_as_uint({0})", "opencl": "as_uint({0})",
+               "metal": "as_type<uint>({0})", "webgpu": "bitcast<u32>({0})"}),
+    *_bits_of(f64,
+              {"c": "(((union {{ unsigned long long i; double f; }}){{ {0} }}).f)", "cuda": "__longlong_as_double((long long)({0}))",
+               "opencl": "as_double({0})"},
+              {"c": "(((union {{ double f; unsigned long long i; }}){{ {0} }}).i)", "opencl": "as_ulong({0})",
+               "cuda": "((unsigned long long)__double_as_longlong({0}))"}),
 )
 # fmt: on
 # ruff: noqa: E501  # a row is a few long lines

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.graph.operator import FLAT, Flat, Operator, Values
@@ -33,7 +33,7 @@ from plica.ir.op.record import (
     widened,
 )
 from plica.ir.op.relation import ANY, FLOAT, INTEGER, NUMBER, literal, refuse
-from plica.ir.type import DType, TensorType, bool_
+from plica.ir.type import DType, TensorType, bool_, f32, f64
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
@@ -279,18 +279,46 @@ cast = primitive(
 )  # fmt: skip
 
 
+WHOLE_FLOATS: Final = (f32, f64)
+"""Floats that have a register of their own everywhere."""
+
+DECODED: Final = (*CODED_FLOATS, *WHOLE_FLOATS)
+
+
 def _decoded_rule(attrs: Values, x: TensorType) -> TensorType:
-    if (into := attrs["dtype"]) not in CODED_FLOATS:
-        expected = " or ".join(map(str, CODED_FLOATS))
+    if (into := attrs["dtype"]) not in DECODED:
+        expected = " or ".join(map(str, DECODED))
         refuse("bad-attribute", "bits_as decodes floats of whole bytes.", expected, str(into))
     return TensorType(x.shape, into)
 
 
+def _decoded_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
+    of = out.dtype if out.dtype in WHOLE_FLOATS else None
+
+    def element(*i: sc.Scalar) -> sc.Scalar:
+        code = x[i] if of is None else as_dtype(x[i], DType(f"u{of.bits}"))
+        return call(f"{out.dtype}_of_bits", code)
+
+    return compute((x,), out.shape, element)
+
+
 bits_as = primitive(
-    "bits_as", ("x",), _decoded_rule,
-    lambda attrs, out, x: compute((x,), out.shape, lambda *i: call(f"{out.dtype}_of_bits", x[i])),
+    "bits_as", ("x",), _decoded_rule, _decoded_body,
     "Reinterpret the low bits of integers as floats of a dtype.",
     attributes=(attribute("dtype", dtype),), admits=INTEGER,
+)  # fmt: skip
+
+
+def _encoded_rule(attrs: Values, x: TensorType) -> TensorType:
+    if x.dtype not in WHOLE_FLOATS:
+        refuse("dtype-conflict", "bits_of is of whole floats.", "f32 or f64", str(x.dtype))
+    return TensorType(x.shape, DType(f"u{x.dtype.bits}"))
+
+
+bits_of = primitive(
+    "bits_of", ("x",), _encoded_rule,
+    lambda attrs, out, x: compute((x,), out.shape, lambda *i: call(f"bits_of_{x.dtype}", x[i])),
+    "Reinterpret floats of f32 or f64 as unsigned integers of their width.", admits=FLOAT,
 )  # fmt: skip
 
 

@@ -14,9 +14,9 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 
-from plica.ir.loop.scalar_table import CODED_FLOATS
 from plica.ir.op import Mismatch, Operator, find
-from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_
+from plica.ir.op.elementwise import DECODED
+from plica.ir.type.dtype import COMPUTED, DTYPES, DType, bool_, f32, f64
 from plica.ir.type.term import tensor
 
 Array = np.ndarray[Any, Any]
@@ -186,7 +186,12 @@ def _cast(draw: Draw, _: str) -> Case:
 @case("bits_as")
 def _bits_as(draw: Draw, _: str) -> Case:
     x = one(draw, [each for each in DTYPES if each.is_integer and each.bits >= 8], wild=True)
-    return Case((x,), {"dtype": draw(st.sampled_from(CODED_FLOATS)).name})
+    return Case((x,), {"dtype": draw(st.sampled_from(DECODED)).name})
+
+
+@case("bits_of")
+def _bits_of(draw: Draw, _: str) -> Case:
+    return Case((one(draw, (f32, f64), wild=True),), {})
 
 
 @case("clip")

@@ -183,7 +183,12 @@ def _bits_as(x: Array, dtype: Any) -> Any:
     return np.frombuffer(codes, into.numpy).reshape(x.shape)
 
 
-REFERENCE["cast"], REFERENCE["bits_as"] = _cast, _bits_as
+def _bits_of(x: Array) -> Any:
+    codes = np.frombuffer(x.tobytes(), f"<u{x.itemsize}")
+    return codes.astype(f"u{x.itemsize}").reshape(x.shape)
+
+
+REFERENCE["cast"], REFERENCE["bits_as"], REFERENCE["bits_of"] = _cast, _bits_as, _bits_of
 
 # --- reductions ----------------------------------------------------------------------------------
 

@@ -106,8 +106,8 @@ def main(x: Tensor[(), f64]) -> Tensor[(), f64]:
 # --- every record --------------------------------------------------------------------------------
 
 OF_NO_FLOATS = {
-    "all", "any", "arange", "bit_field", "bits_as", "bitwise_and", "bitwise_not", "bitwise_or",
-    "bitwise_xor", "dim_value",
+    "all", "any", "arange", "bit_field", "bits_as", "bits_of", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "dim_value",
     "equal", "first_places",
     "eye", "full", "greater", "greater_equal", "iota", "isfinite", "isinf", "isnan", "left_shift",
     "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "merge_runs",
