@@ -68,6 +68,7 @@ nav:
   - How to use models:
       - ONNX: onnx.md
       - PyTorch: torch.md
+      - StableHLO: stablehlo.md
       - Language models: lm.md
       - Dynamic shapes: open.md
       - Data types and recursion: dynamic.md

@@ -32,6 +32,7 @@ _PUBLIC: Final[dict[str, str]] = {
     "extern": "plica.ir.text.script:extern",
     "first_difference": "plica.core.digest:first_difference",
     "from_onnx": "plica.frontend.onnx:from_onnx",
+    "from_stablehlo": "plica.frontend.stablehlo:from_stablehlo",
     "from_text": "plica.ir.text.script:from_text",
     "from_torch": "plica.frontend.torch:from_torch",
     "function": "plica.ir.text.script:function",
@@ -53,15 +54,16 @@ _PUBLIC: Final[dict[str, str]] = {
 __all__ = [
     "ArtefactError", "InputError", "Module", "PlicaError", "UnsupportedError", "__version__",
     "alpha_equal", "check", "checkpoint", "compile", "connect", "data", "digest", "extern",
-    "first_difference", "from_onnx", "from_text", "from_torch", "function", "grad", "interpret",
-    "jvp", "kernel", "load", "op", "quantise", "script", "time", "training", "tune",
-    "value_and_grad", "vjp",
+    "first_difference", "from_onnx", "from_stablehlo", "from_text", "from_torch", "function",
+    "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time", "training",
+    "tune", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica import op, script, training
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
+    from plica.frontend.stablehlo import from_stablehlo
     from plica.frontend.torch import from_torch
     from plica.ir.graph.module import Module
     from plica.ir.interpret.interpreter import interpret

@@ -44,6 +44,17 @@ class FrontEnd:
                 raise UnsupportedError(told)
 
 
+def _stablehlo(path: Path) -> Module:
+    from plica.frontend.stablehlo import from_stablehlo  # a program that is read has one format
+
+    return from_stablehlo(path)
+
+
+OWN: Final = (
+    FrontEnd("stablehlo", "StableHLO, text or bytecode.", (".mlir", ".mlirbc"), _stablehlo),
+)
+"""Plica's own front ends that only files tell apart."""
+
 FRONT_ENDS: Final = ExtensionGroup(
     "plica.frontends", "front end", FrontEnd, named=lambda each: each.name, error=UnsupportedError
 )
@@ -51,19 +62,19 @@ FRONT_ENDS: Final = ExtensionGroup(
 
 
 def front_end_of(path: object) -> FrontEnd | None:
-    """The front end of a library that reads a file, by its suffix; two for one suffix are refused.
+    """The front end that reads a file, by its suffix; two for one suffix are refused.
 
-    What Plica reads itself no library reads.
+    What Plica reads by other means no library reads.
     """
     if not isinstance(path, str | PathLike):
         return None
     suffix = Path(path).suffix
     if suffix in OWN_SUFFIXES or not suffix:
         return None
-    fit = [each for each in FRONT_ENDS.all() if suffix in each.suffixes]
+    fit = [each for each in (*OWN, *FRONT_ENDS.all()) if suffix in each.suffixes]
     if len(fit) > 1:
         message = f"Two front ends read files that end in {suffix}."
         points = FRONT_ENDS.points()
-        found = " and ".join(f"{each.name} of {points[each.name]}" for each in fit)
+        found = " and ".join(f"{each.name} of {points.get(each.name, 'Plica')}" for each in fit)
         raise UnsupportedError(Diagnostic("name-clash", message, None, "one", found))
     return fit[0] if fit else None

@@ -203,6 +203,10 @@ def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
     if is_torch_module(mod):
         return TorchExecutable(CodeForInputs(mod, again)).with_tier(request.tier)
     given = module_of_program(mod) if is_torch_program(mod) else mod
+    if is_stablehlo(given):
+        from plica.frontend.stablehlo import from_stablehlo
+
+        given = from_stablehlo(given)
     if options.donate:
         given = with_donated(given, options.donate, request.backend)
     given = read_once(given)
@@ -311,6 +315,13 @@ def is_torch_program(of: object) -> TypeGuard[ExportedProgram]:
     """Whether something is a program that torch exported."""
     exported = sys.modules.get("torch.export")
     return exported is not None and isinstance(of, exported.ExportedProgram)
+
+
+def is_stablehlo(of: object) -> bool:
+    """Whether something is the text of StableHLO, or what JAX exports."""
+    if isinstance(of, str):
+        return "func.func" in of and "{" in of
+    return callable(getattr(of, "mlir_module", None))
 
 
 def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as `compile`

@@ -1,0 +1,5 @@
+"""StableHLO: modules in MLIR's text or bytecode, as JAX and others export them, in and out."""
+
+from plica.frontend.stablehlo.importer import from_stablehlo
+
+__all__ = ["from_stablehlo"]

@@ -1,0 +1,1 @@
+"""Rows: what each operation of StableHLO is in terms of Plica's operators, a file a family."""
