@@ -166,6 +166,10 @@ def _operands(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
             | sc.FloorMod(left, right)
             | sc.Min(left, right)
             | sc.Max(left, right)
+            | sc.BitAnd(left, right)
+            | sc.BitOr(left, right)
+            | sc.ShiftLeft(left, right)
+            | sc.ShiftRight(left, right)
         ) if sc.dtype_of(node).is_integer:
             return left, right
         case sc.Select(_, then, orelse) if sc.dtype_of(node).is_integer:

@@ -37,6 +37,9 @@ from attrs import field, frozen
 
 from plica.runtime.element import Kind
 
+FEWEST_BITS: Final = 8
+"""Bits of the narrowest word that is shifted."""
+
 
 def total(a: Interval, b: Interval) -> Interval:
     """Of a sum."""
@@ -71,6 +74,35 @@ def remainder(a: Interval, b: Interval) -> Interval | None:
     if b[0] <= 0:
         return None
     return a if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
+
+
+def common_bits(a: Interval, b: Interval) -> Interval | None:
+    """Of a bitwise and of integers: no greater than a side that is not negative."""
+    tops = [high for low, high in (a, b) if low >= 0]
+    return (0, min(tops)) if tops else None
+
+
+def all_bits(a: Interval, b: Interval) -> Interval | None:
+    """Of a bitwise or of integers that are not negative: all bits of both sides may be set."""
+    if min(a[0], b[0]) < 0 or math.isinf(max(a[1], b[1])):
+        return None
+    return max(a[0], b[0]), (1 << int(max(a[1], b[1])).bit_length()) - 1
+
+
+def shifted_left(a: Interval, b: Interval) -> Interval | None:
+    """Of a shift by a number of places that is not negative."""
+    return product(a, powers) if (powers := _powers(b)) is not None else None
+
+
+def shifted_right(a: Interval, b: Interval) -> Interval | None:
+    """Of a shift by a number of places that is not negative: rounds down."""
+    return quotient(a, powers) if (powers := _powers(b)) is not None else None
+
+
+def _powers(places: Interval) -> Interval | None:
+    """What a shift by some places multiplies by, None where a word may have fewer."""
+    low, high = places
+    return (1 << int(low), 1 << int(high)) if low >= 0 and high < FEWEST_BITS else None
 
 
 def least(a: Interval, b: Interval) -> Interval:
