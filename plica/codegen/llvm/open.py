@@ -41,7 +41,7 @@ class OpenRegions(Regions):
         super().__init__(program, plan, kernels)
         steps = [step for steps in program.regions for step in steps]
         chunks = [step for step in steps if isinstance(step, Chunks)]
-        padded = max([_padded_bytes(step.pieces[-1]) for step in chunks], default=0)
+        padded = max([_padded_bytes(_smallest(step.pieces)) for step in chunks], default=0)
         self.arenas = (*plan.arenas, index(padded)) if padded else plan.arenas
         copied = [
             step.source for steps in program.regions for step in steps if isinstance(step, Copy)
@@ -138,11 +138,13 @@ class OpenRegions(Regions):
 
         What is then left, if smaller pieces would do as many rows for it, goes together with rows
         that are done already: their results are what they were.  Fewer rows than the last piece
-        takes are copied to where there is space for all of its rows.
+        takes are copied to where there is space for all of its rows, but for one alone where there
+        is a piece for that.
         """
         many = self._number(w, self.rows[step.rows])
         done = "0"
-        last = step.pieces[-1]
+        last = _smallest(step.pieces)
+        alone = int(step.pieces[-1].size == 1)
         smaller = [*[each.size for each in step.pieces[1:]], last.size]
         for piece, next_size in zip(step.pieces, smaller, strict=True):
             bases = [self._pointer(w, slot) for slot in piece.args]
@@ -164,10 +166,10 @@ class OpenRegions(Regions):
             w.start(end)
             done = now
             if piece.size > 1:
-                least = piece.size - next_size
+                least = alone if piece is last else piece.size - next_size
                 done = self._together(w, piece, bases, (now, many), least, code)
-        if last.size > 1:
-            self._padded(w, last, (done, many), code)
+            if piece is last and piece.size > 1:
+                done = self._padded(w, last, (done, many), alone, code)
 
     def _together(  # noqa: PLR0917  # what is left of rows
         self,
@@ -194,12 +196,16 @@ class OpenRegions(Regions):
         w.start(end)
         return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
 
-    def _padded(self, w: LlvmWriter, piece: RowKernel, counts: tuple[str, str], code: int) -> None:
-        """Do rows that are fewer than a kernel takes, if any are left: the last stands for those
-        that are not there."""
+    def _padded(
+        self, w: LlvmWriter, piece: RowKernel, counts: tuple[str, str], least: int, code: int
+    ) -> str:
+        """Do rows that are fewer than a kernel takes, if more than this many are left: the last
+        stands for those that are not there.  Gives how many are done then."""
         done, many = counts
         few, end = w.labels("few", "none")
-        w.do(f"br i1 {w.let(f'icmp slt i64 {done}, {many}')}, label %{few}, label %{end}")
+        left = w.let(f"icmp sgt i64 {w.let(f'sub i64 {many}, {done}')}, {least}")
+        before = w.block
+        w.do(f"br i1 {left}, label %{few}, label %{end}")
         w.start(few)
         most = w.let(f"sub i64 {many}, 1")
         arena = self._arena_start(w, len(self.arenas) - 1)
@@ -218,8 +224,10 @@ class OpenRegions(Regions):
             arena = self._far(w, arena, str(_padded_row_bytes(piece, size)))
         self._piece_at(w, piece, [*given, arena], "0", code)
         self._copied(w, result, arena, w.let(f"mul i64 {many}, {piece.steps[-1]}"))
+        behind = w.block
         w.do(f"br label %{end}")
         w.start(end)
+        return w.let(f"phi i64 [ {done}, %{before} ], [ {many}, %{behind} ]")
 
     @staticmethod
     def _far(w: LlvmWriter, base: str, offset: str) -> str:
@@ -271,6 +279,13 @@ class OpenRegions(Regions):
         """Where an arena begins."""
         start = self._number(w, self.first + number)
         return w.let(f"getelementptr inbounds i8, ptr %work, i64 {start}")
+
+
+def _smallest(pieces: Sequence[RowKernel]) -> RowKernel:
+    """The smallest piece that takes several rows, which fewer rows are padded to; one row is done
+    alone where there is a piece for that."""
+    return min([each for each in pieces if each.size > 1], key=lambda each: each.size,
+               default=pieces[-1])  # fmt: skip
 
 
 def _padded_row_bytes(piece: RowKernel, row: int) -> int:

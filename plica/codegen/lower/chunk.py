@@ -62,8 +62,8 @@ NEAR: Final = 1 << 19
 """Elements that rows share and that stay in a cache: yet more rows at once gain nothing."""
 
 FAR: Final = 1 << 20
-"""Elements that rows share and that no near cache holds: each chunk reads them anew, so that one
-more size, of `FEW` rows, pays."""
+"""Elements that rows share and that no near cache holds: each chunk reads them anew, so that more
+sizes pay: `FEW` rows, and one alone, which memory has to be as fast as."""
 
 FEW: Final = 8
 
@@ -263,7 +263,7 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     if shared <= SMALL and many[-1] > VECTOR:
         return SIZES[-1:]
     if shared > FAR:
-        return tuple(sorted({*SIZES, FEW}, reverse=True))
+        return tuple(sorted({*SIZES, FEW, 1}, reverse=True))
     return CLOSE if shared <= NEAR else SIZES
 
 
