@@ -14,6 +14,10 @@ Windows over channels have data of their own in each lane, and terms of them in 
 
     y[l] += x[0, l] * w[l, 0] + x[1, l] * w[l, 1] + x[2, l] * w[l, 2] + x[3, l] * w[l, 3]
 
+Both sides may have bytes of their own in each lane, as they lie, one of them digits d of integers:
+
+    y[l] += sum over d, s of x[4 * l + s] * w[d, 4 * l + s] << 8 * (1 - d)
+
 Numbers of few bits are taken out of the bytes of a word first, and x has four of each place there:
 
     y[l] += sum over q, s of x[q, s] * (w[l] >> 8 * s + 4 * q & 15)                 of 4 bits, q < 2
@@ -30,6 +34,7 @@ True
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from attrs import evolve
@@ -39,7 +44,7 @@ from plica.ir.loop import For, Kernel, Lit, Seq, Stmt, Store, axis, buffer, inde
 from plica.ir.loop.invocation import TensorIntrinsic, register
 from plica.ir.loop.scalar import BitAnd, Cast, ShiftRight
 from plica.ir.type import DType, dim_var, i8, i16, i32, u8
-from plica.schedule.default.machine import QUAD, WINDOW_LANES, Dot
+from plica.schedule.default.machine import DIGITS, PAIR_LANES, QUAD, WINDOW_LANES, Dot, worth
 
 
 def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> Kernel:
@@ -67,6 +72,23 @@ def window_meaning(dtype: DType, terms: int = QUAD) -> Kernel:
     product = Cast(x[part, lane], i32) * Cast(w[lane, part], i32)
     body = For(part, index(terms), "serial", Store(y, (lane,), y[lane] + product))
     return Kernel((), (x, w, y), 2, For(lane, index(WINDOW_LANES), "serial", body))
+
+
+def pairs_meaning(lanes: int, dtype: DType, digits: int) -> Kernel:
+    """What dot products do in which both sides have bytes for each lane, one side digits of
+    integers: rows of bytes, the highest first."""
+    x, w, y = (
+        buffer("x", (lanes * QUAD,), dtype),
+        buffer("w", (digits, lanes * QUAD), i8),
+        buffer("y", (lanes,), i32),
+    )
+    lane, digit, part = axis("lane"), axis("digit"), axis("part")
+    place = lane * QUAD + part
+    product = worth(Cast(w[digit, place], i32) * Cast(x[place], i32), digit, digits)
+    body: Stmt = Store(y, (lane,), y[lane] + product)
+    for var, extent in ((part, QUAD), (digit, digits), (lane, lanes)):
+        body = For(var, index(extent), "serial", body)
+    return Kernel((), (x, w, y), 2, body)
 
 
 def words_meaning(lanes: int, dtype: DType, bits: int) -> Kernel:
@@ -117,9 +139,15 @@ def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) 
     if dtype is i16:
         of = Dot(name, lanes, dtype, i16, PAIR)
     else:
-        of = Dot(name, lanes, dtype, windows=f"{name}_window")
+        of = Dot(name, lanes, dtype, windows=f"{name}_window", pairs=f"{name}_pairs")
         own = (*hints, ("lanes", lanes))
         register(TensorIntrinsic(of.windows, window_meaning(dtype), None, own))
+        for some in (each for each in PAIR_LANES if each <= lanes):
+            # LLVM names functions for vectors of x86 by their bits at the end.
+            named = re.sub(r"\.\d{3}$", f".{i32.bits * some}", function)
+            these = (("llvm", named), ("operand", operand), ("pairs", some))
+            pairs = pairs_meaning(some, dtype, DIGITS)
+            register(TensorIntrinsic(f"{of.pairs}{some}", pairs, None, these))
     if dtype is i8:  # numbers and digits have signs, or need none
         of = evolve(of, words=f"{name}_words")
         for bits in (2, 4):

@@ -35,7 +35,7 @@ def product(of: BlockFormat, columns: int, depth: int, rows: int | None = None) 
 
 def check(exe: Any, of: BlockFormat, columns: int, depth: int, rows: int) -> None:
     """Beside the product in f64, where the weights are finite."""
-    near = 1e-6
+    near = 2e-5  # digits keep 16 bits of the greatest of a group
     random = np.random.default_rng(rows)
     raw = random.integers(0, 256, (columns, of.row_bytes(depth)), np.uint8)
     x = random.standard_normal((rows, depth)).astype(np.float32)
@@ -43,7 +43,7 @@ def check(exe: Any, of: BlockFormat, columns: int, depth: int, rows: int) -> Non
         weight = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[of.name]).astype(np.float64)
         sums, sizes = x.astype(np.float64) @ weight.T, np.abs(x) @ np.abs(weight.T)
     known = np.isfinite(weight).all(axis=1)
-    assert known.sum() > columns // 8
+    assert known.sum() > columns // 64
     found = exe(x, raw)
     assert (np.abs(found - sums)[:, known] <= near * sizes[:, known]).all()
 
@@ -67,6 +67,14 @@ def test_any_number_of_rows(name: str) -> None:
     exe = plica.compile(product(of, columns, depth), cache=False, threads=1)
     for rows in (0, 1, 3, 8, 13, 70):
         check(exe, of, columns, depth, rows)
+
+
+def test_rows_that_share_far_memory_may_be_alone() -> None:
+    of = FORMATS["Q8_0"]
+    exe = plica.compile(product(of, 1024, 1024), cache=False, threads=1)
+    assert "(1, 1024), f32" in exe.source("kernel")
+    for rows in (0, 1, 2, 3, 5, 9):
+        check(exe, of, 1024, 1024, rows)
 
 
 def test_many_rows_read_floats() -> None:

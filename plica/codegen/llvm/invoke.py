@@ -19,7 +19,7 @@ from plica.ir.loop.intrinsic import find_intrinsic
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Invoke, Region
 from plica.ir.type import known
-from plica.schedule.default.machine import QUAD, TILE_QUADS, WINDOW_LANES
+from plica.schedule.default.machine import BYTE, QUAD, TILE_QUADS, WINDOW_LANES
 
 
 def numbers(buffer: Buffer, dims: Sequence[Size]) -> tuple[int, ...]:
@@ -48,6 +48,9 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
         return
     if "bits" in hints:
         _add_words(regions, hints, values)
+        return
+    if "pairs" in hints:
+        _add_pairs(regions, hints, values)
         return
     shared, own, result = [_address(each, values) for each in regions]
     w = values.w
@@ -109,6 +112,26 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
         return None
     start = at._replace(plus=at.plus - number * QUAD)
     return values.access.address(of.buffer, start, False), number
+
+
+def _add_pairs(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
+    """Dot products whose sides both have bytes for each lane: one for each digit, and what the
+    higher ones come to is shifted."""
+    left, result = (_address(each, values) for each in (regions[0], regions[2]))
+    w, lanes, name = values.w, _elements(regions[2]), str(hints["llvm"])
+    total, operand = f"<{lanes} x i32>", str(hints["operand"])
+    kind = total if operand == "i32" else f"<{QUAD * lanes} x {operand}>"
+    w.functions[name] = (total, (total, kind, kind))
+    before = w.let(f"load {total}, ptr {result}, align 4")
+    first, after = w.let(f"load {kind}, ptr {left}, align 1"), "zeroinitializer"
+    for digit, row in enumerate(rows := _rows(regions[1], values)):
+        if digit:
+            after = w.let(f"shl {total} {after}, splat (i32 {BYTE})")
+        if digit + 1 == len(rows):
+            after = w.let(f"add {total} {after}, {before}")
+        second = w.let(f"load {kind}, ptr {row}, align 1")
+        after = w.call(name, total, [(total, after), (kind, first), (kind, second)])
+    w.do(f"store {total} {after}, ptr {result}, align 4")
 
 
 def _add_words(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:

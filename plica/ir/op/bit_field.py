@@ -22,7 +22,7 @@ from plica.ir.loop.tensor import Compute, compute
 from plica.ir.op.attribute import attribute, flag, natural, naturals, positive
 from plica.ir.op.record import primitive
 from plica.ir.op.relation import rank_at_least, refuse
-from plica.ir.type import TensorType, i32, known, normal_dim, u8
+from plica.ir.type import TensorType, i8, i32, known, normal_dim, u8
 
 BYTE: Final = 8
 WORDS: Final = (16, 32)
@@ -65,7 +65,10 @@ def _body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
             bytes_, bits = divmod(stride, BYTE) if extent > 1 else (0, 0)
             place = place + axis * bytes_ if bytes_ else place
             shift = shift + sc.Cast(axis, i32) * sc.Lit(bits, i32) if bits else shift
-        word: sc.Scalar = sc.Cast(x[(*rows, place)], i32)
+        first: sc.Scalar = x[(*rows, place)]
+        if attrs["signed"] and width == BYTE:
+            return sc.Cast(sc.Cast(first, i8), i32)
+        word: sc.Scalar = sc.Cast(first, i32)
         for n in range(1, width // BYTE):
             byte = sc.Cast(x[(*rows, place + n)], i32)
             word = sc.BitOr(word, sc.ShiftLeft(byte, sc.Lit(BYTE * n, i32)))

@@ -68,6 +68,7 @@ from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
     from plica.schedule.default.bilinear_schedule import bilinear_schedule
+    from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
     from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
@@ -204,7 +205,9 @@ def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _in_codes(kernel: Kernel, machine: Machine) -> Do | None:
     codes = any(each.dtype in (i8, u8, f16, bf16) for each in kernel.params)
-    return coded_schedule(kernel, machine) if codes else None
+    if not codes:
+        return None
+    return coded_dot_schedule(kernel, machine) or coded_schedule(kernel, machine)
 
 
 def _in_steps(kernel: Kernel, machine: Machine) -> Do | None:

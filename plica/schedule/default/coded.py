@@ -25,10 +25,12 @@ few rows of x at a time (`plica.schedule.default.coded_schedule`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import gcd, prod
 from typing import Final
+
+from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index import EMPTY, Context
@@ -47,8 +49,19 @@ MAX_TERMS: Final = 4096
 """Terms that a lane adds one by one, at most: more would lose bits."""
 
 
-def coded_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stages, None where they are no such product."""
+@frozen(eq=False)
+class CodedProduct:
+    """Sums over one term of what is made of codes, and what is made of these sums."""
+
+    fold: Each
+    epilogue: Each | None
+    body: sc.Scalar
+    term: sc.ScalarVar
+    count: int
+
+
+def coded_product(of: Stages) -> CodedProduct | None:
+    """The product that some stages are, None where they are none."""
     if not all(isinstance(each, Each) for each in of.stages) or len(every := pairs(of)) != 1:
         return None
     ((fold, epilogue),) = every
@@ -62,11 +75,20 @@ def coded_form(of: Stages, machine: Machine) -> Stages | None:
     read = [each for each in loads(body.body) if term in free_vars(each)]
     if not any(each.buffer.dtype in CODES and each.buffer in of.inputs for each in read):
         return None
-    cuts = _cuts(body.body, term, count, machine.lanes(f32))
-    return None if cuts is None else _formed(of, fold, epilogue, body, cuts)
+    return CodedProduct(fold, epilogue, body.body, term, count)
 
 
-def _cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> list[int] | None:
+def coded_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stages, None where they are no such product."""
+    if (product := coded_product(of)) is None:
+        return None
+    cuts = digit_cuts(product.body, product.term, product.count, machine.lanes(f32))
+    if cuts is None or product.count > MAX_TERMS * cuts[1]:
+        return None
+    return _formed(of, product, cuts)
+
+
+def digit_cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> list[int] | None:
     """What the digits of a term are worth, the lowest first; None where they are not the digits of
     one number, or fill no vector."""
     found = {unit for node in post_order(value) if (unit := _unit(node, term))}
@@ -74,7 +96,7 @@ def _cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> list[
     cuts = [1, *sorted(found - {1, count}), count]
     if len(cuts) < 3 or any(high % low for low, high in pairwise(cuts)):
         return None
-    return cuts if cuts[1] % FEW == 0 and count <= MAX_TERMS * cuts[1] else None
+    return cuts if cuts[1] % FEW == 0 else None
 
 
 def _unit(node: Term, term: sc.ScalarVar) -> int:
@@ -88,53 +110,102 @@ def _unit(node: Term, term: sc.ScalarVar) -> int:
     return worth if inside is term else 0
 
 
-def _formed(
-    of: Stages, fold: Each, epilogue: Each | None, body: sc.Reduce, cuts: list[int]
-) -> Stages | None:
+@frozen(eq=False)
+class TermDigits:
+    """The digits of a term as axes, the highest first, with their units and sizes."""
+
+    axes: tuple[sc.ScalarVar, ...]
+    units: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def of_term(self, value: sc.Scalar, product: CodedProduct) -> sc.Scalar:
+        """A value at a term, at its digits: places are in their simplest form."""
+        context = EMPTY
+        for axis, length in zip(product.fold.axes, product.fold.out.shape, strict=True):
+            context = context.loop(axis, length)
+        whole = sc.index(0)
+        for axis, unit, size in zip(self.axes, self.units, self.sizes, strict=True):
+            context, whole = context.loop(axis, size), whole + axis * unit
+        found = map_bottom_up(tidied(context), substitute(value, {product.term: whole}))
+        assert isinstance(found, sc.Scalar)
+        return found
+
+
+def term_digits(cuts: Sequence[int], names: Names) -> TermDigits:
+    """The digits between such cuts; the lowest is called `v`."""
+    units = tuple(cuts[-2::-1])
+    axes = tuple([names.var("v" if unit == 1 else "b") for unit in units])
+    return TermDigits(axes, units, tuple([high // low for low, high in pairwise(cuts)][::-1]))
+
+
+def _formed(of: Stages, product: CodedProduct, cuts: Sequence[int]) -> Stages | None:
     """The stages for digits between such cuts."""
-    names = Names(of, anew=of.made)
-    units = cuts[-2::-1]
-    digits = [names.var("v" if unit == 1 else "b") for unit in units]
-    sizes = [high // low for low, high in pairwise(cuts)][::-1]
-    context = EMPTY
-    for axis, length in zip(fold.axes, fold.out.shape, strict=True):
-        context = context.loop(axis, length)
-    for axis, size in zip(digits, sizes, strict=True):
-        context = context.loop(axis, size)
-    whole = sum((digit * unit for digit, unit in zip(digits, units, strict=True)), sc.index(0))
-    value = map_bottom_up(_tidied(context), substitute(body.body, {body.axes[0]: whole}))
-    *terms, lane = digits
+    names, fold = Names(of, anew=of.made), product.fold
+    digits = term_digits(cuts, names)
+    value = digits.of_term(product.body, product)
+    (*terms, lane), (*counts, width) = digits.axes, digits.sizes
     if not is_row(value, lane):
         return None
-    scales, value = _hoisted(value, fold, dict(zip(terms, sizes, strict=False)), lane, names)
-
-    def room(name: str, width: int) -> sc.Buffer:
-        return sc.Buffer(names.name(name), (*fold.out.shape, sc.index(width)), f32)
-
-    extents = tuple(map(sc.index, sizes[:-1]))
-    part = Each(
-        room("part", sizes[-1]), (*fold.axes, lane), sc.Reduce("sum", tuple(terms), extents, value)
-    )
-    made = [*scales, part]
-    if sizes[-1] > FEW:
-        u, i = names.var("u"), names.var("i")
-        read = sc.Load(part.out, (*fold.axes, i * FEW + u))
-        sums = sc.Reduce("sum", (i,), (sc.index(sizes[-1] // FEW),), read)
-        made.append(Each(room("few", FEW), (*fold.axes, u), sums))
-    last = names.var("u")
-    joined = sc.Reduce("sum", (last,), (sc.index(FEW),), sc.Load(made[-1].out, (*fold.axes, last)))
-    total = Each(sc.Buffer(names.name("total"), fold.out.shape, f32), fold.axes, joined)
-    if epilogue is None:
-        out = Each(fold.out, fold.axes, sc.Load(total.out, fold.axes))
-    else:
-        out = Each(epilogue.out, epilogue.axes, _reading(epilogue.value, fold.out, total.out))
-    return stages(of.inputs, (*made, total, out))
+    scales, value = hoisted(value, fold, dict(zip(terms, counts, strict=True)), lane, names)
+    sums = sc.Reduce("sum", tuple(terms), tuple(map(sc.index, counts)), value)
+    return joined(of, product, scales, [CodedSum(sums, lane, width)], names)
 
 
-def _hoisted(
-    value: sc.Scalar, fold: Each, sizes: dict[sc.ScalarVar, int], lane: Term, names: Names
-) -> tuple[list[Each], sc.Scalar]:
-    """What lanes have in common and is made of codes, as stages, and the term that reads these."""
+@frozen(eq=False)
+class CodedSum:
+    """A sum of a product in lanes; in none where `width` is 0."""
+
+    value: sc.Scalar
+    lane: sc.ScalarVar | None = None
+    width: int = 0
+
+
+def joined(
+    of: Stages, product: CodedProduct, before: Sequence[Each], parts: Sequence[CodedSum],
+    names: Names,
+) -> Stages:  # fmt: skip
+    """The stages from those `before` on: sums in lanes, which are added, and the result."""
+    fold, epilogue, made, totals = product.fold, product.epilogue, [*before], list[sc.Buffer]()
+
+    def stage(name: str, value: sc.Scalar, *lane: tuple[sc.ScalarVar, int]) -> sc.Buffer:
+        shape = (*fold.out.shape, *[sc.index(width) for _, width in lane])
+        out = sc.Buffer(names.name(name), shape, f32)
+        made.append(Each(out, (*fold.axes, *[axis for axis, _ in lane]), value))
+        return out
+
+    def read(lanes: sc.Buffer, axis: sc.ScalarVar, count: int, at: sc.Scalar) -> sc.Reduce:
+        return sc.Reduce("sum", (axis,), (sc.index(count),), sc.Load(lanes, (*fold.axes, at)))
+
+    for part in parts:
+        value, width = part.value, part.width
+        if part.lane is not None:
+            lanes = stage("part", value, (part.lane, width))
+            if width > FEW:
+                u, i = names.var("u"), names.var("i")
+                lanes = stage("few", read(lanes, i, width // FEW, i * FEW + u), (u, FEW))
+            last = names.var("u")
+            value = read(lanes, last, FEW, last)
+        totals.append(stage("total", value))
+
+    def result(node: Term) -> Term:
+        if not isinstance(node, sc.Load) or node.buffer is not fold.out:
+            return node
+        first, *others = [sc.Load(each, node.indices) for each in totals]
+        return sum(others, start=first)
+
+    last_of = fold if epilogue is None else epilogue
+    whole = sc.Load(fold.out, fold.axes) if epilogue is None else epilogue.value
+    found = map_bottom_up(result, whole)
+    assert isinstance(found, sc.Scalar)
+    return stages(of.inputs, (*made, Each(last_of.out, last_of.axes, found)))
+
+
+def hoisted(  # noqa: PLR0917  # a term, and where it is evaluated
+    value: sc.Scalar, fold: Each, sizes: Mapping[sc.ScalarVar, int], lane: Term, names: Names,
+    also: Sequence[sc.Buffer] = (),
+) -> tuple[list[Each], sc.Scalar]:  # fmt: skip
+    """What lanes have in common and is made of codes (and of buffers that are given), as stages,
+    and the term that reads these."""
     made: list[Each] = []
     first, *inner = sizes
 
@@ -143,7 +214,8 @@ def _hoisted(
             return node
         used = free_vars(node)
         own = {each: sizes[each] for each in inner if each in used}
-        if lane in used or not own or not {load.buffer.dtype for load in loads(node)} <= {*CODES}:
+        read = {load.buffer for load in loads(node)} - {*also}
+        if lane in used or not own or not {each.dtype for each in read} <= {*CODES}:
             return node
         around = {a: n for a, n in (*zip(fold.axes, fold.out.shape, strict=True),
                                     (first, sc.index(sizes[first]))) if a in used}  # fmt: skip
@@ -176,7 +248,7 @@ def _along(
             left //= digits[each]
             places[each] = simple(lane // left % digits[each], context)
             at = at + each * left
-        found = map_bottom_up(_tidied(context), substitute(value, places))
+        found = map_bottom_up(tidied(context), substitute(value, places))
         assert isinstance(found, sc.Scalar)
         if is_row(found, lane):
             axes = (*around, *rest)
@@ -186,7 +258,7 @@ def _along(
     return None
 
 
-def _tidied(context: Context) -> Callable[[Term], Term]:
+def tidied(context: Context) -> Callable[[Term], Term]:
     """Places in their simplest form."""
 
     def tidied(node: Term) -> Term:
@@ -197,14 +269,3 @@ def _tidied(context: Context) -> Callable[[Term], Term]:
         return node
 
     return tidied
-
-
-def _reading(value: sc.Scalar, old: sc.Buffer, new: sc.Buffer) -> sc.Scalar:
-    """A term that reads another buffer."""
-
-    def read(node: Term) -> Term:
-        if isinstance(node, sc.Load) and node.buffer is old:
-            return sc.Load(new, node.indices)
-        return node
-
-    return map_bottom_up(read, value)

@@ -89,11 +89,11 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
     terms = prod([known(size) or 0 for size in part.extents[rank:]])
     column = rank - 1
     row = max([at for at in range(column) if sizes[at] != 1], default=None)
-    rows = 1 if row is None else _divisor(sizes[row], MAX_ROWS)
-    columns = _divisor(sizes[column], min(MAX_COLUMNS, machine.registers // 2 // rows))
+    rows = 1 if row is None else divisor(sizes[row], MAX_ROWS)
+    columns = divisor(sizes[column], min(MAX_COLUMNS, machine.registers // 2 // rows))
     # So many tiles of the data as stay in a near cache go through the weight together.
     near = max(machine.cache(2) // 2 // (rows * terms * f32.bytes), 1)
-    tiles = 1 if row is None else _divisor(sizes[row] // rows, near)
+    tiles = 1 if row is None else divisor(sizes[row] // rows, near)
 
     @do
     def schedule() -> Body:
@@ -129,7 +129,7 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
     return schedule()
 
 
-def _divisor(size: int, most: int) -> int:
+def divisor(size: int, most: int) -> int:
     """The greatest part of a size that is at most so long."""
     return next(n for n in range(max(min(most, size), 1), 0, -1) if size % n == 0)
 

@@ -180,7 +180,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     digits = Each(
         scratch("digits", (*size, run, DIGITS, parts, QUAD), i8),
         (*at_run, h, d, q, s),
-        _digit(number, d),
+        digit_of(number, d),
     )
 
     # Sums of digits by numbers, and of what these are worth.
@@ -228,12 +228,12 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     return stages(inputs, made, (*[each.out for each in (*before, kept)], out))
 
 
-def _digit(of: sc.Scalar, which: sc.Scalar) -> sc.Scalar:
+def digit_of(of: sc.Scalar, which: sc.Scalar, digits: int = DIGITS) -> sc.Scalar:
     """A byte of a whole number, 0 the highest: each has a sign, and takes what lower ones owe."""
     half = 1 << (BYTE - 1)
     found: sc.Scalar | None = None
     owed = 0
-    for place in range(DIGITS):  # from the lowest
+    for place in range(digits):  # from the lowest
         moved = (
             of if not place else sc.ShiftRight(of + sc.Lit(owed, i32), sc.Lit(BYTE * place, i32))
         )
@@ -241,7 +241,7 @@ def _digit(of: sc.Scalar, which: sc.Scalar) -> sc.Scalar:
         found = (
             moved
             if found is None
-            else sc.Select(sc.Eq(which, sc.index(DIGITS - 1 - place)), moved, found)
+            else sc.Select(sc.Eq(which, sc.index(digits - 1 - place)), moved, found)
         )
     assert found is not None
     kept = sc.Lit(i32.bits - BYTE, i32)

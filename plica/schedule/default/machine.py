@@ -14,10 +14,11 @@ from typing import Final
 
 from attrs import field, frozen
 
-from plica.ir.type import DType, f32, i8
+from plica.ir.loop.scalar import Cast, Lit, Scalar, ShiftLeft
+from plica.ir.type import DType, f32, i8, i32
 from plica.runtime.machine import CycleRates
 
-__all__ = ["QUAD", "Dot", "Machine", "f32"]
+__all__ = ["DIGITS", "PAIR_LANES", "QUAD", "Dot", "Machine", "f32", "worth"]
 
 LINE: Final = 64
 """Bytes of a line of a cache, which come from memory together: this many on all machines known."""
@@ -42,6 +43,15 @@ QUADS_NEAR: Final = 64 * 1024
 
 WINDOW_LANES: Final = 16
 """Lanes of a dot product in which each has data of its own."""
+
+DIGITS: Final = 2
+"""Bytes of an integer that stands for a float where both sides of a dot product have lanes."""
+
+BYTE: Final = 8
+"""Bits of a digit."""
+
+PAIR_LANES: Final = (4, 8, 16)
+"""Lanes of dot products in which both sides have lanes, at most those of a vector."""
 
 TILE_ROWS: Final = 32
 """Rows that a product of tiles of bytes has, at most: two registers of 16."""
@@ -88,6 +98,11 @@ def _most_under_way(asked: Sequence[int]) -> int:
     return most
 
 
+def worth(of: Scalar, digit: Scalar, digits: int = DIGITS) -> Scalar:
+    """What a product by a digit adds to a sum, the highest digit first."""
+    return ShiftLeft(of, Lit(BYTE * (digits - 1), i32) - Cast(digit, i32) * Lit(BYTE, i32))
+
+
 @frozen
 class Dot:
     """An instruction for dot products of bytes: its intrinsic, how many lanes it has, the dtype
@@ -103,6 +118,9 @@ class Dot:
     windows: str = ""
     """The name of the intrinsic in which each lane has data of its own, if there is one: it takes
     rows of WINDOW_LANES bytes, as many as there are terms."""
+    pairs: str = ""
+    """What the names of intrinsics begin with in which both sides have lanes, if there are some,
+    one side DIGITS of bytes; they end with how many lanes, of PAIR_LANES."""
     words: str = ""
     """What the names of intrinsics begin with that take numbers of few bits out of words, if there
     are some; they end with how many bits."""

@@ -70,6 +70,7 @@ from plica.schedule.form import (
 
 with lazy_imports(__name__):
     from plica.schedule.default.coded import coded_form
+    from plica.schedule.default.coded_dot import coded_dot_form
     from plica.schedule.default.column import column_form
     from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
@@ -324,7 +325,7 @@ def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     codes = any(each.dtype in (i8, u8, f16, bf16) for each in of.inputs)
-    return coded_form(of, machine) if codes else None
+    return (coded_dot_form(of, machine) or coded_form(of, machine)) if codes else None
 
 
 # fmt: off

@@ -1,0 +1,236 @@
+"""Products by weights that are unpacked to bytes: dot products of these by digits of the data.
+
+    out[m, n] = f(sum over k of x[m, k] * (scale[n, g] * number[n, k] + minimum[n, g]))
+
+Blocks of weights are integers of few bits, times what a group g of them has in common.  A dot
+product of bytes takes four in each lane as they lie (`plica.schedule.default.coded` has the digits
+b, g and v of the term k), so that no float is made of each; data is split into digits of 8 bits,
+which loses nothing of f32 beside the greatest of a block:
+
+    peak[g], unit[g]  = the greatest |x| of the group, peak[g] / 2**15
+    fixed[g, j]       = round(x[g, j] / unit[g])
+    digits[g, d, j]   = the d-th of the two bytes of fixed[g, j]
+    below[g, l]       = sum over s of fixed[g, 4 l + s] * offset
+    codes[n, g, j]    = number[n, g, j] - offset                       in the range of a byte
+    sum[n, g, l]      = sum over d, s of digits[g, d, 4 l + s] * codes[n, g, 4 l + s] << 8 * (1 - d)
+    part[n, l]        = sum over g of scale[n, g] * unit[g] * (sum[n, g, l] + below[g, l])
+    rest[n]           = sum over g of minimum[n, g] * sums[g]          sums[g] of all x of the group
+
+What is not finite gives what is not finite.  This is for one row of data; more rows share floats
+(`plica.schedule.default.coded`).
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import u8
+>>> x, w = buffer("x", (1, 64), f32), buffer("w", (8, 64), i8)
+>>> product = stage("y", (1, 8), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * sc.Cast(
+...     sc.Cast(w[n, k // 32 * 32 + k % 32], i32), f32)))
+>>> made = coded_dot_form(stages((x, w), (product,)),
+...                       Machine(512, 32, dot=Dot("some.dot", 16, u8, pairs="some.pairs")))
+>>> [str(each.out.name) for each in made.stages]
+['peak', 'unit', 'fixed', 'digits', 'below', 'codes', 'sum', 'part', 'few', 'total', 'y']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Final
+
+from plica.analysis.constant_bound import interval
+from plica.analysis.enclosing import simple
+from plica.analysis.index import EMPTY
+from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.type import DType, f32, i8, i32, known
+from plica.schedule.default.coded import (
+    CODES,
+    CodedProduct,
+    CodedSum,
+    coded_product,
+    digit_cuts,
+    hoisted,
+    joined,
+    term_digits,
+    tidied,
+)
+from plica.schedule.default.digit_product import LEAST, digit_of
+from plica.schedule.default.machine import BYTE, DIGITS, PAIR_LANES, QUAD, Dot, Machine, worth
+
+GREATEST: Final = 32_600
+"""What two digits that have signs can stand for, less what rounding may add."""
+MAX_BLOCK: Final = 256
+"""Data that have a unit in common, at most: the digits of more would have fewer bits."""
+
+
+def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stages, None where a machine has no such instruction or weights are no integers."""
+    dot = machine.dot
+    if dot is None or not dot.pairs or (product := coded_product(of)) is None:
+        return None
+    match product.body:
+        case sc.Mul(left, right):
+            data, weight = (right, left) if _has_codes(left) else (left, right)
+        case _:
+            return None
+    shared = [size for axis, size in zip(product.fold.axes, product.fold.out.shape, strict=True)
+              if axis not in free_vars(weight)]  # fmt: skip
+    if _has_codes(data) or prod([known(each) or 0 for each in shared]) != 1:
+        return None
+    cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
+    if cuts is None or not QUAD * PAIR_LANES[0] <= cuts[1] or cuts[-2] > MAX_BLOCK:
+        return None
+    return _formed(of, product, (data, weight), cuts, dot)
+
+
+def _has_codes(of: sc.Scalar) -> bool:
+    return any(each.buffer.dtype in CODES for each in loads(of))
+
+
+def _formed(
+    of: Stages, product: CodedProduct, sides: tuple[sc.Scalar, sc.Scalar], cuts: Sequence[int],
+    dot: Dot,
+) -> Stages | None:  # fmt: skip
+    """The stages for digits of the term between such cuts."""
+    names, fold = Names(of, anew=of.made), product.fold
+    digits = term_digits(cuts, names)
+    (first, *inner, lane), (blocks, *_, _) = digits.axes, digits.sizes
+    size_of, unit_of = (dict(zip(digits.axes, each, strict=True))
+                        for each in (digits.sizes, digits.units))  # fmt: skip
+    weight = digits.of_term(sides[1], product)
+    if (terms := _linear(weight, lane)) is None:
+        return None
+    numbers = {number for _, number in terms if number is not None}
+    if len(numbers) != 1:
+        return None
+    (number,) = numbers
+    block = digits.units[0]
+    outer = list(inner)
+    while outer and not any(outer[-1] in free_vars(scale) for scale, _ in terms):
+        outer.pop()  # what has one scale is one run of bytes
+    run = unit_of[outer[-1]] if outer else block
+    lanes = max([n for n in PAIR_LANES if n <= dot.lanes and run % (QUAD * n) == 0])
+    groups = [size_of[each] for each in outer]
+
+    # A whole number that fits into a byte, and what it is multiplied by into what is left of 32.
+    ranges: dict[Term, tuple[int, int]] = {axis: (0, n - 1) for axis, n in size_of.items()}
+    low, high = interval(number, ranges, {})
+    least, greatest = map(int, dot.dtype.bounds)
+    offset = 0 if least <= low and high <= greatest else low - least
+    if high - offset > greatest:
+        return None
+    most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * run // lanes) - 1)
+
+    def scratch(name: str, shape: Sequence[sc.Scalar | int], dtype: DType) -> sc.Buffer:
+        return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
+
+    # What is made of the data: integers, their digits and sums of each run.
+    own = [(axis, size) for axis, size in zip(fold.axes, fold.out.shape, strict=True)
+           if axis in free_vars(sides[0])]  # fmt: skip
+    j, t, d, l, s = (names.var(each) for each in "jtdls")  # noqa: E741  # as above
+    above, many = [axis for axis, _ in own], [size for _, size in own]
+    b, g = names.var("b"), names.var("g")
+    at_run = (*above, b, g)
+    size: tuple[sc.Scalar | int, ...] = (*many, blocks, prod(groups))
+    data = substitute(sides[0], {product.term: b * block + g * run + j})
+    assert isinstance(data, sc.Scalar)
+    whole = ((j,), (sc.index(run),))
+    highest = sc.Reduce("max", *whole, sc.Intrinsic("abs", (data,)))
+    peak = Each(scratch("peak", size, f32), at_run, highest)
+    share = sc.Mul(sc.Load(peak.out, at_run), sc.Lit(1.0 / most, f32))
+    unit = Each(scratch("unit", size, f32), at_run, sc.Max(share, sc.Lit(LEAST, f32)))
+    rounded = sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, at_run)),))
+    fixed = Each(scratch("fixed", (*size, run), i32), (*at_run, j), sc.Cast(rounded, i32))
+    split = Each(scratch("digits", (*size, DIGITS, run), i8), (*at_run, d, j),
+                 digit_of(sc.Load(fixed.out, (*at_run, j)), d, DIGITS))  # fmt: skip
+    made = [peak, unit, fixed, split]
+    steps = run // (QUAD * lanes)
+    place = (t * lanes + l) * QUAD + s if steps > 1 else l * QUAD + s
+    of_lane = {t: steps, s: QUAD} if steps > 1 else {s: QUAD}
+
+    def summed(over: Mapping[sc.ScalarVar, int], value: sc.Scalar) -> sc.Reduce:
+        return sc.Reduce("sum", tuple(over), tuple(map(sc.index, over.values())), value)
+
+    below = None
+    if offset:
+        less = sc.Load(fixed.out, (*at_run, place)) * sc.Lit(offset, i32)
+        below = Each(scratch("below", (*size, lanes), i32), (*at_run, l), summed(of_lane, less))
+        made.append(below)
+
+    # Bytes, their dot products, and what these are worth.
+    left, places, context = run, dict[Term, Term](), EMPTY.loop(j, run)
+    for axis in (*inner[len(outer) :], lane):
+        left //= size_of[axis]
+        places[axis] = simple(j // left % size_of[axis], context)
+    code = map_bottom_up(tidied(context), substitute(number, places))
+    assert isinstance(code, sc.Scalar)
+    used = [(axis, size) for axis, size in zip(fold.axes, fold.out.shape, strict=True)
+            if axis in free_vars(number)]  # fmt: skip
+    rows, sizes = [axis for axis, _ in used], [size for _, size in used]
+    codes = Each(
+        scratch("codes", (*sizes, blocks, *groups, run), dot.dtype), (*rows, first, *outer, j),
+        sc.Cast(code - sc.Lit(offset, i32) if offset else code, dot.dtype),
+    )  # fmt: skip
+    at = sum([axis * (unit_of[axis] // run) for axis in outer], sc.index(0))
+    there = (*above, first, at)
+    byte = sc.Cast(sc.Load(codes.out, (*rows, first, *outer, place)), i32)
+    digit = sc.Cast(sc.Load(split.out, (*there, d, place)), i32)
+    over = {t: steps, d: DIGITS, s: QUAD} if steps > 1 else {d: DIGITS, s: QUAD}
+    one = Each(
+        scratch("sum", (*sizes, blocks, *groups, lanes), i32),
+        (*rows, first, *outer, l), summed(over, worth(sc.Mul(digit, byte), d)),
+    )  # fmt: skip
+    made += [codes, one]
+    total: sc.Scalar = sc.Load(one.out, (*rows, first, *outer, l))
+    if below is not None:
+        total = sc.Add(total, sc.Load(below.out, (*there, l)))
+    terms_of = {axis: size_of[axis] for axis in (first, *outer)}
+    value: sc.Scalar = sc.Lit(0.0, f32)
+    rest: sc.Scalar = value
+    for scale, what in terms:
+        if what is None:
+            rest = scale if rest is sc.Lit(0.0, f32) else sc.Add(rest, scale)
+        else:
+            worth_of = sc.Mul(scale, sc.Load(unit.out, there))
+            value = sc.Mul(worth_of, sc.Cast(total, f32))
+    scales, value = hoisted(value, fold, terms_of, l, names, (unit.out,))
+    parts = [CodedSum(summed(terms_of, value), l, lanes)]
+    if rest is not sc.Lit(0.0, f32):
+        sums = Each(scratch("sums", size, f32), at_run, sc.Reduce("sum", *whole, data))
+        value_of = sc.Mul(rest, sc.Load(sums.out, there))
+        minima, read = hoisted(value_of, fold, terms_of, l, names, (sums.out,))
+        made += [sums, *minima]
+        if isinstance(read, sc.Load) and minima:  # in the lanes in which they are made
+            (*around, lane), width = minima[0].axes, known(read.buffer.shape[-1]) or 0
+            read = sc.Load(read.buffer, (*around, lane))
+            terms_of = {axis: n for axis, n in terms_of.items() if axis in around}
+            parts.append(CodedSum(summed(terms_of, read), lane, width))
+        else:
+            parts.append(CodedSum(summed(terms_of, read)))
+    return joined(of, product, (*made, *scales), parts, names)
+
+
+def _linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:
+    """A weight as a sum: what lanes have in common, by a whole number that they have (or by 1)."""
+    if lane not in free_vars(of):
+        return [(of, None)]
+    one, minus = (sc.Lit(each, f32) for each in (1.0, -1.0))
+    match of:
+        case sc.Cast(number, dtype) if dtype is f32 and sc.dtype_of(number) is i32:
+            return [(one, number)]
+        case sc.Mul(left, right):
+            common, other = (right, left) if lane in free_vars(left) else (left, right)
+            inner = None if lane in free_vars(common) else _linear(other, lane)
+            if inner is None:
+                return None
+            return [(common if each is one else sc.Mul(common, each), n) for each, n in inner]
+        case sc.Add(left, right) | sc.Sub(left, right):
+            first, second = _linear(left, lane), _linear(right, lane)
+            if first is None or second is None:
+                return None
+            if isinstance(of, sc.Sub):
+                second = [(sc.Mul(each, minus), number) for each, number in second]
+            return [*first, *second]
+        case _:
+            return None

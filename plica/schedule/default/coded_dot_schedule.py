@@ -1,0 +1,199 @@
+"""The template of dot products of bytes by digits of the data (`plica.schedule.default.coded_dot`).
+
+peak, unit, fixed, digits, quads, below          one after another, vectors along a block
+for n0:                                          rows of the weight, a few at a time
+    for b:                                       blocks of bytes
+        for n: scale[n, g] = …                   vectors over g
+        for g, n:                                written out
+            codes[j] = …                         a run of bytes
+            for d: invoke the instruction        sum[d, l] += digits[b, d, …] * codes[…]
+            part[n, l] += …                      vectors over l
+    for n: few[n, u] += …; total[n] += …; out[n] = …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Final
+
+from plica.ir.loop import Block, Kernel, Store, scalar as sc
+from plica.ir.type import known
+from plica.schedule.default.coded import CODES, digit_cuts
+from plica.schedule.default.machine import BYTE, Machine
+from plica.schedule.default.role import (
+    BlockFlow,
+    block_flow,
+    is_reduction,
+    made_by,
+    reads,
+    terms_of,
+)
+from plica.schedule.default.share import pays
+from plica.schedule.default.step import (
+    annotate,
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    parallel,
+    reorder,
+    set_scope,
+    split,
+    tensorize,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
+
+FETCHED: Final = 3072
+"""Bytes of a row that are asked for ahead: memory answers while as many are multiplied."""
+MAX_WRITTEN_OUT: Final = 32
+"""Terms that are written out."""
+
+
+def coded_dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a product, None for other kernels."""
+    dot, flow = machine.dot, block_flow(kernel)
+    if dot is None or not dot.pairs or flow is None:
+        return None
+    found = [each for each in flow.blocks.values() if _multiplies_digits(each, kernel)]
+    return _schedule(flow, found[0], machine, kernel) if len(found) == 1 else None
+
+
+def _multiplies_digits(of: Block, kernel: Kernel) -> bool:
+    """Whether a block adds products of bytes that are both made in the kernel."""
+    if not isinstance(of.body, Store):
+        return False
+    match of.body.value:
+        case sc.Add(sc.Load(), sc.ShiftLeft(sc.Mul(sc.Cast(left, _), sc.Cast(right, _)), _)):
+            return all(
+                isinstance(each, sc.Load)
+                and each.buffer not in kernel.params
+                and each.buffer.dtype.bytes == 1
+                for each in (left, right)
+            )
+        case _:
+            return False
+
+
+def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) -> Do:
+    dot, out = machine.dot, flow.result
+    assert dot is not None
+    coded, data, scales = list[Block](), list[Block](), list[Block]()
+    for each in flow.blocks.values():
+        writers = [flow.writer[load.buffer] for load in reads(each) if load.buffer in flow.writer]
+        unpacks = any(load.buffer.dtype in CODES and load.buffer in kernel.params
+                      for load in reads(each))  # fmt: skip
+        if unpacks or any(writer in (*coded, *scales) for writer in writers):
+            (scales if unpacks and not is_reduction(each) else coded).append(each)
+        else:
+            data.append(each)
+    (codes,) = [each for each in scales if made_by(each).dtype.is_integer]
+    folds = [each for each in coded if each not in (dots, out)]
+    rank = len(made_by(folds[-1]).shape)
+
+    @do
+    def schedule() -> Body:
+        result = yield block(str(out.label))
+        every: tuple[Handle, ...] = yield loops(result)
+        weight = every[rank - 1]
+        for each in folds[::-1]:
+            one = yield block(str(each.label))
+            yield compute_at(one, weight)
+            yield set_scope(one, 0, "local")
+        for each in folds:
+            read = {load.buffer for load in reads(each)}
+            own = [scale for scale in scales if made_by(scale) in read]
+            pair = (codes, dots) if made_by(dots) in read else ()
+            yield from _summed(each, rank, own, pair, machine)
+        for each in data:
+            yield from _of_data(each)
+        if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
+            yield parallel(weight)
+
+    return schedule()
+
+
+def _summed(
+    of: Block, rank: int, scales: Sequence[Block], pair: Sequence[Block], machine: Machine
+) -> Body:
+    """Terms around the lanes, with what is made for each; the last terms are written out."""
+    one = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(one)
+    terms = terms_of(of)
+    lanes = len(made_by(of).shape) - rank
+    outside = len(every) - len(terms) - lanes
+    lane, folded = every[outside : outside + lanes], every[outside + lanes :]
+    cut, count = len(terms), 1
+    while cut > bool(scales or pair) and count * terms[cut - 1] <= MAX_WRITTEN_OUT:
+        cut -= 1
+        count *= terms[cut]
+    yield reorder(*folded, *lane)
+    begun = yield decompose_reduction(one, folded[0])
+    yield from _in_vectors(begun, outside, lanes)
+    for scale in scales:
+        made = yield block(str(scale.label))
+        yield compute_at(made, folded[0])
+        yield set_scope(made, 0, "local")
+        yield from _in_vectors(made, outside + 1)
+    if pair:
+        codes, dots = pair
+        for each in (dots, codes):
+            made = yield block(str(each.label))
+            yield compute_at(made, folded[-1])
+            yield set_scope(made, 0, "local")
+        yield from _multiplied(dots, machine)
+        yield from _unpacked(codes, machine)
+    for loop in folded[cut:]:
+        yield unroll(loop)
+    for loop in lane:
+        yield vectorize(loop)
+
+
+def _in_vectors(of: Handle, outside: int, lanes: int = 1) -> Body:
+    """Loops inside of some written out, the last in vectors."""
+    every: tuple[Handle, ...] = yield loops(of)
+    for each in every[outside : len(every) - lanes]:
+        yield unroll(each)
+    for each in every[len(every) - lanes :]:
+        yield vectorize(each)
+
+
+def _multiplied(of: Block, machine: Machine) -> Body:
+    """Digits by bytes, in one instruction for all digits."""
+    assert machine.dot is not None
+    one = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(one)
+    terms = of.kinds.count("reduce")
+    lane, (*steps, digit, quad) = every[len(every) - terms - 1], every[len(every) - terms :]
+    yield reorder(*steps, lane, digit, quad)
+    begun = yield decompose_reduction(one, [*steps, lane][0])
+    yield from _in_vectors(begun, len(every) - terms - 1)
+    width = known(made_by(of).shape[-1])
+    yield tensorize(lane, f"{machine.dot.pairs}{width}")
+    for each in steps:
+        yield unroll(each)
+
+
+def _unpacked(of: Block, machine: Machine) -> Body:
+    """A run of bytes, in vectors of those that are unpacked alike."""
+    one = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(one)
+    assert isinstance(of.body, Store)
+    run = known(of.extents[-1]) or 1
+    cuts = digit_cuts(of.body.value, of.vars[-1], run, machine.vector // BYTE)
+    parts, lane = yield split(every[-1], (None, cuts[1] if cuts else run))
+    yield unroll(parts)
+    yield annotate(lane, "fetch", FETCHED)
+    yield vectorize(lane)
+
+
+def _of_data(of: Block) -> Body:
+    """What is made of the data goes along its last axis, if that is no sum."""
+    if "reduce" in of.kinds:
+        return
+    found = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(found)
+    yield vectorize(every[-1])
