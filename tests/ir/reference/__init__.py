@@ -24,6 +24,6 @@ from tests.ir.reference.run import apply, attributes, run, types_of
 
 __all__ = [
     "CASES", "ELEMENTWISE", "REFERENCE", "Case", "adjoint", "apply", "arrange", "array",
-    "attributes", "case_laid", "case_neural", "case_shape", "close", "collective", "layer", "neural", "order",
-    "put", "quantised", "run", "types_of",
+    "attributes", "case_laid", "case_neural", "case_shape", "close", "collective", "layer",
+    "neural", "order", "put", "quantised", "run", "types_of",
 ]  # fmt: skip
