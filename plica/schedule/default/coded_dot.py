@@ -126,15 +126,16 @@ def _formed(
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
     # What is made of the data: integers, their digits and sums of each run.
-    own = [(axis, size) for axis, size in zip(fold.axes, fold.out.shape, strict=True)
-           if axis in free_vars(sides[0])]  # fmt: skip
+    extents = dict(zip(fold.axes, fold.out.shape, strict=True))
+    units: dict[Term, Term] = {axis: sc.index(0) for axis, n in extents.items() if known(n) == 1}
+    row = substitute(sides[0], units)
+    own = [(axis, size) for axis, size in extents.items() if axis in free_vars(row)]
     j, t, d, l, s = (names.var(each) for each in "jtdls")  # noqa: E741  # as above
     above, many = [axis for axis, _ in own], [size for _, size in own]
     b, g = names.var("b"), names.var("g")
     at_run = (*above, b, g)
     size: tuple[sc.Scalar | int, ...] = (*many, blocks, prod(groups))
-    data = substitute(sides[0], {product.term: b * block + g * run + j})
-    assert isinstance(data, sc.Scalar)
+    data = substitute(row, {product.term: b * block + g * run + j})
     whole = ((j,), (sc.index(run),))
     highest = sc.Reduce("max", *whole, sc.Intrinsic("abs", (data,)))
     peak = Each(scratch("peak", size, f32), at_run, highest)
@@ -165,8 +166,7 @@ def _formed(
         places[axis] = simple(j // left % size_of[axis], context)
     code = map_bottom_up(tidied(context), substitute(number, places))
     assert isinstance(code, sc.Scalar)
-    used = [(axis, size) for axis, size in zip(fold.axes, fold.out.shape, strict=True)
-            if axis in free_vars(number)]  # fmt: skip
+    used = [(axis, size) for axis, size in extents.items() if axis in free_vars(number)]
     rows, sizes = [axis for axis, _ in used], [size for _, size in used]
     codes = Each(
         scratch("codes", (*sizes, blocks, *groups, run), dot.dtype), (*rows, first, *outer, j),
