@@ -1,3 +1,3 @@
-"""analysis: what is asked of programs by all who change them: indices, accesses, dependence,
+"""analysis: what transformations need to know about programs: index terms, accesses, dependence,
 memory.
 """

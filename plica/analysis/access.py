@@ -1,4 +1,5 @@
-"""Accesses: the places of buffers that a statement reads and writes, in terms of what is around.
+"""Accesses: the buffer regions that a statement reads and writes, in terms of the enclosing
+variables.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Store
@@ -8,8 +9,8 @@
 >>> [(str(each.buffer.name), each.written, len(each.inner)) for each in accesses(body)]
 [('y', True, 1), ('x', False, 1)]
 
-Variables of blocks inside the statement are replaced by what they are bound to.  Guards are left
-out of account: an access behind one counts.  Buffers made inside are the statement's own business.
+Block variables inside the statement are replaced by their bindings. Guards are ignored: a guarded
+access counts. Buffers allocated inside are left out.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ ONE: Final = sc.index(1)
 
 @frozen(eq=False)
 class Access:
-    """A box of a buffer, at every point of the loops `inner`; None where it depends on data."""
+    """A box of a buffer, at every point of the loops `inner`; None if it depends on data."""
 
     buffer: sc.Buffer
     starts: tuple[sc.Scalar | None, ...]
@@ -53,7 +54,7 @@ class Access:
 
 @frozen(eq=False)
 class _Place:
-    """Where a walk stands: what names mean there, the loops inside the root, its own buffers."""
+    """The state of a walk: the values of names, the loops inside the root, and local buffers."""
 
     known: Known
     inner: Inner
@@ -67,7 +68,7 @@ NOWHERE: Final = _Place({}, (), frozenset())
 
 
 _found: Final[WeakKeyDictionary[st.Stmt, tuple[Access, ...]]] = WeakKeyDictionary()
-"""The accesses of statements: a step of a schedule leaves most statements as they are."""
+"""Accesses by statement: a schedule step leaves most statements unchanged."""
 
 
 def accesses(root: st.Stmt) -> tuple[Access, ...]:
@@ -100,8 +101,8 @@ def _gathered(stmt: st.Stmt) -> tuple[Access, ...]:
 
 
 def _bound(block: st.Block) -> tuple[Access, ...] | None:
-    """The accesses of a block from those in terms of its variables; None where a name inside is
-    one of those that it is bound to, or how often something runs depends on data."""
+    """The accesses of a block, from those in terms of its variables; None if an inner name clashes
+    with a binding, or if an iteration count depends on data."""
     values = zip(block.vars, block.bindings, strict=True)
     known: dict[Term, sc.Scalar | None] = {var: _value(value, {}) for var, value in values}
     around = frozenset[Term]().union(*map(free_vars, (*block.bindings, block.predicate)))
@@ -128,9 +129,9 @@ def _bound(block: st.Block) -> tuple[Access, ...] | None:
 
 @lru_cache(maxsize=1024)
 def unbound(block: st.Block) -> st.Block:
-    """The block wherever it may stand: bound to nothing, under no condition.
+    """The block without bindings and predicate.
 
-    What is said of it alone is found once, whatever loops steps of a schedule move it into.
+    Facts about the unbound block are computed once, whatever loops enclose it later.
     """
     fields = [getattr(block, name) for name in st.Block._fields]
     fields[st.Block._fields.index("bindings")] = (ZERO,) * len(block.vars)
@@ -280,7 +281,7 @@ def _box(
 
 
 def _value(term: sc.Scalar, known: Known) -> sc.Scalar | None:
-    """What a term means outside, None where that depends on data."""
+    """The term in terms of outer variables, or None if it depends on data."""
     if reads_memory(term):
         return None
     if not known:

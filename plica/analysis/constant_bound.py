@@ -1,4 +1,4 @@
-"""Bounds: what is known of an index before the program runs.
+"""Bounds: what is known statically about an index.
 
 An interval for every integer term, from the ranges of the loops around it; and facts, the
 conditions that hold where a guarded term is evaluated (`KnownBounds`).  An index that neither
@@ -45,7 +45,7 @@ def interval(
 
 @frozen(eq=False)
 class Bounds:
-    """How the intervals of terms are found: what each is made from comes before it.
+    """A program that computes the intervals of terms, operands first.
 
     Those of literals are always the same.
     """
@@ -55,7 +55,7 @@ class Bounds:
 
 
 def bounds(roots: Iterable[sc.Scalar]) -> Bounds:
-    """How the intervals of terms are found, to be gone through again for each of many ranges."""
+    """Compiles the interval computation of terms, to be run again for many ranges."""
     order = parts_first(_operands, *roots)
     computed = [node for node in order if not isinstance(node, sc.Lit)]
     steps = tuple([(node, linear(node), _operands(node)) for node in computed])
@@ -80,14 +80,14 @@ def fill(of: Bounds, ranges: Mapping[Term, Interval], memo: dict[sc.Scalar, Inte
 
 
 LinearForm: TypeAlias = tuple[int, tuple[int, ...], tuple[sc.Scalar, ...]]
-"""A sum: the number in it, how often each of its other parts is, and these."""
+"""A sum: its constant, the coefficients of its other parts, and the parts."""
 
 MAX_PARTS_OF_SUM: Final = 64  # this many parts of a sum are looked at; a longer one is a sum of two
 
 
 @lru_cache(maxsize=8192)
 def linear(node: sc.Scalar) -> LinearForm | None:
-    """An index as one sum of other parts, None for what is no sum.
+    """An index as a linear form of other parts, or None if it is no sum.
 
     >>> from plica.ir.loop.tensor import axis
     >>> i, j = axis("i"), axis("j")
@@ -95,7 +95,7 @@ def linear(node: sc.Scalar) -> LinearForm | None:
     >>> number, counts, parts == (i, j)
     (-5, (12, 2), True)
 
-    What is left of a part when it was divided is less than what it was divided by.
+    A remainder is less than its divisor.
 
     >>> linear(i - i // 4 * 4) == (0, (1,), (i % 4,))
     True
@@ -139,7 +139,7 @@ def _join_remainders(counts: dict[sc.Scalar, int]) -> None:
 
 
 def _of_sum(form: LinearForm, kids: Sequence[Interval]) -> Interval:
-    """Between what a sum is."""
+    """The interval of a sum."""
     low = high = form[0]
     for count, (least, most) in zip(form[1], kids, strict=True):
         if count >= 0:
@@ -206,7 +206,7 @@ def _here(node: sc.Scalar, kids: list[Interval], ranges: Mapping[Term, Interval]
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def facts_of(condition: sc.Scalar) -> tuple[Polynomial, ...]:
-    """Polynomials that are not negative where the condition holds."""
+    """Polynomials that are non-negative where the condition holds."""
     found: list[Polynomial] = []
     stack = [condition]
     while stack and len(found) < MAX_FACTS:
@@ -233,7 +233,7 @@ DIM_RANGE: Final = (0, 2**40)  # what is known of a dim: no array is larger in a
 
 
 def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:
-    """Between what a dim is where there are arrays of some sizes, none of which is negative.
+    """The interval of a dim if the sizes of some arrays are non-negative.
 
     >>> from plica.ir.type.dim import dim_var
     >>> n = dim_var("n")
@@ -250,10 +250,10 @@ def open_range(dim: sc.ScalarVar, sizes: Iterable[sc.Scalar]) -> Interval:
 
 
 class KnownBounds:
-    """What is known at a place in a kernel from what stands around it.
+    """The facts at a place in a kernel, from the enclosing statements.
 
-    Loops that are open and variables with a value, between which bounds they are; and what is not
-    negative, by the conditions that hold there.
+    The intervals of enclosing loop variables and bound variables, and the polynomials that
+    enclosing conditions make non-negative.
 
     >>> from plica.ir.loop.tensor import axis
     >>> known, i, j = KnownBounds(), axis("i"), axis("j")
@@ -318,12 +318,12 @@ class KnownBounds:
         )
 
     def is_natural(self, term: sc.Scalar, facts: Sequence[Polynomial] | None = None) -> bool:
-        """Whether an index cannot be negative: what is left of it without facts cannot.
+        """Whether an index is non-negative: subtracts facts until the rest is non-negative without
+        them.
 
-        A quotient times its divisor is less than a divisor away from what was divided, also where
-        only a fact has it: i < m + m // 2 says that 64 * i + 63 is below 96 * m; and the
-        lesser of two, where it is not enough that it is the same everywhere, is one of them, where
-        that is not more than the other.
+        A quotient times its divisor differs from the dividend by less than the divisor, also if
+        only a fact mentions it: `i < m + m // 2` implies that `64 * i + 63` is below `96 * m`. A
+        minimum is split into its two cases if treating it as an atom is not enough.
         """
         told = list(reversed(self.facts if facts is None else facts))[:MAX_FACTS_TRIED]
         whole = polynomial(term)
@@ -344,7 +344,8 @@ class KnownBounds:
         told: Sequence[Polynomial],
         often: Sequence[Callable[[Polynomial, Polynomial], int]] | None = None,
     ) -> bool:
-        """Whether facts say that a polynomial is not negative, each taken away so often."""
+        """Whether the facts imply that a polynomial is non-negative, each subtracted a bounded
+        number of times."""
         if self._least(whole) >= 0:
             return True
         told = _about(whole, told)
@@ -373,8 +374,8 @@ class KnownBounds:
         return total
 
     def _bounds(self, of: sc.Scalar) -> Interval:
-        """Between what a part of an index is: a size of an array is checked before it is used, so
-        what is made of sizes alone, none taken from another, has no wrong sign."""
+        """The interval of an index part. Array sizes are checked before use, so a term of sizes
+        alone, without subtraction, is non-negative."""
         low, high = self.interval(of)
         is_checked = low < 0 and all(
             self.ranges.get(each, (0, 0))[1] == DIM_RANGE[1] for each in free_vars(of)
@@ -383,8 +384,8 @@ class KnownBounds:
 
 
 def _about(whole: Polynomial, told: Sequence[Polynomial]) -> list[Polynomial]:
-    """The facts that have a term in common with a polynomial, or with another of these facts; all
-    others can be taken away from it no times."""
+    """The facts that share a term with a polynomial, directly or through other facts; subtracting
+    any other is useless."""
     terms = {key for key in whole if key}
     chosen = [False] * len(told)
     before = -1
@@ -397,7 +398,7 @@ def _about(whole: Polynomial, told: Sequence[Polynomial]) -> list[Polynomial]:
 
 
 def _of_quotients(of: Polynomial) -> list[Polynomial]:
-    """What is not negative whatever is divided, for the quotients in a polynomial."""
+    """Polynomials that are non-negative for every dividend, for the quotients in a polynomial."""
     found: list[Polynomial] = []
     for node in dict.fromkeys(atom for atoms, _ in of.values() for atom in atoms):
         match node:
@@ -408,8 +409,8 @@ def _of_quotients(of: Polynomial) -> list[Polynomial]:
 
 
 def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
-    """A polynomial with one of two in the place of the lesser or greater of them, and what is not
-    negative where it is so."""
+    """The cases of a polynomial's first minimum or maximum: the polynomial with each operand in its
+    place, and the facts of that case."""
     for key, (_, count) in whole.items():
         match [*key]:
             case [(sc.Min(left, right) | sc.Max(left, right) as choice, 1)]:
@@ -428,7 +429,7 @@ def _cases(whole: Polynomial) -> list[tuple[Polynomial, list[Polynomial]]]:
 
 
 def within(var: sc.ScalarVar, extent: sc.Scalar) -> list[Polynomial]:
-    """What is not negative in a loop, besides its variable."""
+    """Polynomials that are non-negative inside a loop, besides its variable."""
     found: list[Polynomial] = []
     stack = [extent]
     while stack:
@@ -447,7 +448,7 @@ def within(var: sc.ScalarVar, extent: sc.Scalar) -> list[Polynomial]:
 
 
 def _quotients(of: sc.Scalar) -> list[Polynomial]:
-    """What is not negative of a term with `n // 8` in it: `n - 8 * (n // 8)`."""
+    """The facts about the quotients of a term, such as `n - 8 * (n // 8)` for `n // 8`."""
     return [
         polynomial(node.left - node.right * node)
         for node in post_order(of)
@@ -456,7 +457,7 @@ def _quotients(of: sc.Scalar) -> list[Polynomial]:
 
 
 def _most_times(rest: Polynomial, fact: Polynomial) -> int:
-    """How often a fact can be taken away until the last of what both have is gone."""
+    """How often a fact can be subtracted until the last common term vanishes."""
     found = 0
     for key, (_, count) in fact.items():
         left = rest[key][1] if key and key in rest else 0
@@ -466,7 +467,7 @@ def _most_times(rest: Polynomial, fact: Polynomial) -> int:
 
 
 def _least_times(rest: Polynomial, fact: Polynomial) -> int:
-    """How often a fact can be taken away until the first of what both have is gone."""
+    """How often a fact can be subtracted until the first common term vanishes."""
     found = 0
     for key, (_, count) in fact.items():
         left = rest[key][1] if key and key in rest else 0
@@ -476,7 +477,7 @@ def _least_times(rest: Polynomial, fact: Polynomial) -> int:
 
 
 def _times(rest: Polynomial, fact: Polynomial) -> int:
-    """How often a fact can be taken away so that something of the rest goes with it."""
+    """How often a fact can be subtracted so that a term of the rest vanishes."""
     for key, (_, count) in fact.items():
         if key and key in rest:
             left = rest[key][1]

@@ -4,9 +4,9 @@ An element is a tuple of index terms over the variables of a context: what one r
 element of a box.  The loops around a write are solved for it (a guess), and that the guess is an
 iteration of the write is a proof.  A guess may be wrong, a proof is not.
 
-Writes that together fill a box are one write (`plica.analysis.write`).  Where no write reaches the
-element at every point, what is not shown of one of them is a case: the others must reach it
-wherever that does not hold.
+Writes that together fill a box count as one write (`plica.analysis.write`). If no write reaches the
+element at every point, the unproved condition of one write becomes a case: the others must reach
+the element wherever it fails.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index import EMPTY
@@ -21,7 +21,7 @@ True
 Law: where `reached` is True, at every point of the context some write has an iteration at which its
 guards hold and whose place is the element.
 
-Cover: whether what a block reads in an iteration was written in the same iteration.
+Coverage: whether a block reads, in an iteration, only what was written in the same iteration.
 
 The writer's stores, over the loops inside the iteration, must together reach every element of the
 box that is read (`plica.analysis.coverage`); where the writer has a predicate, it must hold for the
@@ -66,7 +66,7 @@ __all__ = ["is_covered", "map_of", "reaches"]
 
 
 def is_covered(writer: Site[Block], reader: Site[Block], shared: For) -> bool:
-    """Whether, in each iteration of a loop around both, the reader reads what the writer wrote."""
+    """Whether, in each iteration of a common loop, the reader reads only what the writer wrote."""
     at = next(at for at, (stmt, _) in enumerate(reader.above) if stmt is shared)
     context = context_of(reader.above[: at + 1])
     around = {stmt.var for stmt, _ in reader.above[: at + 1] if isinstance(stmt, For)}
@@ -161,7 +161,7 @@ def _reached_by_one(writes: Iterable[Write], element: Places, context: Context) 
 def _reached_by_cases(
     writes: Sequence[Write], element: Places, context: Context, fuel: list[int]
 ) -> bool:
-    """Whether one write reaches the element, or the others do wherever that is not shown of it."""
+    """Whether one write reaches the element, or the others do wherever it may not."""
     fuel[0] -= 1
     if fuel[0] < 0:
         return False
@@ -179,7 +179,8 @@ def _reached_by_cases(
 
 
 def _unproved(write: Write, element: Places, context: Context) -> tuple[sc.Scalar, ...] | None:
-    """What is not shown for the best guess; None where it is not shown to be the place."""
+    """The unproved conditions under the best guess; None if the guess does not reach the
+    element."""
     best: tuple[sc.Scalar, ...] | None = None
     for guess in _guesses(write, element, context):
         left: list[sc.Scalar] = []
@@ -254,7 +255,7 @@ def _solve(
     found: dict[Term, sc.Scalar],
     context: Context,
 ) -> None:
-    """Guess the variables of a place `base + a * i + b * j …`, as digits of what is wanted."""
+    """Guesses the variables of an index `base + a * i + b * j …` as digits of the wanted index."""
     extents = dict(loops)
     rest = dict(polynomial(place))
     digits: list[tuple[int, sc.ScalarVar]] = []
@@ -267,7 +268,8 @@ def _solve(
     if not digits:
         return
     target = wanted - from_polynomial(rest)
-    # Of two with one factor, the one of a single step comes first: it is 0, the other all the rest.
+    # Of two variables with one factor, the one of extent 1 comes first: it is 0, and the other
+    # takes the rest.
     digits.sort(key=lambda each: (each[0], known(extents[each[1]]) != 1))
     for at, (factor, var) in enumerate(digits):
         value = target if factor == 1 else target // factor

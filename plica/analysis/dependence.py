@@ -82,7 +82,7 @@ def unblocked_statement(scope: Stmt) -> Stmt | None:
 
 
 def scope_of(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
-    """The body in which a block or a loop stands: that of the block around, or the kernel's."""
+    """The body that contains a block or a loop: that of the enclosing block, or the kernel's."""
     for stmt, position in reversed(site.above):
         if isinstance(stmt, Block):
             return substatements(stmt)[position]
@@ -90,13 +90,13 @@ def scope_of(kernel: Kernel, site: Site[Block] | Site[For]) -> Stmt:
 
 
 def producers(scope: Stmt, label: Name) -> tuple[Block, ...]:
-    """The blocks of a scope that come before one of them and write a buffer that it reads."""
+    """The earlier blocks of a scope that write a buffer the block reads."""
     before, consumer, _ = _split_at(scope, label)
     return tuple([each.block for each in before if not set(each.writes).isdisjoint(consumer.reads)])
 
 
 def consumers(scope: Stmt, label: Name) -> tuple[Block, ...]:
-    """The blocks of a scope that come after one of them and read a buffer that it writes."""
+    """The later blocks of a scope that read a buffer the block writes."""
     _, producer, after = _split_at(scope, label)
     return tuple([each.block for each in after if not set(producer.writes).isdisjoint(each.reads)])
 

@@ -1,4 +1,4 @@
-"""Meeting accesses: what a statement reads and writes, and whether two accesses can meet.
+"""Disjoint accesses: what a statement reads and writes, and whether two accesses can overlap.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
@@ -36,7 +36,7 @@ MAX_VARIABLES_PROVED: Final = 4  # questions about this many variables are looke
 
 @frozen(eq=False)
 class IndexedAccess:
-    """A buffer that is touched; `indices` is None where it is not understood at which places."""
+    """An access to a buffer; `indices` is None if the accessed elements are unknown."""
 
     buffer: sc.Buffer
     indices: tuple[sc.Scalar, ...] | None
@@ -47,7 +47,7 @@ class IndexedAccess:
 
 
 def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
-    """Every access inside a statement, with what is known there; writes of a store come first."""
+    """Every access inside a statement, with its context; a store's write comes before its reads."""
     found: list[IndexedAccess] = []
     seen: set[tuple[Stmt, Context]] = set()
     stack: list[tuple[Stmt, Context]] = [(root, context)]
@@ -76,7 +76,7 @@ def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
 
 
 def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
-    """What an intrinsic touches of its operands: all of the regions, and writes its results."""
+    """The accesses of an intrinsic: all regions, and writes of its results."""
     intrinsic = find_intrinsic(call.name)
     for number, region in enumerate(call.operands):
         if not isinstance(region, Region):
@@ -154,7 +154,7 @@ def are_disjoint(
             own = Context(tuple([each for each in ranges if each.var in told]))
             if can_prove(sc.Ne(one_place, another), own):
                 return True
-    # A barrier too many costs little, a long proof costs more: of much, only what is near is asked.
+    # A superfluous barrier is cheap, a long proof is not: of many facts only related ones are used.
     quick = len(ranges) > MAX_VARIABLES_PROVED
     for low, high in ((var, other), (other, var)):
         here = context.where(sc.Lt(low, high))
@@ -169,13 +169,13 @@ def are_disjoint(
 
 
 def _near(context: Context, told: frozenset[Term]) -> Context:
-    """What a context says of some variables alone."""
+    """The facts of a context about some variables alone."""
     ranges = tuple([each for each in context.ranges if each.var in told])
     return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))
 
 
 def _pinned(context: Context, var: Term) -> sc.Scalar | None:
-    """The number that a variable is where a context holds, if a fact says one."""
+    """The constant that a context fixes for a variable, if a fact states one."""
     for each in context.facts:
         if isinstance(each, sc.Eq) and each.left is var and known(each.right) is not None:
             return each.right
@@ -220,7 +220,7 @@ def _in_steps(
 
 
 def _apart(access: IndexedAccess, var: sc.ScalarVar, fixed: Collection[sc.ScalarVar]) -> bool:
-    """Whether an access touches different elements wherever its variables differ, and has `var`.
+    """Whether accesses with different values of `var` touch different elements, and `var` occurs.
 
     Those that are `fixed` do not differ.
     """

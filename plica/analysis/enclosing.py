@@ -1,4 +1,4 @@
-"""Enclosing loops: what the loops and blocks around a place say of their variables, as a context.
+"""Enclosing loops: the context that the enclosing loops and blocks define.
 
 >>> from plica.ir.loop.statement import NOTHING, For
 >>> from plica.ir.loop.tensor import axis
@@ -54,7 +54,7 @@ def simple(term: Scalar, context: Context = EMPTY) -> Scalar:
 def tidy(term: Scalar, context: Context = EMPTY) -> Scalar:
     """The simple form of a term where it says the same with less: a canonical form need not.
 
-    (256 * i + j) // 196  stays, where  i + (60 * i + j) // 196  would tell less.
+    (256 * i + j) // 196  is kept, because  i + (60 * i + j) // 196  has looser bounds.
     """
     found = simple(term, context)
     cuts = _cuts(found)

@@ -24,8 +24,8 @@ from plica.ir.loop.scalar import Lit, Scalar, ScalarVar, row_of
 def on_grid(
     wanted: Sequence[Scalar], grid: Mapping[Term, NDArray[Any]]
 ) -> list[NDArray[Any]] | Scalar:  # Any: index terms are integers, conditions bools
-    """The values of terms where variables have those of a grid; the first term inside that has
-    none, if there is one: a variable of no loop, an element of memory."""
+    """The values of terms over a grid of their variables; or the first subterm without a value: a
+    variable of no loop, or a load."""
     memo: dict[Term, NDArray[Any]] = {}
     for node in post_order(*wanted):
         if not isinstance(node, Scalar):

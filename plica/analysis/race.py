@@ -1,10 +1,10 @@
-"""Races: parallel loops two of whose iterations touch one element, and one of them writes it.
+"""Races: parallel loops in which two iterations access one element and at least one writes it.
 
     for i in parallel(4): y[i // 2] = x[i]        iterations 0 and 1 write y[0]
 
-Whether iterations are shown to stay apart is asked first (`plica.analysis.dependence`).  Where they
-are not, the first of them are gone through, so that whatever is found is a race indeed: accesses
-behind a guard, or at places that depend on data, accuse nobody.
+Independence of iterations is proved if possible (`plica.analysis.dependence`). Otherwise the first
+iterations are enumerated, so that every report is a real race: guarded or data-dependent accesses
+are never reported.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store
@@ -47,7 +47,7 @@ SIZE_OF_OPEN_DIMS: Final = 5  # what a size that is not known is taken to be
 
 @frozen
 class Race:
-    """Two iterations of a loop that meet at one element of a buffer, which one of them writes."""
+    """Two iterations of a loop that access one element of a buffer, at least one writing it."""
 
     loop: str
     buffer: str
@@ -67,8 +67,8 @@ class Race:
 def races(kernel: Kernel) -> tuple[Race, ...]:
     """The races of a kernel that are found, one for each loop and buffer.
 
-    As long as there are blocks, a buffer that is used in one loop alone is each iteration's own: it
-    is put there when blocks become loops.
+    While blocks exist, a buffer used in only one loop counts as private to each iteration: it is
+    allocated there when blocks are lowered to loops.
     """
     every = _statements(kernel.body)
     has_blocks = any(isinstance(each, Block) for each in every)
@@ -134,14 +134,14 @@ def race_of(loop: For, buffer: Buffer) -> Race | None:
 
 
 def _is_chosen(loop: For, buffer: Buffer) -> bool:
-    """Whether some element of a buffer is read only where a condition holds."""
+    """Whether some element of a buffer is read only under a condition."""
     selects = [node for node in post_order(loop.body) if isinstance(node, Select)]
     return any(buffer in free_vars(branch) for each in selects for branch in each._children[1:])
 
 
 def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbers] | None:
-    """The elements that an access touches in the first iterations, and in which; None where that is
-    not known."""
+    """The elements that an access touches in the first iterations, with the iterations; None if
+    unknown."""
     if any(start is None for start in access.starts) or not all(shape):
         return None
     starts = [start for start in access.starts if start is not None]
@@ -180,7 +180,7 @@ def _places(loop: For, access: Access, shape: list[int]) -> tuple[Numbers, Numbe
 
 
 def _fewer(sizes: list[int]) -> list[int]:
-    """Sizes of a grid of not too many points: of the inner loops only the first turns."""
+    """Reduced sizes of a grid with few points: only the first iterations of inner loops."""
     found = list(sizes)
     for at in range(len(found) - 1, 0, -1):
         if prod(found) > POINTS:

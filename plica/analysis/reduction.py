@@ -32,7 +32,7 @@ OPERATIONS: Final[dict[type[sc.Scalar], str]] = {
 def reducer(root: Stmt) -> str | None:
     """The operation by which a statement, or the body of a block, updates every element it stores.
 
-    None where a store is no such update, or two use different operations.
+    None if a store is no such update, or if two of them use different operations.
     """
     found: set[str | None] = set()
     stack: list[Stmt] = [root.body if isinstance(root, Block) else root]
@@ -56,7 +56,7 @@ def reducer(root: Stmt) -> str | None:
 
 
 def update(store: Store) -> sc.Scalar | None:
-    """What is combined with the element by a store that updates it: `e` of `y[i] = y[i] + e`."""
+    """The operand that an updating store combines with its element: `e` of `y[i] = y[i] + e`."""
     value = store.value
     if type(value) not in OPERATIONS:
         return None

@@ -1,4 +1,4 @@
-"""Regions: the box of each buffer that a piece of program touches, in terms of what is around it.
+"""Regions: the box of each buffer that a statement touches, in terms of enclosing variables.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Store
@@ -9,9 +9,9 @@
 >>> [str(each.buffer.name) for each in reads], reads[0].extents[0], reads[0].exact
 (['x'], Lit(6, DType('i64')), True)
 
-A box never leaves out an element that is touched.  It is `exact` where its ends are touched
-whenever the loops inside run and no guard is in the way.  It may stick out of the buffer where a
-guard holds it back: `clipped` cuts that off.
+A box contains every touched element. It is `exact` if its ends are touched whenever the inner loops
+run and no guard intervenes. It may exceed the buffer where a guard prevents the access: `clipped`
+cuts that off.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Ends(NamedTuple):
 
 @lru_cache(maxsize=2048)
 def boxes(stmt: Stmt) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """What a statement reads and what it writes, a box for each buffer in order of first touch."""
+    """The boxes that a statement reads and writes, one per buffer, in order of first access."""
     return _both(accesses(stmt), {}, (), EMPTY)
 
 
 def block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """What an instance of a block reads and writes, in terms of the block's variables."""
+    """The boxes that an instance of a block reads and writes, in terms of the block's variables."""
     return _block_boxes(unbound(block))
 
 
@@ -83,7 +83,7 @@ def _block_boxes(block: Block) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
 def boxes_under(
     site: Site[Block], cut: sc.ScalarVar | None, context: Context = EMPTY, *, guarded: bool = False
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """What a block reads and writes in one iteration of the loop `cut` around it.
+    """The boxes that a block reads and writes in one iteration of the enclosing loop `cut`.
 
     In terms of `cut` and the loops outside it; None for the cut means all loops of its scope.  If
     `guarded`, instances beyond the extents of its variables are left out: predicates exclude them.
@@ -96,8 +96,8 @@ def boxes_under(
 
 
 def within_extents(block: Block, inner: Inner) -> tuple[dict[Term, sc.Scalar], Inner]:
-    """The values of a block's variables, and the loops around these: a variable that loops inside
-    would take beyond its extent goes through all of that."""
+    """The values of a block's variables, and the loops around them; a variable that inner loops
+    would take beyond its extent ranges over all of the extent."""
     ranges: dict[Term, tuple[int, int]] = {
         var: (0, (known(size) or 0) - 1) for var, size in inner if known(size)
     }
@@ -135,7 +135,7 @@ def _both(
 def neighbours(touched: Iterable[Access]) -> Iterator[Access]:
     """The accesses, the least around those that differ in the numbers of their starts alone.
 
-    Law: the hull of what they touch is the same.
+    Law: the hull of the touched elements is unchanged.
     """
     groups: dict[object, list[tuple[Access, tuple[Polynomial, ...]]]] = {}
     for access in touched:
@@ -213,7 +213,7 @@ def hull(a: Box, b: Box, context: Context = EMPTY) -> Box:
 
 
 def clipped(box: Box, context: Context = EMPTY) -> Box:
-    """The part of a box that lies in its buffer."""
+    """The part of a box inside its buffer."""
     starts: list[sc.Scalar] = []
     extents: list[sc.Scalar] = []
     for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
@@ -238,7 +238,7 @@ def covers(outer: Box, inner: Box, context: Context = EMPTY) -> bool:
 
 
 def ends_of(term: sc.Scalar, sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> Ends | None:
-    """The ends of an index over `0 <= var < size`, None where they are not found."""
+    """The ends of an index over `0 <= var < size`, or None if unknown."""
     return _ends_within(term, tuple(sizes.items()))
 
 
@@ -266,7 +266,7 @@ def _ends_within(term: sc.Scalar, every: tuple[tuple[sc.ScalarVar, sc.Scalar], .
 
 
 def _independent(sizes: Mapping[sc.ScalarVar, sc.Scalar]) -> dict[sc.ScalarVar, sc.Scalar] | None:
-    """Sizes that do not depend on other loops: at most what they are anywhere."""
+    """Sizes without other loop variables: each replaced by its maximum."""
     found: dict[sc.ScalarVar, sc.Scalar] = {}
     for var, size in sizes.items():  # outermost first, so those it depends on are found already
         if free_vars(size).isdisjoint(sizes):
@@ -390,7 +390,7 @@ def _greatest(a: sc.Scalar, b: sc.Scalar, context: Context) -> sc.Scalar:
 
 
 def _order(a: sc.Scalar, b: sc.Scalar, context: Context) -> bool | None:
-    """Whether `a <= b`, None where it depends or is not known."""
+    """Whether `a <= b`, or None if it depends or is unknown."""
     if a is b:
         return True
     if (difference := known(simple(b - a, context))) is not None:

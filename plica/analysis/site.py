@@ -1,8 +1,8 @@
 """Sites: where the loops and blocks of a kernel stand, and surgery there.
 
-In a kernel under scheduling every loop variable, block label, block variable and buffer has a name
-of its own (`distinct`), so a loop is known by its variable and a block by its label, whatever
-is done to the rest.
+In a kernel under scheduling every loop variable, block label, block variable and buffer has a
+unique name (`distinct`), so a loop is identified by its variable and a block by its label across
+steps.
 
 >>> from plica.ir.loop.statement import NOTHING
 >>> from plica.ir.loop.tensor import axis
@@ -58,7 +58,7 @@ class Site(Generic[S]):
 class Sites(Mapping[K, Site[S]]):
     """Where the loops, or the blocks, of a kernel stand, in the order of the text.
 
-    A site is made when it is asked for: a step of a schedule asks for few.
+    Sites are built on demand: a schedule step needs few.
     """
 
     def __init__(self, nodes: dict[K, S], around: Mapping[st.Stmt, tuple[st.Stmt, int]]) -> None:
@@ -100,7 +100,7 @@ class Map:
 
 @frozen(eq=False)
 class Part:
-    """What a statement binds, and what is around each statement inside of it."""
+    """The binders of a statement, and the enclosing statements of each statement inside it."""
 
     loops: dict[ScalarVar, st.For]
     blocks: dict[Name, st.Block]
@@ -137,13 +137,13 @@ def _chain(stmt: st.Stmt) -> Iterator[tuple[st.Stmt, tuple[st.Stmt, ...]]]:
 
 
 def _branches(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
-    """What stands side by side innermost in a chain of statements."""
+    """The siblings innermost in a chain of statements."""
     *_, (_, inside) = _chain(stmt)
     return tuple([each for each in inside if each.__class__ is not st.Store])
 
 
 def _part(parts: Mapping[st.Stmt, Part], stmt: st.Stmt) -> Part:
-    """What a statement binds, given that of what stands side by side in it."""
+    """The parts of a statement, from those of its siblings."""
     found = Part({}, {}, {}, [], set())
     around = found.around
     for each, inside in _chain(stmt):
@@ -177,7 +177,7 @@ def replace(kernel: st.Kernel, site: Site[Any], new: st.Stmt) -> st.Kernel:
 
 
 def rebuilt(above: Above, new: st.Stmt) -> st.Stmt:
-    """The outermost statement when another one stands innermost."""
+    """Rebuilds the outermost statement around a new innermost one."""
     for stmt, position in reversed(above):
         new = with_inside(stmt, position, new)
     return new
@@ -228,7 +228,7 @@ def allocate(kernel: st.Kernel, buffers: Iterable[Buffer]) -> st.Kernel:
 
 
 def fresh_names(kernel: st.Kernel, like: Iterable[Name]) -> tuple[Name, ...]:
-    """Names nobody in the kernel has, one like each, distinct among themselves."""
+    """Names unused in the kernel, one per given name, distinct among themselves."""
     used = set(map_of(kernel).names)
     found = []
     for each in like:
@@ -246,8 +246,8 @@ def fresh_label(kernel: st.Kernel, hint: str) -> Name:
 def distinct(kernel: st.Kernel) -> st.Kernel:
     """Gives each binder a unique name; the first binder of a name keeps it.
 
-    A new name is one that no binder of the kernel had, so a handle taken before a step duplicates
-    statements never comes to mean another loop or block.
+    New names differ from all names of binders in the kernel, so a handle from before a step that
+    duplicates statements never refers to another loop or block.
     """
     if _is_distinct(kernel):
         return kernel
@@ -256,7 +256,7 @@ def distinct(kernel: st.Kernel) -> st.Kernel:
 
 
 def _is_distinct(kernel: st.Kernel) -> bool:
-    """Whether each binder has a name of its own already, as mostly it has."""
+    """Whether all binders already have distinct names, the common case."""
     names, labels = _parameter_names(kernel), set[Name]()
     count = len(names)
     for stmt in st.statements(kernel.body):
@@ -282,7 +282,7 @@ def _parameter_names(kernel: st.Kernel) -> set[Name]:
 
 
 class _Names:
-    """The names of one kind of binder: those bound so far, and all that may not be given anew."""
+    """The names of one kind of binder: those bound so far, and all reserved ones."""
 
     def __init__(self, bound: set[Name], taken: Iterable[Name]) -> None:
         self.bound = bound
@@ -301,7 +301,7 @@ def _distinct(kernel: st.Kernel) -> st.Stmt:
     sites = map_of(kernel)
     names = _Names(_parameter_names(kernel), sites.names)
     labels = _Names(set(), sites.blocks)
-    # Outside in, so that what is renamed inside has its outer names already; then rebuilt.
+    # Renames outside in, so that inner binders see the new outer names; then rebuilds.
     done: list[st.Stmt] = []
     stack: list[tuple[st.Stmt, bool]] = [(kernel.body, False)]
     while stack:
@@ -353,7 +353,7 @@ def _renamed(stmt: st.Stmt, names: _Names, labels: _Names) -> st.Stmt:
 def _moved(
     variables: tuple[Any, ...], scoped: tuple[Any, ...], names: _Names
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Variables under names of their own, and what they are bound in."""
+    """Variables with fresh names, and their binders."""
     moved: dict[Term, Term] = {}
     for var in variables:
         name = names.unique(var.name)

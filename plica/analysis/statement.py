@@ -1,7 +1,7 @@
 """Statements: how lowering passes walk kernels, and how they refuse.
 
-A walk goes down with a state (what is known of the loops around, say), and comes up with new
-statements.  Each pair of a statement and a state is done once, whatever is shared.
+A walk passes a state down (such as the context of enclosing loops) and returns new statements. Each
+pair of statement and state is visited once.
 
 >>> from plica.ir.loop.statement import NOTHING, For
 >>> from plica.ir.loop.tensor import axis
@@ -33,7 +33,7 @@ Up: TypeAlias = "Callable[[st.Stmt, tuple[st.Stmt, ...], H], st.Stmt]"
 
 
 class LoweringRefused(PlicaError):
-    """A kernel asks lowering for what it cannot do without changing what the kernel means."""
+    """Lowering cannot preserve the meaning of a kernel."""
 
     @property
     def reason(self) -> str:
@@ -61,9 +61,9 @@ def walked(
 ) -> st.Stmt:
     """The statement after a walk.
 
-    `down` gives the statement to go on with, and the state for each of its substatements; `up` is
-    given those when they are done, in order.  What is `done` already need not be done again; where
-    it is given, what comes out is added to it.  What a walk `enters` not stays as it is.
+    `down` returns the statement to continue with, and the state for each of its substatements; `up`
+    receives the results of these, in order. `done` memoises results across walks. Statements for
+    which `enters` is false are returned unchanged.
     """
     done = {} if done is None else done
     stack: list[Any] = [((root, start), None)]
@@ -84,9 +84,9 @@ def walked(
 
 
 def holding(wanted: Callable[[st.Stmt], bool]) -> Callable[[st.Stmt], bool]:
-    """Whether a statement is a wanted one, or holds one somewhere inside; each is asked once.
+    """A memoised predicate: whether a statement is wanted or contains a wanted one.
 
-    A walk for the sake of a few kinds of statements enters nothing else.
+    A walk that targets few statement classes enters only statements that contain one.
 
     >>> holds = holding(lambda stmt: isinstance(stmt, st.Barrier))
     >>> holds(st.Seq((st.NOTHING, st.Barrier("shared")))), holds(st.NOTHING)
@@ -106,7 +106,7 @@ def same_state(stmt: st.Stmt, state: H) -> tuple[st.Stmt, Sequence[H]]:
 
 
 def mapped(root: st.Stmt, change: Callable[[st.Stmt], st.Stmt]) -> st.Stmt:
-    """The statement with each part changed after what is inside it."""
+    """Rebuilds the statement bottom up, applying `change` to each part."""
 
     def up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: None) -> st.Stmt:
         return change(with_substatements(stmt, parts))
@@ -115,7 +115,7 @@ def mapped(root: st.Stmt, change: Callable[[st.Stmt], st.Stmt]) -> st.Stmt:
 
 
 def with_substatements(stmt: st.Stmt, parts: tuple[st.Stmt, ...]) -> st.Stmt:
-    """The statement with other ones inside; a `Seq` stays as long as it is."""
+    """The statement with other substatements; a `Seq` keeps its length."""
     if parts == st.substatements(stmt):
         return stmt
     match stmt:
@@ -150,12 +150,12 @@ def with_body(kernel: st.Kernel, body: st.Stmt) -> st.Kernel:
 
 
 def outermost(kernel: st.Kernel) -> Context:
-    """What is known everywhere in a kernel: dims are not negative."""
+    """The context of a whole kernel: dims are non-negative."""
     return EMPTY.where(*[Le(index(0), each) for each in kernel.dims])
 
 
 def contexts(stmt: st.Stmt, context: Context) -> tuple[Context, ...]:
-    """What is known inside each substatement; conditions that read memory are not relied on."""
+    """The context of each substatement; conditions that read memory are not assumed."""
     match stmt:
         case st.For(var, extent):
             return (context.loop(var, extent),)
@@ -181,8 +181,8 @@ def reads_memory(term: Scalar) -> bool:
 
 
 def opened_sum(of: Reduce, depth: int) -> tuple[Scalar, list[tuple[ScalarVar, Scalar]]]:
-    """What a reduction in a term joins, and its axes as loops whose names nothing else has; `depth`
-    counts those of reductions around it."""
+    """The body of a reduction term, and its axes as loops with fresh names; `depth` is the number
+    of enclosing reductions."""
     axes = [ScalarVar(Name("a term", depth + at), each.dtype) for at, each in enumerate(of.axes)]
     body = substitute(of.body, dict(zip(of.axes, axes, strict=True)))
     return body, list(zip(axes, of.extents, strict=True))

@@ -1,12 +1,11 @@
-"""Cover: is what a statement reads of a buffer always what it wrote itself?
+"""Coverage of statements: whether a statement reads from a buffer only what it wrote itself.
 
 If so, the buffer's contents need not survive from one run of the statement to the next: the buffer
 may live inside, and iterations may have one each.
 
-For every read the writes that come before it must together reach the same element
-(`plica.analysis.coverage`).  A block's init comes before its body if all iterations of the
-reduction are inside.  An index that is read from memory may be any number with which the read is
-inside its buffer.
+For every read, the preceding writes together must reach the same element
+(`plica.analysis.coverage`). A block's init precedes its body if all iterations of the reduction are
+inside. An index read from memory may be any number that keeps the access in bounds.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class InitWrite:
 
 
 def covered(inside: st.Stmt, buffer: sc.Buffer, context: Context = EMPTY) -> bool:
-    """Whether each run of a statement reads of a buffer only what it has written before."""
+    """Whether each execution of a statement reads from a buffer only what it wrote before."""
     return _covered(part_touching(inside, buffer), buffer, context)
 
 
@@ -102,7 +101,7 @@ def _are_written_where_chosen(
     reads: Sequence[CoveredAccess],
     context: Context,
 ) -> bool:
-    """Whether what is read in one place is written before where choices between values take it."""
+    """Whether each read is preceded by its writes, given the branches that lead to the read."""
     chosen: dict[tuple[AccessStep, ...], list[CoveredAccess]] = {}
     for each in reads:
         chosen.setdefault(each.way, []).append(each)
@@ -117,7 +116,7 @@ def _is_written_before(
     reads: Sequence[CoveredAccess],
     start: Context,
 ) -> bool:
-    """Whether what is read in one place of a statement is written before, each element of it."""
+    """Whether every element of one read is written before it."""
     if not writes:
         return False
     context = CoveredAccess((), False, way).context(start)
@@ -145,7 +144,7 @@ def _is_written_before(
 def _coming_before(
     writes: Sequence[CoveredAccess], way: tuple[AccessStep, ...]
 ) -> tuple[list[Write], list[InitWrite]]:
-    """The writes that come before a place in a statement, and those of inits that may."""
+    """The writes that precede a place in a statement, including those of inits that may."""
     before: list[Write] = []
     inits: list[InitWrite] = []
     for write in writes:
@@ -178,7 +177,7 @@ def touches_buffer(stmt: st.Stmt, buffer: sc.Buffer) -> bool:
 
 
 def part_touching(stmt: st.Stmt, buffer: sc.Buffer) -> st.Stmt:
-    """A statement without what is beside the parts of it that read or write a buffer."""
+    """A statement reduced to the parts that read or write a buffer."""
     while isinstance(stmt, st.Alloc | st.Seq):
         if isinstance(stmt, st.Alloc):
             stmt = stmt.body
@@ -230,7 +229,7 @@ def _touch(
 
 
 def _gathered(load: sc.Load) -> tuple[list[sc.Scalar], tuple[AccessStep, ...]]:
-    """Indices with a variable for each number that is read, and what is known of the places."""
+    """Indices with a fresh variable for each loaded number, and the constraints on these."""
     read: dict[Term, sc.ScalarVar] = {}
 
     def one(node: Term) -> Term:
@@ -303,7 +302,7 @@ def _loads(
     way: tuple[AccessStep, ...],
     values: Mapping[Term, sc.Scalar],
 ) -> Iterator[CoveredAccess | None]:
-    """The loads of a term of a statement; what a choice does not take counts as not read."""
+    """The loads of a term; those in branches that are not taken do not count."""
     binders = [each for each in post_order(root) if type(each).binds]
     bound = {kid for node in binders if not isinstance(node, sc.Reduce) for kid in node._children}
     stack: list[tuple[Term, tuple[AccessStep, ...], tuple[AccessStep, ...]]] = [(root, (), ())]
@@ -371,7 +370,7 @@ def _in_loops(term: sc.Scalar, values: Mapping[Term, sc.Scalar]) -> sc.Scalar:
 
 
 def _is_unclear(step: AccessStep) -> bool:
-    """Whether a statement runs what is inside under a condition that reads memory."""
+    """Whether a statement runs its body under a condition that reads memory."""
     if step.guard is not None:
         return False
     return isinstance(step.stmt, st.Branch) or (
@@ -408,7 +407,7 @@ def _init_before(init: InitWrite, element: tuple[sc.Scalar, ...], context: Conte
             conditions.append(_in_loops(each.guard, first))
         if each.loop is not None and not around.isdisjoint(free_vars(each.loop[1])):
             return False
-    # What is around the write inside the init runs whenever the init does.
+    # The statements around the write inside the init run whenever the init does.
     return reached([init.inner], element, context) and all(
         proved(each, context) for each in conditions
     )

@@ -1,4 +1,4 @@
-"""Symbolic bounds: the least or greatest value of an index term, in terms of what is outside.
+"""Symbolic bounds: the minimum or maximum of an index term, in terms of outer variables.
 
 >>> from plica.ir.loop.tensor import axis
 >>> from plica.analysis.index import EMPTY

@@ -55,7 +55,7 @@ class FilledBox:
     guards: Places
 
     def beside(self, axis: int) -> object:
-        """What boxes have in common that can be one along an axis."""
+        """The key that boxes share if they can be joined along an axis."""
         rest = [
             (start.constant, start.form, size)
             for at, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True))
@@ -101,14 +101,14 @@ class BoxDigit:
         return self.extent - 1 if self.last < 0 else self.last
 
     def scale(self, factors: Mapping[Key, int]) -> int | None:
-        """By how much a sum with such factors multiplies the digit, None where by no number."""
+        """The factor by which a sum with such coefficients multiplies the digit, or None."""
         scales = {divmod(factors.get(var, 0), part) for var, part in self.parts.items()}
         ((scale, rest), *others) = scales
         return scale if not rest and not others else None
 
 
 def _box_of(write: Write) -> FilledBox | None:
-    """The box that a write fills, None where it leaves gaps or its guards cut it otherwise."""
+    """The box that a write fills, or None if it leaves gaps or is guarded otherwise."""
     extents = {var: known(extent) or 0 for var, extent in write.loops}
     if not all(extents.values()):
         return None
@@ -156,8 +156,8 @@ def _box_of(write: Write) -> FilledBox | None:
 
 
 def _dense(digits: Sequence[tuple[int, int]]) -> int | None:
-    """How many numbers a sum of digits gives, from 0 on, None where there are gaps; of each it is
-    given how far its numbers are apart at most, and the greatest."""
+    """The number of values that a sum of digits takes, from 0 without gaps, or None if there are
+    gaps; each digit is given by its step and maximum."""
     size = 1
     for gap, greatest in sorted(digits):
         if not 0 < gap <= size:
@@ -187,7 +187,7 @@ def _overlapping(
 
 
 def _cut_digit(guard: sc.Scalar, extents: Mapping[sc.ScalarVar, int]) -> BoxDigit | None:
-    """The digit that a guard `a * i + b * j … < n` cuts off, None where it is another one."""
+    """The digit that a guard `a * i + b * j … < n` limits, or None."""
     match guard:
         case sc.Lt(left, right):
             slack = polynomial(right).plus(polynomial(left), -1).shifted(-1)
@@ -226,7 +226,7 @@ def _merged_along(axis: int, boxes: Sequence[FilledBox]) -> list[FilledBox]:
 
 
 def _write_of(box: FilledBox) -> Write | None:
-    """The box as a write, None where a number does not fit into an index."""
+    """The box as a write, or None if a number does not fit into an index."""
     places: list[sc.Scalar] = []
     loops: list[tuple[sc.ScalarVar, sc.Scalar]] = []
     for axis, (start, size) in enumerate(zip(box.starts, box.sizes, strict=True)):
@@ -266,11 +266,11 @@ def joined(writes: Sequence[Write], hint: str = "a write") -> list[Write]:
 
 
 Steps: TypeAlias = "tuple[tuple[int, int], ...]"
-"""How far neighbours are apart along each axis, and how many there are."""
+"""The distance and count of neighbours along each axis."""
 
 
 def _grid(points: set[tuple[int, ...]]) -> Steps | None:
-    """The steps of points, None where they are not all points of a grid."""
+    """The steps of a set of points, or None if they do not form a grid."""
     steps: list[tuple[int, int]] = []
     for along in zip(*points, strict=True):
         values = sorted(set(along))

@@ -1,8 +1,8 @@
 """Binding: which variables a term binds, which are free in it, and substitution.
 
-A class says what it binds in its `binds` declaration; a class with `variable = True` is a variable,
-told apart by its `name`.  The variables of a binding field are those found in it without looking
-inside a variable (a variable's own type may mention dims that are bound elsewhere).
+A class declares what it binds in `binds`; a class with `variable = True` is a variable, identified
+by its `name`. The variables of a binding field are those found in it without looking inside a
+variable (a variable's own type may mention dims bound elsewhere).
 
 Laws: `substitute(t, {}) is t`; `free_vars(substitute(t, {x: e}))` is `free_vars(t) - {x}`, plus
 `free_vars(e)` where `x` was free; no free variable of `e` is ever captured.
@@ -101,7 +101,7 @@ def free_vars(term: Term) -> frozenset[Term]:
 
 
 def _free_below(term: Term) -> frozenset[Term]:
-    """What is free in the fields of a term, where that is not remembered."""
+    """The free variables of a term's fields, computed without the memo."""
     if term._free is None:
         _settle(term)
     known = cast("frozenset[Term]", term._free)
@@ -114,7 +114,8 @@ def _free_below(term: Term) -> frozenset[Term]:
 def _settle(term: Term) -> None:
     """Give every node below `term` its set or the mark LARGE.
 
-    A variable remembers what is free in its own fields: with itself it would be a cycle.
+    A variable caches the free variables of its fields only: including itself would make a reference
+    cycle.
     """
     with paused():
         unsure = _settle_each(term)
@@ -228,7 +229,7 @@ def _region(root: Term) -> list[Term]:
 def substitute(term: T, mapping: Mapping[Any, Term]) -> T:
     """Replace free variables, renaming bound ones where they would capture.
 
-    What stands for a variable is of its grammar, so a term gives one of its own grammar.
+    A substitute has the grammar of its variable, so the result has the grammar of the input.
 
     Any: the keys are variables, of whichever class the caller has (maps are invariant in them).
     """
@@ -291,8 +292,8 @@ def name_of(variable: Term) -> Name:
 
 
 class _Scopes:
-    """What is substituted in each scope of one term: the mapping, less what is shadowed, plus
-    the bound variables that had to be renamed."""
+    """The substitution that applies in each scope of one term: the mapping minus shadowed
+    variables, plus renamed bound variables."""
 
     def __init__(self, term: Term, mapping: dict[Term, Term]) -> None:
         self.term = term
@@ -358,13 +359,13 @@ class _Scopes:
         return renamed
 
     def arriving(self, context: int) -> frozenset[Term]:
-        """The variables of what is put in."""
+        """The free variables of the substitutes."""
         if (found := self._arriving[context]) is None:
             found = self._arriving[context] = _all_free(self.known[context].values())
         return found
 
     def everything(self) -> set[Term]:
-        """All variables of the term, wherever they are bound."""
+        """All variables of the term, bound or free."""
         if self.variables is None:
             self.variables = {each for each in post_order(self.term) if type(each).variable}
             arriving = self.arriving(0)

@@ -21,10 +21,10 @@ _frozen: Final[list[int]] = []
 
 
 def age() -> None:
-    """What is alive counts as old: the next collection of young objects does not trace it.
+    """Moves all live objects to the oldest generation, so the next young collection skips them.
 
-    After a pause in which millions were made that would cost as much as the pause has saved.  Where
-    somebody froze objects nothing is done, for they would be thawed.
+    Without this, a collection after a pause that allocated millions of objects would cost what the
+    pause saved. If the caller has frozen objects, nothing is done, because they would be thawed.
     """
     if _frozen:
         return

@@ -1,7 +1,7 @@
 """Deadlines: long work is given up when its time is over.
 
-What takes long calls `check_deadline` between its steps; whoever limits it says when it ends.  What
-was being made is lost, so a caller is asked for nothing that is half done.
+Long-running work calls `check_deadline` between its steps; a caller sets the limit. Partial results
+are discarded, so an interrupted call has no effect.
 
 >>> with deadline(monotonic() - 1.0):
 ...     check_deadline()
@@ -23,14 +23,15 @@ _END: Final[ContextVar[float]] = ContextVar("plica-deadline", default=inf)
 
 
 class DeadlinePassed(Exception):  # nothing went wrong
-    """The time of what is under way is over."""
+    """The time limit of the current work has passed."""
 
 
 @contextmanager
 def deadline(end: float) -> Iterator[None]:
-    """Limits what is done inside to a time of the monotonic clock, or to an earlier limit outside.
+    """Limits the enclosed work to a time of the monotonic clock, or to the enclosing limit if that
+    is earlier.
 
-    A thread has no limit of its own: run it in a copy of the context.
+    A thread does not inherit the limit: run it in a copy of the context.
     """
     token = _END.set(min(end, _END.get()))
     try:

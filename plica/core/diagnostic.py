@@ -176,7 +176,7 @@ CODES: Final[dict[str, str]] = {
 
 
 MOST_BYTES: Final = 1 << 40
-"""A tensor of more bytes is refused before anybody asks for its memory."""
+"""Tensors larger than this are refused before memory is requested."""
 
 
 class ScriptError(PlicaError):
@@ -192,7 +192,7 @@ class Malformed(PlicaError):
 
 
 class RuleRefused(PlicaError):
-    """A rule or a pack cannot be what it was declared to be."""
+    """A declaration of a rule or a pack is invalid."""
 
 
 class RuleFailed(RuleRefused):
@@ -200,7 +200,7 @@ class RuleFailed(RuleRefused):
 
 
 class IllFormed(Malformed, ValueError):
-    """A term cannot be built from these parts; what a `normal` hook raises."""
+    """A term cannot be built from these parts; raised by a `normal` hook."""
 
 
 class OutOfRange(IllFormed):
@@ -223,7 +223,7 @@ def spanned_bytes(shape: Iterable[int], itemsize: int) -> int:
 
 
 def too_large(type: str) -> Diagnostic:
-    """What is wrong with a tensor of more than `MOST_BYTES`."""
+    """The diagnostic for a tensor larger than `MOST_BYTES`."""
     message = "A tensor is too large to be held in memory."
     hint = "Compute it in smaller parts."
     return Diagnostic("too-large", message, None, f"at most {MOST_BYTES} bytes", type, hint)
@@ -235,7 +235,7 @@ def ill_formed(message: str) -> IllFormed:
 
 
 class CompilerBug(Exception):
-    """An invariant of the compiler is broken.  Nobody catches it; it is not a `PlicaError`."""
+    """A compiler invariant does not hold. Never caught, and not a `PlicaError`."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
@@ -296,7 +296,7 @@ def _excerpt(diagnostic: Diagnostic, line_of: Callable[[str, int], str] | None) 
 
 
 def _window(line: str, at: int) -> tuple[str, int]:
-    """What is shown of a line around a place in it, and where that is then.
+    """The part of a line that is shown around a column, and the column within that part.
 
     >>> _window("short", 2), _window("-" * 500 + "!" + "-" * 500, 500)[0][60]
     (('short', 2), '!')

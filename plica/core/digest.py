@@ -34,7 +34,7 @@ class Meant(Protocol):
 
 
 def digest(of: Meant) -> str:
-    """The content hash of a term, or of what a script means: 32 hexadecimal digits."""
+    """The content hash of a term, or of the term a script denotes: 32 hexadecimal digits."""
     if not hasattr(of, "canonical"):
         raise wrong_argument("Terms and scripts have a digest.", "a term or a script", of)
     term = of.canonical()
@@ -67,7 +67,7 @@ def alpha_equal(a: Term, b: Term) -> bool:
 
 
 def first_difference(a: Term, b: Term) -> Path | None:
-    """The path to the first subterm in which `a` and `b` differ, None where they are equal.
+    """The path to the first subterm in which `a` and `b` differ, or None if they are equal.
 
     `at(a, path)` is that subterm of `a`; two modules are compared definition by definition in the
     order of their names.
@@ -118,7 +118,7 @@ _Scope: TypeAlias = "tuple[PMap[Term, Term], PMap[Term, Term]]"
 
 
 def _scopes(a: Term, b: Term, scope: _Scope) -> dict[str, _Scope]:
-    """For each field in which variables are bound: what stands for what inside it."""
+    """The correspondence of bound variables inside each field that binds."""
     found: dict[str, _Scope] = {}
     for (own, fields, mine), (_, _, others) in zip(bound_by(a), bound_by(b), strict=True):
         for name in (own, *fields):

@@ -57,7 +57,7 @@ def to_rows(root: Term) -> tuple[Row, ...]:
 
 
 def from_rows(rows: tuple[Row, ...]) -> Term:
-    """The term whose flat form is `rows`; it comes back interned."""
+    """Builds the interned term whose flat form is `rows`."""
     terms: list[Term] = []
     used: set[int] = set()
     for row, (tag, *values) in enumerate(rows):
@@ -81,8 +81,8 @@ def _class(tag: object, row: int) -> TermMeta:
 
 
 def reduced(root: Term) -> tuple[Callable[..., Term], tuple[Any, ...]]:
-    """A term as pickle takes it: how it is made, of its flat form, and of the classes in it, since
-    naming these makes pickle import their modules."""
+    """The pickle reduction of a term: a constructor, the flat form, and the classes in it, so that
+    pickle imports their modules."""
     classes = dict.fromkeys(type(node) for node in post_order(root))
     return unpickle, (to_rows(root), tuple(classes))
 
@@ -213,7 +213,7 @@ def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
 
 
 def misfit(cls: TermMeta, values: list[Any]) -> str | None:
-    """What keeps the values from being the fields of a term class as it declares them."""
+    """Why the values cannot be the fields of a term class as declared, or None."""
     if (checks := _check_table.get(cls)) is None:
         hints = typing.get_type_hints(cls)
         checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))

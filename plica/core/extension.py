@@ -1,9 +1,8 @@
 """Extensions: what installed packages add to Plica, found by entry point, the same for all groups.
 
-A *group* (`plica.packs`, `plica.operators` …) holds records of one class under names.  Plica's own
-are known by their paths; a package adds to a group with an entry point.  Nothing is imported before
-somebody asks for it, and what is asked for is what its package holds then: after a reload, the new
-record.
+A *group* (`plica.packs`, `plica.operators` …) holds records of one class by name. Plica's own
+records are given by their import paths; a package adds to a group with an entry point. A record is
+imported on first use, and always the current one: after a reload, the new record.
 
     group.points()     every name and where its record is; two packages with one name are refused
     group.load(name)   one record; a broken one is refused
@@ -43,7 +42,7 @@ FAILURES: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
     PlicaError, RuntimeError, SyntaxError, TypeError, ValueError,
 )  # fmt: skip
-"""What running somebody else's code may end with."""
+"""Exceptions that running extension code may raise."""
 
 GROUPS: Final[dict[str, ExtensionGroup[Any]]] = {}  # Any: each holds records of its own class
 """Every group whose room has been imported."""
@@ -61,11 +60,11 @@ WHERE: Final[Mapping[str, str]] = {
     "plica.frontends": "plica.frontend.offered:FRONT_ENDS",
     "plica.commands": "plica.cli.offered:COMMANDS",
 }
-"""Where each group is declared: all there are."""
+"""The module that declares each group."""
 
 
 class SkippedExtension(UserWarning):
-    """An entry point of an installed package is broken; everything else goes on without it."""
+    """An entry point of an installed package is broken and is ignored."""
 
 
 @frozen
@@ -94,10 +93,10 @@ _provisional: Final[list[Points]] = []  # of packages that are tried before they
 class ExtensionGroup(Generic[T]):
     """Records of one class, by name; `own` are Plica's own, as pyproject.toml registers them.
 
-    `kind` is the class of the records, or says what is one.  An entry point holds one record; where
-    `several`, also a tuple of them, or a module in which some are defined.  `named` gives the name
-    of a record: it is that of the entry point, or begins with it.  `made` turns what an entry point
-    holds into what the group wants (a function into what it returns).
+    `kind` is the class of the records, or a predicate. An entry point holds one record; with
+    `several`, it may also hold a tuple of records or a module that defines them. `named` returns
+    the name of a record, which must equal the entry point's name or start with it. `made` converts
+    the entry point's object to a record (for example, a function to its result).
     """
 
     name: str
@@ -118,7 +117,7 @@ class ExtensionGroup(Generic[T]):
     def points(self) -> dict[str, ExtensionPoint]:
         """Every name and where its record is; none is imported by asking.
 
-        Two packages that say one name are refused, and so is one that takes a name of Plica's.
+        A name that two packages declare is refused, and so is a name of Plica's own.
         """
         known = {name: self._own(name) for name in self.own}
         wrong: list[Diagnostic] = []
@@ -149,7 +148,7 @@ class ExtensionGroup(Generic[T]):
         return known[name]
 
     def load(self, name: str) -> T:
-        """The one record of a name; every compilation asks for some of Plica's own."""
+        """The record of a name; fast, because every compilation loads some of Plica's own."""
         if name not in self.own:
             return self.records(self.find(name))[0]
         if name not in self._held:
@@ -157,8 +156,8 @@ class ExtensionGroup(Generic[T]):
         return self._held[name]
 
     def all(self) -> tuple[T, ...]:
-        """The records that other packages add, in the order of their names; two that have one name
-        are refused.  What is broken is skipped: a warning says whose it is and why."""
+        """The records that other packages add, sorted by name. Duplicate names are refused. A
+        broken entry point is skipped with a warning that names the package and the reason."""
         found: dict[str, tuple[ExtensionPoint, T]] = {}
         for point in sorted(self.added().values(), key=lambda each: each.name):
             try:
@@ -177,8 +176,8 @@ class ExtensionGroup(Generic[T]):
         return tuple(each for _, each in found.values())
 
     def records(self, point: ExtensionPoint) -> tuple[T, ...]:
-        """What an entry point holds; what is no record of this group, and what has a name outside
-        of the entry point's, is refused."""
+        """The records of an entry point. Objects of another class and names outside the entry
+        point's name are refused."""
         try:
             held = resolve_name(point.value)
             if self.made is not None:
@@ -234,17 +233,17 @@ class ExtensionGroup(Generic[T]):
 
 
 def report(broken: PlicaError) -> None:
-    """Say once that an entry point is broken; nobody is stopped by it."""
+    """Warns once that an entry point is broken."""
     warnings.warn(str(broken), SkippedExtension, stacklevel=3)
 
 
 def said(error: BaseException) -> str:
-    """What an error of somebody's code says, in one line."""
+    """The message of an exception from extension code, in one line."""
     return f"{type(error).__name__}: {'; '.join(str(error).splitlines())}"
 
 
 def raised_at(error: BaseException, file: str | None = None) -> Place | None:
-    """The last line of somebody else's code (or of one file) that an error came through."""
+    """The last line of extension code (or of one file) in the exception's traceback."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return Place(file=error.filename, line=error.lineno, column=error.offset)
     here = _own_folder()
@@ -278,7 +277,7 @@ def installed_points(group: str | None = None) -> Points:
 
 
 def _stamp() -> tuple[tuple[str, int], ...]:
-    """What tells whether packages came or went since somebody looked."""
+    """A stamp that changes when packages are installed or removed."""
     found = []
     for path in sys.path:
         try:
@@ -290,7 +289,8 @@ def _stamp() -> tuple[tuple[str, int], ...]:
 
 @lru_cache(maxsize=4)
 def _scanned(stamp: tuple[tuple[str, int], ...]) -> Points:
-    """Looking through what is installed takes longer than a small model: once for each state."""
+    """Scanning the installed packages takes longer than compiling a small model, so the result is
+    cached by stamp."""
     found: list[ExtensionPoint] = []
     seen = {OWNER}
     for dist in metadata.distributions():
@@ -307,13 +307,14 @@ def _scanned(stamp: tuple[tuple[str, int], ...]) -> Points:
 
 
 def refresh() -> None:
-    """Look again at what is installed, where a package was changed in its place."""
+    """Rescans installed packages, for a package that changed in place."""
     _scanned.cache_clear()
 
 
 @contextmanager
 def provisionally(points: Sequence[ExtensionPoint]) -> Iterator[None]:
-    """With these entry points beside those of installed packages, as `plica check` tries them."""
+    """Adds entry points to those of installed packages, as `plica check` does for a pack under
+    test."""
     given = tuple(points)
     _provisional.append(given)
     try:

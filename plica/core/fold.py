@@ -54,7 +54,7 @@ def post_order(*roots: Term) -> list[Term]:
 
 
 def parts_first(parts: Callable[[K], Iterable[K]], *roots: K) -> list[K]:
-    """Everything distinct below the roots, as `post_order`, where `parts` says what is inside.
+    """All distinct nodes below the roots, children first, where `parts` returns the children.
 
     >>> parts_first(lambda n: [d for d in range(2, n) if n % d == 0], 12, 8)
     [2, 3, 4, 6, 12, 8]
@@ -85,10 +85,10 @@ def fold(algebra: Callable[[Term, tuple[R, ...]], R], root: Term) -> R:
 def fold_into(
     memo: MutableMapping[K, R], root: K, parts: Callable[[K], Iterable[K]], result: Callable[[K], R]
 ) -> R:
-    """The result of `root`, which `memo` holds then, with those of all it was made from.
+    """Returns the result of `root` and adds the results of all its parts to `memo`.
 
-    A fold over whatever `parts` says something is made of, each once, parts first: `result` finds
-    theirs in `memo`.  What it holds before is not asked for again.
+    Folds over the graph that `parts` defines, each node once, children first: `result` reads the
+    results of children from `memo`. Nodes already in `memo` are not recomputed.
 
     >>> lengths = {1: 1}
     >>> after = lambda n: n // 2 if n % 2 == 0 else 3 * n + 1
@@ -125,7 +125,8 @@ def map_bottom_up(f: Callable[[Term], Term], root: T) -> T:
 
 
 def map_within(f: Callable[[Term], Term], root: T, enters: Callable[[Term], bool]) -> T:
-    """`map_bottom_up` of the nodes that it `enters` alone; others stay, and what is in them.
+    """`map_bottom_up`, restricted to the nodes for which `enters` holds; others stay unchanged,
+    contents included.
 
     Law: it is `map_bottom_up` where `f` changes nothing else.
     """

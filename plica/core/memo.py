@@ -1,7 +1,7 @@
-"""Memos: results that are kept by what they were made from, and that others may tell.
+"""Memos: bounded caches of results by key, which other processes can fill.
 
-As `functools.lru_cache` a memo forgets what was made first when there is too much; unlike it, what
-was made elsewhere (in another process, in an earlier one) can be put in.
+Like `functools.lru_cache`, a memo evicts its oldest entries. Unlike it, results computed elsewhere
+(in another process, or an earlier one) can be inserted.
 
 >>> squares: Memo[int, int] = Memo(2)
 >>> squares.tell(3, 9)
@@ -36,17 +36,17 @@ class Memo(Generic[K, V]):
         return made
 
     def get(self, key: K) -> V | None:
-        """The result of a key, None where it is not known."""
+        """The result of a key, or None if it is unknown."""
         return self._held.get(key)
 
     def tell(self, key: K, value: V) -> None:
-        """Put in what was made elsewhere."""
+        """Inserts a result computed elsewhere."""
         self._held[key] = value
         while len(self._held) > self._most:
             self._held.pop(next(iter(self._held)), None)
 
     def take(self, key: K) -> V | None:
-        """The result of a key, which is forgotten; None where it is not known."""
+        """Removes and returns the result of a key, or None if it is unknown."""
         return self._held.pop(key, None)
 
     def clear(self) -> None:

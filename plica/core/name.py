@@ -1,7 +1,7 @@
-"""Names: what a person reads, apart from what a term is.
+"""Names: what a person reads; no part of a term's identity.
 
-A name is a hint and an index that tells namesakes apart.  Names are values drawn from what is
-already in use, never from a counter, and they never enter a digest.
+A name is a hint and an index that distinguishes equal hints. Names are drawn relative to those
+already in use, never from a counter, and never enter a digest.
 
 >>> fresh(Name("x"), {Name("x"), Name("x", 1)})
 Name(hint='x', index=2)

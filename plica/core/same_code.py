@@ -1,8 +1,8 @@
 """Same code: whether two functions were written alike, so that registering one again is nothing.
 
-Running a cell of a notebook again, or reloading a module, makes new functions of the same text.
-Functions are alike where their bytecode, constants, defaults, what they close over and the
-functions of their own module that they call are; where they were written does not count.
+Rerunning a notebook cell or reloading a module makes new functions with the same text. Two
+functions are equal if their bytecode, constants, defaults, closures and the functions of their own
+module that they call are equal; their source location does not count.
 
 >>> def scaled(k): return lambda x: x * k
 >>> same_code(scaled(2), scaled(2)), same_code(scaled(2), scaled(3))
@@ -20,7 +20,7 @@ from attrs import fields, has
 
 
 def same_code(a: Any, b: Any) -> bool:  # Any: functions, and whatever they close over
-    """Whether two values are equal as far as their code goes."""
+    """Whether two values are equal, comparing functions by their code."""
     pairs, seen = [(a, b)], set[tuple[int, int]]()
     while pairs:
         one, other = pairs.pop()
@@ -41,7 +41,8 @@ def same_code(a: Any, b: Any) -> bool:  # Any: functions, and whatever they clos
 
 
 def _inside(of: Any) -> list[Any] | None:  # Any: as above
-    """What decides a value that is made of others; None for what is compared as it is."""
+    """The parts that decide equality of a composite value; None for a value that is compared
+    directly."""
     if isinstance(of, FunctionType):
         called = [of.__globals__.get(name) for name in _names(of.__code__)]
         mine = [each for each in called if getattr(each, "__module__", None) == of.__module__]

@@ -1,8 +1,7 @@
 """Sketches: the bounded `repr` of terms.
 
-A failing assertion prints whatever it compared, and a term may be a million nodes deep, or stand
-for 2^60 of them; so a sketch shows a few levels and a few hundred characters, and makes no more
-than it shows.
+A failing assertion prints its operands, and a term may be a million nodes deep, or unfold to 2^60
+nodes. A sketch shows a few levels and a few hundred characters, and computes no more than it shows.
 
 >>> from attrs import frozen
 >>> from plica.core.term import Term
@@ -26,7 +25,7 @@ WIDTH: Final = 6  # items of a tuple
 def sketch(term: Any) -> str:
     """At most a few levels and a few hundred characters, whatever hangs below.
 
-    Any: a term, whose class needs this function before there are terms.
+    Any: a term, whose class needs this function before it exists.
     """
     shown: list[str] = []
     length = 0
@@ -39,7 +38,7 @@ def sketch(term: Any) -> str:
 
 
 def _pieces(value: Any, depth: int) -> Iterator[str]:
-    """The pieces of a repr, made only as far as somebody reads them."""
+    """The pieces of a repr, generated lazily."""
     if hasattr(value, "_children"):
         yield f"{type(value).__name__}("
         if depth == 0:

@@ -1,4 +1,4 @@
-"""Summaries: what a node says, apart from names: a hash, and its free variables in an order.
+"""Summaries: the name-independent hash of a node, and its free variables in order.
 
 The hash speaks of free variables only by their place in the order, so it does not depend on names,
 and the summary of a shared subterm does not depend on where it is used.  Python's `hash` never
@@ -128,8 +128,8 @@ _remember: Final = cast(Any, Term.__dict__["_told"]).__set__  # past the guard o
 def _untold(
     root: Term, memo: dict[Term, Summary], pool: dict[tuple[Term, ...], tuple[Term, ...]]
 ) -> list[Term]:
-    """The nodes below a root of which nothing is remembered, children first; the memo has what is
-    remembered of the others, with equal orders as one object."""
+    """The nodes below a root without a memoised summary, children first. The memo holds the
+    summaries of the others; equal variable orders are one object."""
     order: list[Term] = []
     stack: list[tuple[Term | None, Iterator[Term]]] = []
     seen: set[Term] = set()
@@ -184,12 +184,12 @@ def same(a: Summary, b: Summary, ours: Mapping[Term, Term], theirs: Mapping[Term
 
 
 def own_data(node: Term) -> bytes:
-    """What a node says itself, apart from its children and its names."""
+    """The bytes of a node's own data, without its children and names."""
     return b"".join(_own_parts(node))
 
 
 def _own_parts(node: Term) -> list[FrozenBytes]:
-    """The same in pieces: weights are put together with the rest once, where they are hashed."""
+    """The same as pieces, so that weights are joined with the rest only once, when hashed."""
     cls = node.__class__
     if (told := _told_fields.get(cls)) is None:
         kinds = zip(field_names(cls), field_kinds(cls), strict=True)
@@ -218,8 +218,8 @@ _told_fields: Final[dict[type[Term], tuple[tuple[str, bool], ...]]] = {}
 
 
 def _bytes_parts(value: FrozenBytes) -> tuple[FrozenBytes, FrozenBytes]:
-    """Bytes behind their number.  Many are told by their SHA-256, which processors have
-    instructions for: it takes a third of the time, and no copy."""
+    """Bytes with their length in front. Long ones are replaced by their SHA-256, which processors
+    accelerate: a third of the time, and no copy."""
     size = struct.pack("<Q", len(value))
     if len(value) < LONG:
         return b"b" + size, value

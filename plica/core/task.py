@@ -1,7 +1,7 @@
 """Tasks: generators that call one another without Python's stack (a trampoline).
 
-A task yields the task whose result it needs and is sent that result; so recursion goes as deep as
-memory allows.
+A task yields the task whose result it needs and receives that result, so recursion depth is bounded
+by memory only.
 
 >>> def down(n: int) -> Task[int]:
 ...     if n == 0:

@@ -5,8 +5,8 @@
     exe.tier            "fast"; then "default"
     exe.wait()          until the better code is there
 
-The better code takes the place of the other in one step: a call is answered by the one or by the
-other.  What goes wrong meanwhile is warned of, raised by `wait`, and changes nothing else.
+All calls switch atomically to the optimised code once it is ready. Errors during compilation are
+reported as warnings, raised by `wait`, and have no other effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plica.runtime.stats import Stats
 
 
 class BetterCode(Selector):
-    """Selects the first code until the better one is there."""
+    """Selects the first code until the optimised code is ready."""
 
     def __init__(self, first: Executable, better: Callable[[], Executable]) -> None:
         self.interface = first._interface
@@ -39,7 +39,7 @@ class BetterCode(Selector):
         return made
 
     def select(self, of: Executable, args: Args, named: Named) -> Selected:
-        """The code that is there, for the same values."""
+        """The current code, with the same inputs."""
         return self._now, args, named
 
     def at(self, of: Executable, args: Args, named: Named) -> Executable:
@@ -56,7 +56,7 @@ class BetterCode(Selector):
         return self.later.result(timeout)
 
     def stats(self, calls: int) -> Stats:
-        """The compilations of both codes, and what the one holds that answers now."""
+        """The compilations of both codes, and the memory of the current one."""
         now = self._now.stats
         return Stats(calls, self._before + now.compilations, now.bytes, now.at_call)
 

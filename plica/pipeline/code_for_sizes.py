@@ -1,7 +1,7 @@
 """Code for the sizes of a call: the selector behind models that are compiled when they are called.
 
-A source makes the module for some inputs; what was compiled of it is kept, the one that was not
-used for longest going first.
+A source returns the module for given inputs. Its compiled executables are cached, least recently
+used first out.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ with lazy_imports(__name__):
     from plica.ir.text.show.type import show_dim
 
 MAX_EXECUTABLES: Final = 16
-"""So many executables are kept; the one that was not used for longest goes first."""
+"""The number of cached executables; the least recently used one is evicted."""
 
 Compile = Callable[[Module], Executable]
 
 
 class ModuleSource(Protocol):
-    """Where modules for the sizes of a call come from."""
+    """Returns the module for the input sizes of a call."""
 
     interface: Interface
 
@@ -61,14 +61,14 @@ class ModuleSource(Protocol):
 
     @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: the source, and what it says of lists
-        """What takes or gives lists, and which; None where arrays alone do."""
+        """The types of inputs and outputs if some are lists; None if all are arrays."""
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module for these inputs; those it needs the values of are no parameters of it."""
 
 
 class CodeForSizes(Selector):
-    """Selects the code for the sizes of a call, which is compiled where there is none yet."""
+    """Selects the code for the sizes of a call, and compiles it on first use."""
 
     def __init__(self, source: ModuleSource, compiled: Compile) -> None:
         self.interface = source.interface
@@ -126,35 +126,36 @@ class CodeForSizes(Selector):
 
     @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: as the source says it
-        """What takes or gives lists, and which; None where arrays alone do."""
+        """The types of inputs and outputs if some are lists; None if all are arrays."""
         return self._source.lists
 
     @property
     def whole(self) -> Module | None:
-        """The module, some of whose sizes are open; None where there is none before a call."""
+        """The module with open sizes; None if modules exist only per call."""
         return self._source.whole
 
     def refusal(self) -> UnsupportedError:
-        """Why there is no one code: there is some for sizes only."""
+        """The refusal to show one code where each size has its own."""
         takes = ", ".join(map(str, self.interface.inputs))
         message = "This model is compiled for the sizes of each call: there is no one code of it."
         hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
         return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
 
     def stats(self, calls: int) -> Stats:
-        """How often it was compiled for some sizes, and what the code for these holds."""
+        """The number of compilations per size, and the memory of their code."""
         held = [exe.stats.bytes for exe, _ in tuple(self._known.values())]
         return Stats(calls, self._compilations, sum(held), self._late)
 
     def show(self, of: Executable) -> str:
-        """What it takes and gives, and for how many sizes it was compiled."""
+        """The inputs and outputs, and the number of sizes compiled."""
         takes = ", ".join(map(str, self.interface.inputs))
         gives = ", ".join(port.type for port in self.interface.outputs)
         gives = gives if self.interface.single else f"({gives})"
         return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled>"
 
     def _found(self, arrays: Sequence[Array]) -> tuple[Executable, list[Any]]:
-        """The executable for these inputs, made where there is none yet, and what it is given."""
+        """The executable for these inputs, compiled on first use, and the arguments to call it
+        with."""
         with self._lock:
             key = self._key(arrays)
             if (known := self._known.get(key)) is None:
@@ -190,7 +191,7 @@ def specialised_model(of: ShapePolymorphicModel, compiled: Compile) -> Specialis
 
 
 def with_code_for_sizes(opened: Executable, module: Specialised, eager: bool) -> Executable:
-    """Code that serves every size, with code of its own for sizes that recur."""
+    """Code for every size, plus specialised code for sizes that recur."""
     assert isinstance(opened, OpenExecutable)
     return opened.beside(lambda: module, eager=eager)
 
@@ -202,7 +203,7 @@ def _nested(shape: Shape, arrays: Sequence[Array]) -> Any:  # Any: an array, or 
 
 
 class Sizes:
-    """A module with symbolic dims as a source: its parameters say what the dims are."""
+    """A module with symbolic dims as a source: its parameters define the dims."""
 
     needed: tuple[int, ...] = ()
     whole: Module | None

@@ -1,11 +1,11 @@
-"""Compiled: a module is driven down its pipeline, once, kept in the store, and loaded.
+"""Compiles a module by its pipeline, stores the artefact, and loads it.
 
-What is still in use somewhere in this process is shared; what was made before is taken from the
-store of the user, by the digest of all that decides what the code will be.
+Executables still alive in this process are shared. Earlier artefacts come from the user's store,
+keyed by the digest of everything that determines the code.
 
 Parts of the road, for those who want to stop on it: lower, assemble, build.
 
-Validation of what a pipeline made: every kernel of a program beside its stages.
+Validates the output of a pipeline: each kernel of a program against its stages.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def hold_to_stages(
     pipeline: Pipeline,
     job: Job,
 ) -> tuple[ValidatedKernel, ...]:
-    """What is shown of each kernel; raises `ValidationFailed` where one is wrong."""
+    """Returns the verdict for each kernel; raises `ValidationFailed` if a kernel is wrong."""
     if not isinstance(of.program, Program):
         message = "Only programs whose steps all launch kernels are validated."
         found = "layers on an accelerator, or a program with data and recursion"
@@ -115,7 +115,7 @@ def validate_for(
     target: AnyTarget,
     records: Records | None = None,
 ) -> tuple[ValidatedKernel, ...]:
-    """The same for what was lowered by the pipeline of a target, which need not be this machine."""
+    """The same for a program lowered for a target that may not be this machine."""
     return hold_to_stages(of, contract, pipeline_of(target), job_for(target, contract, (), records))
 
 
@@ -127,7 +127,7 @@ def pipeline_of(
 ) -> Pipeline:
     """The pipeline of a target, or of the target of that name; processors' where none is given.
 
-    Programs with data and recursion have a pipeline of their own: with `objects` it is that.
+    Programs with algebraic data or recursion have their own pipeline: `objects` selects it.
 
     >>> pipeline_of("cpu").names[-2:]
     ('plan-memory', 'emit-llvm')
@@ -136,7 +136,7 @@ def pipeline_of(
 
 
 page_of = pipeline_of
-"""The former name, kept until 1.0."""
+"""The former name, until 1.0."""
 
 
 def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:
@@ -156,7 +156,7 @@ def job_for(
     records: Records | ShippedRecords | None = None,
     **more: Any,  # Any: the other fields of a job
 ) -> Job:
-    """What a pipeline is run for; with records of tuning, they come before default schedules."""
+    """The job a pipeline runs on; tuning records take precedence over default schedules."""
     machine = None if target is None else backend_of(target).machine(target)
     schedules = processor if target is None else backend_of(target).scheduler
     chooser = None
@@ -176,8 +176,8 @@ def job_for(
 def _tuned(
     records: Records | ShippedRecords, target: AnyTarget, function: Function, facts: Facts
 ) -> ChosenSchedule | None:
-    """The schedule that records have for a function: nobody waits for the room of search where none
-    is of its work."""
+    """The schedule from tuning records for a function; the schedule space is imported only if a
+    record matches."""
     keys = (workload(function, facts), workload(function, facts, "anchor"))
     if not any(map(records.may_know, keys)):
         return None
@@ -198,7 +198,7 @@ def lower(
 ) -> Arranged[Any, Any]:  # Any: as the pipeline makes it; a `Lowered` but for programs with objects
     """The program of a module and its memory plan; with a target, scheduled for it.
 
-    Where there are records of tuning, they come before default schedules.
+    Tuning records take precedence over default schedules.
     """
     job = job_for(target, contract, packs, records)
     used = pipeline or pipeline_of(target, objects=objects)
@@ -208,7 +208,7 @@ def lower(
 def sequenced(
     history: History, target: AnyTarget | None = None, contract: Contract = exact
 ) -> Lowered:
-    """The program of an inferred module, as it is but for the passes that every program needs."""
+    """The program of an inferred module with only the mandatory passes applied."""
     pipeline = pipeline_of(target)
     needed = pipeline.only("infer", "resolve", "decompose", "fuse")
     job = job_for(target, contract)
@@ -256,13 +256,14 @@ _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 def compiled(
     module: Module, request: Request, native: Callable[[Module], Executable] | None = None
 ) -> Executable:
-    """Code for a module, by the pipeline of the request; `native` compiles what stays here."""
+    """Compiles a module by the pipeline of the request; `native` compiles segments that run on the
+    host."""
     backend, target = request.backend, backend_target(request)
     records = _records(request, target)
     if records is not None and request.pipeline is backend.pipeline():
         request = evolve(request, pipeline=pipeline_in_form(records, module, request))
     found = "" if records is None else records.digest
-    # What the database of a backend with its own records holds may change.
+    # The records of a backend with its own database may change.
     keeps = not (backend.native and request.database is not None)
     # A do-block is a Python function: what it does may change.
     steady = all(isinstance(each, Trace) for _, each in request.schedules)
@@ -305,7 +306,7 @@ def compiled(
 
 
 def _records(request: Request, target: Any) -> Records | ShippedRecords | None:  # Any: as below
-    """What schedules were found by tuning; a backend that is `native` has records of its own."""
+    """The tuning records for a target; a backend that is `native` has its own records."""
     backend = request.backend
     if backend.native:
         return None
@@ -376,8 +377,8 @@ def _named(
 
 
 def kept_pieces(of: Artefact) -> list[archive.Piece]:
-    """An artefact as the store keeps it: the record is made again where somebody asks for it, and
-    one digest, the store's, is of all of it."""
+    """The pieces of an artefact that the store keeps. The compilation record is left out and
+    recomputed on demand; the store's digest covers all pieces."""
     members = member_pieces(of, with_record=False, sealed=False)
     return archive.aligned_members(members, ALIGNMENT)
 
@@ -395,8 +396,8 @@ def tell_fingerprint(store: ArtefactStore) -> None:
 
 
 def _entry(module: Module, request: Request, found: str) -> str:
-    """The key under which the artefact of a module is kept; none where it cannot be told from
-    others: what rules, passes, forms and operators of other packages are made of has no digest."""
+    """The store key of a module, or None if the request contains rules, passes, forms or operators
+    of other packages, which have no digest."""
     pipeline = request.spelled
     traces = [(name, each) for name, each in request.schedules if isinstance(each, Trace)]
     if len(traces) < len(request.schedules):
@@ -418,7 +419,7 @@ def _entry(module: Module, request: Request, found: str) -> str:
 
 
 def _reread(stored: archive.Piece, later: Callable[[], CompilationRecord]) -> Artefact | None:
-    """The artefact in an entry of the store, None if the entry holds something else."""
+    """The artefact in a store entry, or None if the entry holds something else."""
     try:  # the store has compared digests
         return from_members(archive.member_views(stored), later, checked=True)
     except ArtefactError:

@@ -1,11 +1,11 @@
-"""The compiler's stamp: what decides the code beside the model and the options, without a compiler.
+"""The compiler stamp: identifies everything besides model and options that determines the code,
+without loading the compiler.
 
-Reading every file of the compiler takes longer than loading a small model, and so does asking LLVM
-what this processor is.  A stamp is told by the system alone: sizes and times of the compiler's
-files and of the libraries it stands on, entry points of installed packages, what the system says of
-the processor and what was measured of it, and variables of the environment.  Equal stamps mean an
-equal compiler; that stamps differ means nothing (`plica.codegen.llvm.unit.fingerprint` looks at
-contents).
+Hashing every file of the compiler takes longer than loading a small model, and so does asking LLVM
+for the processor. The stamp uses only what the operating system reports: sizes and times of the
+compiler's files and libraries, entry points of installed packages, the processor, measured machine
+parameters, and environment variables. Equal stamps imply an equal compiler; different stamps imply
+nothing (`plica.codegen.llvm.unit.fingerprint` compares contents).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from plica.runtime.machine import processor_facts, stored_description
 from plica.runtime.store import key_of
 
 LIBRARIES: Final = ("llvmlite", "numpy", "onnx", "attr", "pyrsistent")
-"""What has a say in which code is made."""
+"""Libraries that determine the generated code."""
 
 _METADATA: Final = (".dist-info", ".egg-info")
 _SILENT: Final = ("PLICA_CACHE", "PLICA_JOBS")  # variables that change no code
 
 
 def compiler_stamp() -> str:
-    """A digest of all that decides the code beside a model and its options."""
+    """A digest of everything besides model and options that determines the code."""
     return key_of(
         "stamp", sys.version, str(cores()), *processor_facts(), _measured(), *_library_states(),
         *_states(_sources(Path(__file__).parents[1])), *_entry_points(), *_variables(),
@@ -38,7 +38,7 @@ def compiler_stamp() -> str:
 
 
 def _sources(folder: Path) -> Iterator[str]:
-    """The files of a package, in an order of their own."""
+    """The files of a package, in a fixed order."""
     queue = [str(folder)]
     for each in queue:
         with os.scandir(each) as entries:
@@ -67,7 +67,7 @@ def _library_states() -> tuple[str, ...]:
 
 
 def _measured() -> str:
-    """What was measured of this machine, by which default schedules are chosen."""
+    """The measured parameters of this machine, which select default schedules."""
     found = stored_description()
     return "" if found is None else found.to_text()
 

@@ -1,14 +1,13 @@
 """Edited models: the artefact of a model made of that of another, which has other numbers.
 
-Beside an artefact is kept how each of its constants was made of what the model stores, which of
-the stored tensors the compiler has looked at, and what it asked about the others
-(`plica.ir.graph.provenance`).  A model with the same operators, the same tensors where they were
-looked at, and the same answers would be compiled alike; so the constants that are made of other
-tensors now are made anew, the rest is what is kept already, and no pass of the compiler is run.
+Each artefact stores how each of its constants is derived from the model's tensors, which tensors
+the compiler inspected, and which queries it made about the others (`plica.ir.graph.provenance`). A
+model with the same operators, the same inspected tensors and the same answers would compile to the
+same code; so only the constants derived from changed tensors are recomputed, and no compiler pass
+runs.
 
-Which stored tensors are equal decides what is shared, so those that were equal must be, and no
-others, nor may one become equal to what lies elsewhere in the model.  Whatever else is different,
-the model is compiled.
+Sharing depends on which stored tensors are equal, so the equalities among tensors must be unchanged
+too. Any other difference makes the model compile from scratch.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ def keep_recipes(
     constants: Sequence[Const],
     pieces: Sequence[Piece],
 ) -> None:
-    """Keep beside the artefact of a module how its constants were made, and what that depends on.
+    """Stores, with the artefact of a module, how its constants are derived and what that depends
+    on.
 
     Constants are its last pieces, each behind what puts it at its place.
     """
@@ -67,9 +67,10 @@ def keep_recipes(
 
 
 def keep_structure(of: ModelQuery, note: Mapping[str, Any]) -> None:  # Any: JSON
-    """Keep what a model that has these operators and other numbers can be made of.
+    """Stores the recipe that rebuilds the artefact for a model with the same operators and other
+    weights.
 
-    The reader of models has looked at tensors, too, whoever has made the artefact.
+    The model reader inspects tensors, too, whether or not the artefact was cached.
     """
     told = of.store.get(key_of("recipes", note["entry"]))
     if told is None or (kept := _recipes(told)) is None:
@@ -86,8 +87,8 @@ def keep_structure(of: ModelQuery, note: Mapping[str, Any]) -> None:  # Any: JSO
 
 
 def made_of_another(of: ModelQuery) -> bool:
-    """Make and note the artefact of a model of that of one with other numbers; whether there is
-    one that does."""
+    """Builds and records a model's artefact from that of a model with other weights; returns
+    whether one exists."""
     told = of.store.get(of.like) if of.model.tensors else None
     if told is None or (kept := _recipes(told)) is None:
         return False
@@ -109,7 +110,7 @@ def made_of_another(of: ModelQuery) -> bool:
 
     @cache
     def elements(digest: str) -> bytes | None:
-        """What stands now where the tensor of a digest stood."""
+        """The bytes that now replace the tensor of a digest."""
         return of.model.elements(places[now[digest]]) if digest in now else None
 
     for question, recipes, answer in kept["answers"]:
@@ -132,7 +133,7 @@ def made_of_another(of: ModelQuery) -> bool:
 
 
 def _array(recipe: str, stored: Callable[[str], bytes | None]) -> Array | None:
-    """What a recipe makes, by numpy alone where it is plain."""
+    """Evaluates a recipe, with numpy alone if it is simple."""
     return (array_by if recipe.startswith("[") else followed)(recipe, stored)
 
 
@@ -142,7 +143,8 @@ def _names(digests: Set[str], recipes: Sequence[str]) -> bool:
 
 
 def _recipes(told: bytes) -> dict[str, Any] | None:  # Any: JSON
-    """What was kept, None for anything else: digests tell damage, not mistakes."""
+    """The stored recipes, or None if the entry is malformed: digests detect damage, not
+    mistakes."""
     try:
         kept = json.loads(told)
     except (ValueError, RecursionError):

@@ -53,7 +53,7 @@ def externs_called(module: Module) -> dict[str, Extern]:
 
 
 def calls_declared(module: Module) -> bool:
-    """Whether a kernel calls what a program declared, by a name that says nothing of its code."""
+    """Whether a kernel calls a declared extern, whose name does not determine its code."""
     kernels = [each for each in module.values if isinstance(each, Kernel)]
     if any(externs_invoked(each) for each in kernels):
         return True
@@ -62,7 +62,7 @@ def calls_declared(module: Module) -> bool:
 
 
 def checked_externs(given: object) -> tuple[tuple[str, GivenExtern], ...]:
-    """What is given for externs, in order of the symbols; what could not serve is refused."""
+    """The given externs, sorted by symbol; invalid ones are refused."""
     if given is None:
         return ()
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
@@ -81,7 +81,8 @@ def checked_externs(given: object) -> tuple[tuple[str, GivenExtern], ...]:
 
 
 def externs_of(module: Module, given: Sequence[tuple[str, GivenExtern]], here: bool) -> Externs:
-    """Who serves the externs of a module; those that nobody does, `here`, are refused."""
+    """The implementations of a module's externs; unresolved ones, when linking `here`, are
+    refused."""
     called = externs_called(module)
     for each in called.values():
         extern_kernel(each)  # which refuses what is no function of C
@@ -117,7 +118,7 @@ def _callback(
     function: Callable[..., Any],
     module: Module,  # Any: as above
 ) -> ExternCallback:
-    """A Python function that the code calls; it is given and gives what the type says."""
+    """A C callback for a Python function, with the argument and result types of its declaration."""
     kernel = extern_kernel(of)
     call = native(of.symbol, function, of.type, {}, module).call
 

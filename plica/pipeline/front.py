@@ -1,7 +1,7 @@
 """The front of the pipeline: `plica.compile`, which asks the store before it imports the compiler.
 
-A model file that was compiled before is loaded as an artefact is (`plica.pipeline.known_model`);
-everything else goes down the whole pipeline (`plica.pipeline.whole`).
+A model file that was compiled before is loaded as an artefact (`plica.pipeline.known_model`);
+everything else runs the whole pipeline (`plica.pipeline.whole`).
 """
 
 from __future__ import annotations
@@ -57,40 +57,40 @@ def compile(  # noqa: PLR0917  # the public surface says so
     """Native code for a module, a kernel, an ONNX model (a path, or a `ModelProto`), a program
     that torch exported, or a module of torch, which is exported when it is called.
 
-    Where a size is open, one code serves every size (`plica.runtime.open_executable`).  Where a
-    size becomes known while the program runs, code in segments does (`plica.runtime.staged`); what
-    even that cannot do is compiled when it is called, once for each choice of the values that
-    decide, and kept (`plica.pipeline.code_for_sizes`; `exe.stats.at_call` counts it).  The code
-    runs on a given number of `threads`, as many as this process has cores if none are given.  With
-    `cache` a module that is still compiled somewhere in this process is shared, and what was made
-    before is taken from the store of this user (`plica.runtime.store`).  The rules of the `packs`,
-    by name or as they are, rewrite the module first, then Plica's own; only rules within the
-    `contract` are used (`approx(1e-4)` if none is given), and the code rounds products before they
-    are added unless it is `fused` or looser.  From a tuning `database` (`plica.tune`) each kernel
-    takes the best schedule that was found for this machine; `exe.tuning` says which and why.
+    With open sizes, one code serves every size (`plica.runtime.open_executable`). Sizes that become
+    known during the run split the code into segments (`plica.runtime.staged`). What even that
+    cannot express is compiled at the call, once for each choice of the deciding values, and cached
+    (`plica.pipeline.code_for_sizes`; `exe.stats.at_call` counts these compilations). The code uses
+    the given number of `threads`, by default all cores of this process. With `cache`, a module with
+    a live executable in this process is shared, and earlier artefacts come from the user's store
+    (`plica.runtime.store`). The rules of the `packs`, by name or as objects, rewrite the module
+    before Plica's own. Only rules within the `contract` apply (default `approx(1e-4)`), and
+    products are rounded before they are added unless the contract is `fused` or looser. With a
+    tuning `database` (`plica.tune`), each kernel takes the best schedule recorded for this machine;
+    `exe.tuning` says which and why.
 
     The `effort` chooses the pipeline of passes that leads to the code (`plica explain --passes`):
     `fast` is compiled sooner and runs slower, `max` is the default's pipeline today.  `passes` is a
     pipeline of one's own, an edited `plica.pipeline.pipeline_of(target)`, and passes that are
     `disabled`, by name, are left out of either.
 
-    With `validate` each kernel is held to its stages (`plica.codegen.validation`): it runs on
-    sampled inputs, its accesses are proved to be inside their buffers, and whatever the store holds
-    is made again.  What is wrong is refused by name; this takes several times as long.
+    `validate` checks each kernel against its stages (`plica.codegen.validation`): it runs on
+    sampled inputs, its accesses are proved in bounds, and store entries are recomputed. Wrong
+    kernels are refused by name. This takes several times as long.
 
-    A kernel is compiled as it stands: what it reads it takes, what it writes it gives, and its
-    loops are those it has.  `schedules` puts a trace on one kernel of a model, by the name that a
-    profile shows, and `externs` says who serves the symbols that a program calls: a library, or a
+    A kernel is compiled unchanged: buffers it reads are inputs, buffers it writes are outputs, and
+    its loops are kept. `schedules` applies a trace to a kernel of a model, by the name shown in
+    profiles. `externs` gives the implementation of each symbol that a program calls: a library or a
     Python function (`plica.pipeline.extern_source`).
 
     In the `background` better code is made while that of the effort `fast` answers already
     (`plica.pipeline.background`); `exe.tier` says which does.  With `specialise` a model with open
     sizes gets code for just the sizes of a call when it is first called with them.
 
-    `machine` says what default schedules of processors are chosen by: a name of the table
-    (`plica.codegen.machine_table`), `"measured"` for what `plica doctor --measure` found, or a
-    `plica.runtime.machine.MachineDescription`.  If none is given it is what was measured here, if
-    that was done and the target is this machine, else the row of the target's processor.
+    `machine` selects the parameters for default schedules: a row of the table by name
+    (`plica.codegen.machine_table`), `"measured"` for the result of `plica doctor --measure`, or a
+    `plica.runtime.machine.MachineDescription`. The default is the measured description if there is
+    one and the target is this machine, else the row of the target's processor.
 
     Inputs to `donate`, by name, are updated in place: the result that replaces elements of such an
     input is written over it, and nothing else of it is read or written for that.
@@ -141,7 +141,7 @@ def _names(given: object) -> tuple[str, ...]:
 
 
 def _no_option(name: str, given: Mapping[str, object]) -> PlicaError:
-    """The refusal of an option that there is not; those of `from_onnx` are said there."""
+    """The refusal of an unknown option; names the options of `from_onnx` if it is one of those."""
     from inspect import signature
 
     names = [each for each in signature(compile).parameters if each not in ("mod", "unknown")]

@@ -1,7 +1,7 @@
 """Kernels as programs: a module whose main is a kernel gets a graph function that calls it.
 
-What a kernel reads are the inputs of the function, what it writes is what it gives, in the order of
-the parameters and by their names; its dims are those of the function.
+The buffers a kernel reads are the inputs of the function, and those it writes are its outputs, in
+parameter order and by name; its dims are those of the function.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import f32

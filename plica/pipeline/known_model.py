@@ -1,13 +1,11 @@
 """Known models: a model file that was compiled before is loaded without the compiler.
 
-What a model is looked up by (`plica.pipeline.model_query`) leads to the name under which the
-artefact is kept.  So a process that compiles what another has compiled reads the file once, and
-imports neither LLVM nor the reader of models.  Where anything is not plain (a pass of one's own, a
-tuning database, tensors in files beside the model), all goes the usual way.
+The lookup key of a model (`plica.pipeline.model_query`) leads to the key of its artefact. A process
+that compiles a known model reads the file once and imports neither LLVM nor the model reader.
+Requests with custom passes, a tuning database or external tensor files take the full path.
 
-A model that differs from one that was compiled in the values of large tensors alone is found by
-what is left of its bytes without them; its artefact is made of the other's
-(`plica.pipeline.edited_model`).
+A model that differs from a compiled one only in the values of large tensors is found by the digest
+of its remaining bytes; its artefact is derived from the other's (`plica.pipeline.edited_model`).
 """
 
 from __future__ import annotations
@@ -42,7 +40,8 @@ _SHARED: Final[WeakValueDictionary[str, Executable]] = WeakValueDictionary()
 
 
 def known(of: ModelQuery, anew: Compile) -> Executable | None:
-    """The executable of a model that was compiled before; `anew` compiles what is asked about."""
+    """The executable of a model that was compiled before; `anew` recompiles for queries the
+    artefact cannot answer."""
     if (shared := _SHARED.get(of.key)) is not None:
         return shared
     told = of.store.get(of.key)
@@ -89,7 +88,7 @@ def _noted(told: bytes) -> dict[str, Any] | None:
 
 
 def keep(of: ModelQuery, made: Executable) -> None:
-    """Note under which name the artefact of what was asked for is kept, if it is."""
+    """Records the artefact's key for a query, if the artefact is stored."""
     if type(made) not in (Executable, OpenExecutable) or made._externs is not NONE:
         return
     if not made.kept or not is_whole(of.model.source):
@@ -104,7 +103,7 @@ def keep(of: ModelQuery, made: Executable) -> None:
 
 
 def _again(of: ModelQuery, anew: Compile) -> Executable:
-    """The same model by the whole compiler, for what no artefact holds: texts and records."""
+    """Recompiles the model from scratch, for texts and records that the artefact does not hold."""
     model = model_bytes(of.model.source)
     if model is None or model.digest != of.model.digest:
         message = "The model is another than it was when this executable was made."
@@ -117,7 +116,7 @@ def _again(of: ModelQuery, anew: Compile) -> Executable:
 
 
 def _packed_again(of: ModelQuery, anew: Compile) -> list[archive.Piece]:
-    """The artefact as the store keeps it, made from nothing but the model."""
+    """The pieces of the artefact, recomputed from the model alone."""
     made = anew(of.model.source, **{**of.options, "cache": False})
     return kept_pieces(made.artefact)
 

@@ -1,7 +1,7 @@
-"""Launch names: launches that index by data are named by the node of the model they come from.
+"""Launch names: launches that index by data are named by their node of the model.
 
-A call that meets an index out of bounds ends with the number of a launch.  The artefact holds the
-launches' names, so that the error message names the node on every machine.
+An out-of-bounds index ends the call with the number of a launch. The artefact holds the launch
+names, so the error message names the node on every machine.
 
     take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32] by 'ids'
 """

@@ -1,6 +1,6 @@
-"""Options: what a compilation is asked for, and what is wrong with that.
+"""Options: the parameters of a compilation, and their validation.
 
-Requests: what a compilation is asked for, given and checked, and what tells one from another.
+Requests: validated compilation parameters, and what distinguishes one from another.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False, kw_only=True)
 class CompileOptions:
-    """The options of `plica.compile`, as they are given."""
+    """The options of `plica.compile`, as given."""
 
     target: str | AnyTarget = "cpu"
     threads: int | None = None
@@ -67,7 +67,7 @@ class CompileOptions:
 
 @frozen(eq=False)
 class Request:
-    """What is asked for, checked, whatever the module is."""
+    """A validated request, independent of the module."""
 
     backend: Backend
     target: AnyTarget
@@ -80,9 +80,9 @@ class Request:
     cache: bool
     pipeline: Pipeline
     validate: bool = False
-    """Whether each kernel is held to its stages, and everything out of the store made again."""
+    """Whether to check each kernel against its stages and to recompute store entries."""
     schedules: tuple[tuple[str, GivenSchedule], ...] = ()
-    """What kernels are to be scheduled by, by name."""
+    """The schedules of kernels, by kernel name."""
     externs: tuple[tuple[str, GivenExtern], ...] = ()
     """Who serves the externs of a program, by symbol."""
     tier: str = "default"
@@ -90,8 +90,8 @@ class Request:
 
     @property
     def spelled(self) -> str | None:
-        """The pipeline as a text, the same in every process; None if somebody else's pass is in it,
-        or the backend is another library's: what these are made of has no digest."""
+        """The pipeline as text, equal in every process; None if it contains another package's pass
+        or backend, which have no digest."""
         if self.backend.name not in OWN or backend_named(self.backend.name) is not self.backend:
             return None
         own = {}
@@ -104,7 +104,7 @@ class Request:
 def chosen_pipeline(
     backend: Backend, passes: Pipeline | None, disabled: str | Sequence[str], effort: str
 ) -> Pipeline:
-    """The pipeline that is asked for: one's own or that of an effort, less what is disabled."""
+    """The requested pipeline: the given one or that of an effort level, without disabled passes."""
     given: object = passes
     if given is not None and not isinstance(given, Pipeline):
         message = "This is no pipeline of passes."
@@ -164,13 +164,13 @@ def packs_of(wanted: Sequence[str | Pack], contract: Contract) -> tuple[Pack, ..
 
 
 def target_of(of: str | AnyTarget) -> AnyTarget:
-    """The target meant: of the backend that its text begins with, or as it is given."""
+    """The target of the backend that the text starts with, or the given target."""
     found = find_target(of)
     return found if isinstance(of, str) else backend_of(found).settled(found)
 
 
 def described_target(of: AnyTarget, given: str | MachineDescription | None) -> AnyTarget:
-    """The target as the machine that is named, or described, would be; as it is if none is."""
+    """The target with the named or given machine description; unchanged if none is given."""
     if given is None:
         return of
     backend = backend_of(of)
@@ -182,7 +182,7 @@ def described_target(of: AnyTarget, given: str | MachineDescription | None) -> A
 
 
 def machine_of_name(given: str | MachineDescription) -> MachineDescription:
-    """The description meant: what was measured of this machine, a row of the table, or itself."""
+    """The machine description: the measured one, a row of the table, or the argument itself."""
     if isinstance(given, MachineDescription):
         return given
     if not isinstance(given, str):
@@ -196,7 +196,7 @@ def machine_of_name(given: str | MachineDescription) -> MachineDescription:
 
 
 def read_records(database: RecordSource | str | PathLike[str], target: AnyTarget) -> Records:
-    """What a tuning database knows of a machine."""
+    """The records of a tuning database for a machine."""
     # Who has no database need not wait for the room of search.
     from plica.search.choice import records_of
     from plica.search.record import Database, JsonDatabase, RecordSource
@@ -225,7 +225,7 @@ def pipeline_in_form(
 
 
 PACKAGES: Final = Path(__file__).parents[1] / "search" / "record" / "package_files"
-"""Records that come with Plica, a file for each machine."""
+"""Tuning records shipped with Plica, one file per machine."""
 
 
 def package_name(target: AnyTarget) -> str:
@@ -236,16 +236,16 @@ def package_name(target: AnyTarget) -> str:
 
 @frozen(eq=False, slots=False)
 class ShippedRecords:
-    """A file of records and the machine they are asked for; nothing of it is understood before a
-    schedule is to be chosen: what was made by them before is told by their digest."""
+    """A file of shipped records and a machine. It is parsed only when a schedule is chosen; cached
+    artefacts compare its digest."""
 
     path: Path
     target: AnyTarget
 
     @cached_property
     def text(self) -> str:
-        """What the file says, all of it as it was written: its first line holds a digest of the
-        others (`plica.search.record.package`)."""
+        """The whole file as text; its first line holds the digest of the others
+        (`plica.search.record.package`)."""
         try:
             said = self.path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -285,8 +285,8 @@ class ShippedRecords:
 
 
 def shipped_records(target: AnyTarget) -> ShippedRecords | None:
-    """What comes with Plica for this very machine; None nearly everywhere, and where
-    `PLICA_RECORDS` is `off`."""
+    """The shipped records for exactly this machine; None for most machines, and with
+    `PLICA_RECORDS=off`."""
     path = PACKAGES / package_name(target)
     meaning = "whether records that come with Plica are used"
     if setting("PLICA_RECORDS", "(?i:off)", meaning, "off, or nothing") or not path.exists():
@@ -296,7 +296,7 @@ def shipped_records(target: AnyTarget) -> ShippedRecords | None:
 
 @contextmanager
 def known_tilings(request: Request) -> Iterator[object]:
-    """What a database knows, for a backend that has its own way to say it; None for all others."""
+    """The entries of a backend's own database; empty for all other backends."""
     database = request.database
     if database is None or not request.backend.native:
         yield None
@@ -339,7 +339,7 @@ def _is_database(of: object) -> bool:
 
 
 def schedules_of(given: object) -> tuple[tuple[str, GivenSchedule], ...]:
-    """The schedules that are asked for, by the name of the kernel, in order of these."""
+    """The requested schedules, sorted by kernel name."""
     if given is None:
         return ()
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):

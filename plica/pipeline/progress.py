@@ -1,4 +1,4 @@
-"""Progress: a bar for work that takes long, on a terminal and nowhere else."""
+"""A progress bar for long work, shown only on terminals."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from time import monotonic
 from typing import Any, Final
 
 PATIENCE_SECONDS: Final = 2.0
-"""What takes less is not worth a bar."""
+"""Shorter work shows no bar."""
 
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[], None]]:
-    """Gives what is called when one of a given number of kernels is made."""
+    """Yields a function to call after each of `total` kernels."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda: None
         return

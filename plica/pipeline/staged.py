@@ -37,10 +37,10 @@ def compile_staged(
     updates: bool,
     written_out: Callable[[], Executable] | None = None,
 ) -> StagedExecutable:
-    """The executable of a module that measures sizes; `compiled` makes code for its segments, which
-    may have choices in them if that code `chooses`, and may write over what a loop carries if it
-    `updates`; `driver` makes the function that runs loops; `written_out` the same program without
-    loops, where it has one."""
+    """Compiles a module that measures sizes. `compiled` makes code for its segments, which may
+    contain choices if that code `chooses`, and may overwrite loop-carried values if it `updates`;
+    `driver` builds the function that runs loops; `written_out` is the equivalent program without
+    loops, if any."""
     known = infer(module)
     program = cut(known, chooses=chooses, updates=updates)
     segments = [compiled(each) for each in program.segments]

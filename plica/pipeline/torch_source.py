@@ -5,8 +5,8 @@
                         state of the module changes (`plica.frontend.torch.module_state`)
     exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
 
-A module says nothing of its inputs before it is called; an exported program does, open sizes
-included, so that is what one deploys.  Nothing of torch is imported to ask what something is.
+The inputs of a module are unknown before its first call; those of an exported program are known,
+open sizes included, so deploy that. The check imports nothing of torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ with lazy_imports(__name__):  # torch is there when they are called
     from plica.runtime.notebook import table
 
 MAX_EXECUTABLES: Final = 16
-"""So many executables are kept, for inputs of other shapes; the oldest goes first."""
+"""The number of cached executables for inputs of different shapes; the oldest is evicted."""
 
 
 def module_of_program(of: torch.export.ExportedProgram) -> Module:
@@ -44,8 +44,8 @@ def module_of_program(of: torch.export.ExportedProgram) -> Module:
 
 
 class CodeForInputs(Selector):
-    """Selects the code of a module for the shapes of each call, which is exported and compiled
-    where there is none yet."""
+    """Selects the code of a module for the shapes of each call; exports and compiles on
+    first use."""
 
     interface = Interface((), (), (), True)  # nothing is known before a call
 
@@ -65,8 +65,8 @@ class CodeForInputs(Selector):
         self._lock = threading.Lock()
 
     def select(self, of: Executable, args: Args, named: Named) -> Selected:
-        """The executable for inputs like these: it takes the tensors among them by position;
-        Python values are part of its code, and a `stream` is where it runs."""
+        """The executable for these inputs: tensors are passed by position, Python values are
+        constants of its code, and `stream` selects where it runs."""
         rest, more = dict(named), dict[str, object]()
         if "stream" in rest and "stream" not in signature(self._model.forward).parameters:
             more["stream"] = rest.pop("stream")
@@ -111,7 +111,7 @@ class CodeForInputs(Selector):
             raise
 
     def refusal(self) -> UnsupportedError:
-        """Why there is no one code: a module says what it takes when it is called."""
+        """The refusal to show one code before a call determines the inputs."""
         message = "A module of torch says what it takes when it is called."
         hint = (
             "Take the executable for some inputs, exe.at(…), or compile an exported program: "
@@ -122,11 +122,11 @@ class CodeForInputs(Selector):
 
     @property
     def known(self) -> tuple[Executable, ...]:
-        """What was compiled so far."""
+        """The executables compiled so far."""
         return tuple(self._known.values())
 
     def stats(self, calls: int) -> Stats:
-        """How often it was compiled, and what the code holds."""
+        """The number of compilations, and the memory of the code."""
         held = sum(each.stats.bytes for each in self.known)
         return Stats(calls, self._compilations, held, self._compilations)
 
@@ -140,7 +140,7 @@ class TorchExecutable(SelectingExecutable[CodeForInputs]):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """Refuse: what a module takes is known when it is called."""
+        """Refuses: the inputs of a module are unknown before a call."""
         raise self.selector.refusal()
 
     @property
@@ -150,13 +150,13 @@ class TorchExecutable(SelectingExecutable[CodeForInputs]):
 
     @property
     def target(self) -> str:
-        """What the code was made for, as soon as some was made."""
+        """The target of the code, once some is compiled."""
         for each in self.selector.known:
             return each.target
         raise self.selector.refusal()
 
     def _repr_html_(self) -> str:
-        """What was compiled of it: what a notebook shows."""
+        """The compiled executables, as a notebook shows them."""
         rows = [["compiled", repr(each)] for each in self.selector.known]
         return table(["", repr(self)], [*rows, ["effort", self.tier]])
 

@@ -1,8 +1,8 @@
 """The pipeline: from a module to something one can call.
 
-The pipeline of the target says what happens on the way (`plica.codegen.llvm.passes`): the graph is
-optimised, with the rules a user asks for, its operators are grouped into kernels, each kernel takes
-its schedule from a tuning database or by default; then come lowering, the memory plan, emission.
+The pipeline of the target lists the steps (`plica.codegen.llvm.passes`): the graph is optimised,
+including the user's rules; operators are grouped into kernels; each kernel takes its schedule from
+a tuning database or by default; then follow lowering, memory planning and emission.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -19,9 +19,9 @@ array([2., 4., 6.], dtype=float32)
 
 Specialised executables: a model with open sizes, compiled for those of each call.
 
-Some models leave sizes open, and some take shapes, axes or counts from their inputs.  Such a model
-is compiled when it is called: once for each choice of sizes, and of values that decide shapes.
-What was compiled is kept, so a call with sizes seen before costs a look into a table.
+Some models leave sizes open, and some compute shapes, axes or counts from their inputs. Such a
+model is compiled at the call, once per choice of sizes and deciding values. The results are cached,
+so a call with known sizes costs a table lookup.
 
 >>> import numpy as np
 >>> import plica
@@ -139,7 +139,7 @@ def program_at_call(
 
 
 def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what is compiled again
-    """A program some of whose inputs or outputs are lists, and what these are; None for others."""
+    """The input and output types of a program with lists; None for other programs."""
     if not isinstance(of, Module):
         return of.selector.lists
     lists = None if of.main is None else attr(of.main_function(), "lists")
@@ -147,7 +147,7 @@ def lists_of(of: Module | Specialised) -> tuple[Any, Any] | None:  # Any: what i
 
 
 def read_once(of: Any) -> Any:  # Any: what `at_call` takes
-    """What is to be compiled, read from its file now, so that it can be compiled several times."""
+    """The model, read from its file now, so that it can be compiled several times."""
     if isinstance(of, str | bytes | PathLike) or hasattr(of, "opset_import"):
         if front_end_of(of) is not None:
             return of
@@ -178,7 +178,7 @@ class ReadModel(Protocol):
         """Whether several axes of inputs have one open size."""
 
     def with_dims_apart(self, names: Collection[str]) -> Any:  # as above
-        """The same model, in which each axis with one of these names is a dim of its own."""
+        """The same model, in which each axis with one of these names is a separate dim."""
 
 
 Compilable: TypeAlias = (
@@ -236,7 +236,7 @@ def _compiled_at_sizes(
 
 
 def _requested(options: CompileOptions) -> Request:
-    """What the options ask for, or what is wrong with them."""
+    """The validated request of the options."""
     check_options(options.threads, options.database)
     target = described_target(target_of(options.target), options.machine)
     backend = backend_of(target)
@@ -357,8 +357,8 @@ def _in_segments(
 def _chosen_by_host(
     module: Module, request: Request, again: Callable[[Module], Executable]
 ) -> Executable | None:
-    """The segments of a program that chooses, where code for the target does not; None where there
-    is nothing left to choose, or the target does it."""
+    """The segments of a program whose choices run on the host because the target's code cannot
+    choose; None if there is no choice left, or the target can."""
     backend = request.backend
     if backend.chooses or not is_staged(module, chooses=False):
         return None
@@ -371,7 +371,7 @@ def _chosen_by_host(
 def _opened(
     module: Specialised, request: Request, specialise: bool, again: Callable[[Module], Executable]
 ) -> Executable:
-    """One code for every size, where it can be made, beside what is compiled at a call."""
+    """One code for every size, where possible, with per-call compilation as the alternative."""
     if (whole := module.selector.whole) is None:
         return module
     if (made := _chosen_by_host(whole, request, again)) is not None:

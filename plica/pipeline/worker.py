@@ -1,4 +1,4 @@
-"""A worker: a process that does pieces of compilations for another, until nobody asks any more.
+"""A worker process that runs parts of compilations for another process until it becomes idle.
 
 Workers are forked by one process that has loaded the compiler (`serve`), so that it is loaded once,
 while the asker loads it for itself.
@@ -31,13 +31,13 @@ LATER: Final = ("plica.schedule.primitive", "plica.codegen.lower.passes")
 """What imports when it is used what nearly every task uses."""
 
 Wish: TypeAlias = str | tuple[str, ...] | int | None
-"""What is asked of the process that forks: to load the backend of a name, or modules, the exit code
-of the worker of a number, or, where it is nothing else, a worker."""
+"""A request to the forking process: load a backend by name, load modules, report the exit code of a
+worker, or (None) fork a worker."""
 
 
 def serve(handle: int) -> None:
-    """Load modules and fork workers, each with the socket that comes after the wish; tell the exit
-    codes of those that ended."""
+    """Loads modules and forks workers, each with the socket that follows the request; reports exit
+    codes."""
     asker = Connection(handle)
     workers: list[int] = []
     codes: dict[int, int] = {}
@@ -71,7 +71,7 @@ def _load(wish: str | tuple[str, ...]) -> None:
 
 
 def _forked(asker: Connection) -> int:
-    """The number of a new process, which works for whoever has the other end of a socket."""
+    """Forks a worker that serves the other end of the socket; returns its process id."""
     line = recv_handle(asker)
     if (number := os.fork()) == 0:
         asker.close()
@@ -81,7 +81,7 @@ def _forked(asker: Connection) -> int:
 
 
 def _ended(workers: Sequence[int], codes: dict[int, int]) -> int:
-    """How many workers have ended; their exit codes are put beside those known."""
+    """The number of workers that have ended; adds their exit codes to `codes`."""
     for each in workers:
         if each not in codes:
             number, status = os.waitpid(each, os.WNOHANG)
@@ -98,7 +98,7 @@ def _code(number: int, codes: dict[int, int]) -> int:
 
 
 def _work_and_end(handle: int) -> None:
-    """Work, and end without what the process would do that forked this one."""
+    """Runs a worker and exits without the parent's exit handlers."""
     code = 1
     try:
         work(handle)
@@ -108,7 +108,7 @@ def _work_and_end(handle: int) -> None:
 
 
 def work(handle: int) -> None:
-    """Answer tasks that come through a socket; what a task refuses is the asker's to find out."""
+    """Answers the tasks that arrive through a socket; refusals are left to the requester."""
     asker = Connection(handle)
     while asker.poll(IDLE_SECONDS):
         try:

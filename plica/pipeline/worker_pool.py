@@ -2,9 +2,9 @@
 
     PLICA_JOBS=4      processes in all; 1 for this one alone; as many as cores if not said
 
-Workers start when there is enough to do, serve later compilations too, and end when they are not
-asked for a while, when this process ends, or when a compilation is interrupted.  What comes out is
-the same whoever did it.  A worker that dies is told of, and what it was doing is done here.
+Workers start when there is enough work, serve later compilations, and end when they are idle, when
+this process ends, or when a compilation is interrupted. The result does not depend on who computes
+it. If a worker dies, a warning says so and its task runs here.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ COMPILER_PACKAGES: Final = (
     "plica.schedule.",
     "plica.codegen.",
 )
-"""What tasks are done by."""
+"""The modules that run tasks."""
 
 OPERATORS_OF_TASK: Final = 3
-"""Operators that are one task, about: a convolution with what follows it."""
+"""The approximate number of operators per task: a convolution with its epilogue."""
 
 MAX_WORKERS: Final = 64
 """This many processes are started at most."""
@@ -59,7 +59,7 @@ Item: TypeAlias = "int | Following"
 """The number of a task, or what follows one."""
 
 Answer: TypeAlias = "tuple[Item, bytes | None]"
-"""A task and what a worker made of it; None where it has to be done here."""
+"""A task and a worker's answer; None if it must run here."""
 
 
 class _Server:
@@ -117,7 +117,7 @@ class _Server:
 
 
 class _Worker:
-    """A process, and the socket it is asked through."""
+    """A worker process and its socket."""
 
     def __init__(self, server: _Server, number: int, line: Connection) -> None:
         self._server, self._number, self._line = server, number, line
@@ -128,8 +128,8 @@ class _Worker:
         return not self._line.closed and not self._line.poll()
 
     def ask(self, task: GroupTask) -> bytes | None:
-        """What it makes of a task; None where it refuses, has ended for want of work, or was ended
-        since what it made would not be needed."""
+        """The worker's answer to a task; None if it refuses, has exited as idle, or was terminated
+        because the result was no longer needed."""
         try:
             self._line.send((task.work, task.args))
             return self._line.recv_bytes() or None
@@ -161,7 +161,7 @@ class _Died(ConnectionError):
 
 
 class WorkerPool:
-    """Some workers beside this process, which does its share, too."""
+    """Worker processes that share tasks with this process."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
@@ -170,8 +170,7 @@ class WorkerPool:
         self._busy = threading.Lock()
 
     def serves(self, count: int) -> bool:
-        """Whether a given number of tasks are worth another process: one that is there, or a new
-        one."""
+        """Whether a number of tasks justifies another process, running or new."""
         return count >= ENOUGH or (count > 1 and any(each.is_there() for each in self._workers))
 
     def share(
@@ -210,8 +209,8 @@ class WorkerPool:
 
     @contextmanager
     def _taken(self, count: int) -> Iterator[Sequence[_Worker]]:
-        """The workers for a given number of tasks; none where there are few, or another thread has
-        them."""
+        """The workers for a number of tasks; none if there are few tasks or another thread holds
+        the workers."""
         if not self._busy.acquire(blocking=False):
             yield ()
             return
@@ -242,8 +241,8 @@ class WorkerPool:
                 self._busy.release()
 
     def expect(self, operators: int) -> None:
-        """Start workers now if a module of a given number of operators will have enough tasks: they
-        are there when it has become groups here."""
+        """Starts workers now if a module with this many operators will have enough tasks, so that
+        they are ready after grouping."""
         if operators >= ENOUGH * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
             try:
                 self._start(ENOUGH)
@@ -251,7 +250,7 @@ class WorkerPool:
                 self._busy.release()
 
     def _start(self, count: int) -> None:
-        """As many workers as a given number of tasks are worth, besides those that are there."""
+        """Starts the additional workers that a number of tasks justifies."""
         self._workers = [each for each in self._workers if each.is_there()]
         wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= ENOUGH else 0
         if len(self._workers) < wanted:
@@ -276,8 +275,7 @@ class WorkerPool:
 
 
 class _Line:
-    """Tasks in line for whoever is free, what follows them behind them, the longest first, and the
-    answers."""
+    """A queue of tasks, longest first, with the tasks that depend on them, and the answers."""
 
     def __init__(self, tasks: Sequence[GroupTask], *, follows: bool) -> None:
         self._tasks = tasks
@@ -296,12 +294,12 @@ class _Line:
         return item.task if isinstance(item, Following) else self._tasks[item]
 
     def taken(self) -> Item | None:
-        """The first in line, None where there is none now."""
+        """The first queued task, or None if the queue is empty now."""
         with self._changed:
             return self._first()
 
     def awaited(self) -> Item | None:
-        """The first in line, as soon as there is one; None where there will be none."""
+        """The next task, waiting for one; None if no more will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._left or self._behind or self.is_done())
             return self._first()
@@ -312,7 +310,7 @@ class _Line:
         return heappop(self._behind)[-1] if self._behind else None
 
     def follow(self, item: Item, data: bytes | None) -> None:
-        """Put what follows a task into the line."""
+        """Queues the tasks that follow from an answer."""
         then = self.task(item).then
         with self._changed:
             if self._follows and then is not None and data is not None:
@@ -323,19 +321,19 @@ class _Line:
                 self._changed.notify()
 
     def say(self, item: Item, data: bytes | None) -> None:
-        """What came of something; what follows it is put into the line."""
+        """Records an answer and queues its follow-up tasks."""
         self.follow(item, data)
         self._answers.put((item, data))
 
     def answered(self) -> Answer | None:
-        """What came of something, None where nobody has said so."""
+        """The next answer, or None if there is none yet."""
         try:
             return self._answers.get_nowait()
         except Empty:
             return None
 
     def awaited_answer(self) -> Answer:
-        """What comes next of what is under way."""
+        """The next answer of the tasks in progress, waiting for it."""
         return self._answers.get()
 
     def finish(self) -> None:
@@ -346,7 +344,7 @@ class _Line:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Nobody need wait any more."""
+        """Wakes all waiting threads."""
         with self._changed:
             self._follows = False
             self._left.clear()
@@ -356,8 +354,7 @@ class _Line:
 
 
 def _tried(task: GroupTask) -> bytes | None:
-    """What comes of what follows a task; None where it is nothing, as a worker's answer is, or is
-    refused: who needs it will be told."""
+    """The answer to a follow-up task; None if it is empty or refused: the consumer finds out."""
     try:
         return task.work(*task.args) or None
     except (PlicaError, LoweringRefused):
@@ -365,7 +362,7 @@ def _tried(task: GroupTask) -> bytes | None:
 
 
 def _feed(worker: _Worker, line: _Line) -> None:
-    """Give a worker what is in line, one by one, until nothing comes any more."""
+    """Feeds queued tasks to a worker until the queue closes."""
     while (item := line.awaited()) is not None:
         task = line.task(item)
         try:
@@ -387,11 +384,11 @@ def _tell(task: GroupTask, died: _Died) -> None:
 # --- the pool of this process ---------------------------------------------------------------------
 
 _POOLS: Final[dict[tuple[int, int], WorkerPool]] = {}
-"""The pool by this process's number and how many there are to be: a fork begins with none."""
+"""Pools by process id and size: a forked process starts without one."""
 
 
 def workers() -> WorkerPool | None:
-    """The workers that compilations of this process share, None where it works alone."""
+    """The workers shared by compilations of this process, or None if it works alone."""
     jobs = jobs_wanted()
     if jobs < 2 or sys.platform == "win32":
         return None

@@ -11,8 +11,8 @@
 >>> knowledge(EMPTY.loop(i, 8)).forms[frozenset({(i, 1)})]
 Interval(low=0, high=7)
 
-Sound: every value the term takes at a point that the context allows lies in the interval.  Tight
-for affine terms over constant ranges, since sums are gathered first.
+Sound: the interval contains every value the term takes at a point of the context. Tight for affine
+terms over constant ranges, because like terms are collected first.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
 
 
 def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
-    """The interval of a polynomial: the sum of its parts, and what is known of its form."""
+    """The interval of a polynomial: the sum of its parts' intervals, intersected with known facts
+    about its form."""
     memo = known.bounds
     low: int | None = of.constant
     high: int | None = of.constant
@@ -192,7 +193,7 @@ def _quotient(a: Interval, b: Interval) -> Interval:
     if b.low is not None and b.low == b.high:
         return a // b.low
     if b.low is not None and b.low > 0:
-        # For a positive divisor the quotient lies between those by the ends of the divisor.
+        # For a positive divisor, the quotient lies between those of the divisor's bounds.
         low = None if a.low is None else _least_quotient(a.low, b.low, b.high)
         high = None if a.high is None else -_least_quotient(-a.high - 1, b.low, b.high) - 1
         return Interval(low, high)
@@ -328,7 +329,7 @@ MAX_PROPAGATION_ROUNDS: Final = 4
 
 
 def _propagate(known: Knowledge) -> None:
-    """Bounds of atoms from the rows: each row bounds each of its products by the others."""
+    """Tightens the bounds of atoms: each row bounds each of its products by the others."""
     for _ in range(MAX_PROPAGATION_ROUNDS):
         changed = False
         for row in known.rows:

@@ -1,4 +1,4 @@
-"""Canonical form: sums of products, with quotients and remainders split apart and put together.
+"""Canonical form: sums of products, with quotients and remainders split and recombined.
 
     quotient      (8*i + j + 12) // 8     is  i + (j + 4) // 8 + 1
     remainder     (8*i + j) % 16          is  8*(i % 2) + j          where 0 <= j < 8
@@ -44,7 +44,7 @@ MAX_NESTED_REMAINDERS: Final = 40
 
 
 def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:
-    """The canonical term; None where a number does not fit into an index."""
+    """The canonical term, or None if a coefficient does not fit into an index."""
     ordered = known.order or known.by_name
     return to_term(of, (lambda key: rank(key, known)) if ordered else None)
 
@@ -52,8 +52,8 @@ def term_of(of: Polynomial, known: Knowledge) -> Scalar | None:
 def rank(key: Key, known: Knowledge) -> tuple[object, ...]:
     """The place of a product in a canonical sum: by the variables' places, names do not matter.
 
-    Products with a variable that the context does not know come last, as they come.  Where nothing
-    is known of anything, variables are nobody's but their names': these decide.
+    Products with variables outside the context come last, in order of occurrence. In the empty
+    context, names decide the order.
     """
     if (found := known.ranks.get(key)) is not None:
         return found
@@ -88,7 +88,7 @@ def _name(of: Term) -> tuple[str, int]:
 
 
 def _mark(root: Scalar, known: Knowledge) -> bytes:
-    """Bytes that tell atoms apart by structure, variables being known by their place."""
+    """Bytes that order atoms by structure, with variables identified by their position."""
     memo = known.marks
 
     def parts(node: Scalar) -> list[Scalar]:
@@ -109,7 +109,7 @@ def _mark(root: Scalar, known: Knowledge) -> bytes:
 
 
 def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polynomial | None:
-    """`of // by` in canonical form; None where a number does not fit into an index."""
+    """`of // by` in canonical form; None if a number does not fit into an index."""
     if by == 0:
         return NOTHING
     if by < 0:
@@ -151,7 +151,7 @@ def quotient(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polyn
 
 
 def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Polynomial | None:
-    """`of % by` in canonical form; None where a number does not fit into an index."""
+    """`of % by` in canonical form; None if a number does not fit into an index."""
     if by < 0:
         found = remainder(of.scaled(-1), -by, known, depth)
         return None if found is None else found.scaled(-1)
@@ -186,7 +186,7 @@ def remainder(of: Polynomial, by: int, known: Knowledge, depth: int = 0) -> Poly
 
 
 def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
-    """`of // by` for a divisor that is no number; None where nothing can be pulled out."""
+    """`of // by` for a symbolic divisor; None if no multiple of it can be extracted."""
     if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
@@ -203,7 +203,7 @@ def quotient_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial 
 
 
 def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial | None:
-    """`of % by` for a divisor that is no number; None where nothing can be left out."""
+    """`of % by` for a symbolic divisor; None if no multiple of it can be dropped."""
     if (parts := _apart(of, by, known)) is None:
         return None
     whole, rest = parts
@@ -218,7 +218,7 @@ def remainder_by(of: Polynomial, by: Polynomial, known: Knowledge) -> Polynomial
 
 
 def gathered(of: Polynomial, known: Knowledge) -> Polynomial | None:
-    """Quotients and remainders of one term put together; each round leaves one product less."""
+    """Recombines quotients and remainders of the same term; each round removes one product."""
     while True:
         if not any(key.__class__ is FloorDiv or key.__class__ is FloorMod for key in of.terms):
             return of
@@ -303,7 +303,8 @@ def _dropped(of: Polynomial, *keys: Key) -> Polynomial:
 
 
 def _pulled(of: Polynomial, by: int) -> tuple[Polynomial, Polynomial]:
-    """What leaves a quotient by `by`, and what stays, with coefficients below `by`."""
+    """Splits a polynomial into the multiple of `by`, divided by it, and the rest with coefficients
+    below `by`."""
     out: dict[Key, int] = {}
     stays: dict[Key, int] = {}
     for key, coefficient in of.terms.items():

@@ -45,8 +45,8 @@ def systems(condition: sc.Scalar) -> tuple[System, ...]:
 
 
 def split(condition: sc.Scalar) -> tuple[System, ...] | int:
-    """The systems of which one holds exactly where the condition does; where they are too many,
-    how many there may be."""
+    """The systems of which at least one holds exactly where the condition does; if there are too
+    many, their number."""
     work: list[tuple[tuple[sc.Scalar, ...], System]] = [((condition,), ())]
     found: list[System] = []
     made = 1
@@ -65,7 +65,7 @@ def split(condition: sc.Scalar) -> tuple[System, ...] | int:
 
 
 def contrary(condition: sc.Scalar, context: Context) -> sc.Scalar:
-    """What would have to be possible for the condition to fail."""
+    """The negation that must be unsatisfiable for the condition to hold."""
     whole: sc.Scalar = TRUE
     for said in (*context.conditions(), negated(condition)):
         whole = said if whole is TRUE else sc.And(whole, said)
@@ -152,9 +152,9 @@ class Linearised(NamedTuple):
 
 
 def linearised(system: System) -> Linearised | None:
-    """The system with fresh unknowns for what is not quasi-affine.
+    """The system with fresh unknowns for terms that are not quasi-affine.
 
-    None where a number does not fit into an index.
+    None if a number does not fit into an index.
     """
     fresh: dict[object, sc.Scalar] = {}
     memo: dict[sc.Scalar, Polynomial] = {}
@@ -171,7 +171,7 @@ def linearised(system: System) -> Linearised | None:
 
 
 def _arithmetic_order(term: sc.Scalar, known: dict[sc.Scalar, Polynomial]) -> list[sc.Scalar]:
-    """The nodes of a term whose polynomials are not known, parts before what is made of them."""
+    """The nodes of a term without a known polynomial, operands first."""
     if term in known:
         return []
 

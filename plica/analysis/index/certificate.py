@@ -1,4 +1,4 @@
-"""Certificates: why a condition holds wherever its context does, as data to be checked again.
+"""Certificates: evidence that a condition holds in its context, as data that can be rechecked.
 
     Certificate ::= Periodic(periods)         equal slopes, and equal values on a box of periods
                   | Exhausted(ranges)         true at each of finitely many points
@@ -7,8 +7,8 @@
                   | ByValue(variable, cases)  so for each of the few values of one variable
                   | BySolver(name)            an outside solver says so; not checked again
 
-`holds` re-checks one: it needs the splitting into cases, the meaning of terms at points, and sums
-of rows; none of the search that found the certificate.
+`holds` rechecks a certificate. It uses the case split, evaluation at points and sums of rows, but
+none of the search that found the certificate.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import Eq
@@ -96,7 +96,7 @@ def _size(of: Values) -> Values:
 
 
 def smallest(condition: Scalar, context: Context, point: dict[Scalar, int]) -> dict[Scalar, int]:
-    """A counterexample shrunk: each unknown towards 0 as far as it stays one."""
+    """Shrinks a counterexample: moves each unknown towards 0 while it remains one."""
     tries = MAX_TRIES
     changed = True
     while changed and tries > 0:
@@ -233,7 +233,7 @@ Certificate: TypeAlias = "Periodic | Exhausted | Contradictory | Nonlinear | ByV
 
 
 def holds(condition: sc.Scalar, context: Context, why: Certificate) -> bool:
-    """Whether the certificate shows that the condition holds wherever the context does."""
+    """Whether the certificate proves the condition in its context."""
     match why:
         case Periodic(given):
             return isinstance(condition, sc.Eq) and _periodic(condition, dict(given))
@@ -256,7 +256,7 @@ def holds(condition: sc.Scalar, context: Context, why: Certificate) -> bool:
 
 
 def difference(condition: sc.Eq) -> sc.Scalar | None:
-    """The difference of the sides as a quasi-affine term, None where it is none.
+    """The difference of the sides as a quasi-affine term, or None.
 
     Products of unknowns count as unknowns, so a difference that is 0 was 0 before.
     """
@@ -371,7 +371,7 @@ def at_value(
 
 
 def points_of(ranges: Sequence[tuple[sc.Scalar, int, int]]) -> dict[sc.Scalar, Values] | None:
-    """Every point of a box, None where they are too many."""
+    """Every point of a box, or None if there are too many."""
     sizes = {variable: max(0, high - low + 1) for variable, low, high in ranges}
     if prod(sizes.values()) > MAX_POINTS:
         return None

@@ -6,8 +6,8 @@
 >>> [str(m) for m in contradiction([polynomial(x - 3), polynomial(4 - 2 * x)])]
 ['1', '1/2']
 
-Found by the simplex method over exact fractions (Farkas: such multiples exist exactly where the
-rows, each product of unknowns taken as an unknown of its own, have no rational solution).
+Found by the simplex method over exact fractions (Farkas' lemma: multiples exist exactly if the
+rows, with each product as an unknown of its own, have no rational solution).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PIVOTS: Final = 400
 
 
 def contradiction(rows: Sequence[Polynomial]) -> list[Fraction] | None:
-    """Multiples of the rows, none negative, that add up to -1; None where none were found."""
+    """Non-negative multiples of the rows that add up to -1, or None if none were found."""
     places: dict[Key, int] = {}
     for row in rows:
         for key in row.terms:

@@ -9,8 +9,8 @@
 >>> inside.where(n < 100) is inside, len(inside.facts)
 (True, 1)
 
-A context is passed as an argument, never kept anywhere.  It says more than it means: the order of
-its ranges is the order in which canonical terms list their variables.
+Contexts are passed as arguments, never stored globally. The order of ranges matters: canonical
+terms list their variables in this order.
 
 Index terms over variables are integers of any size: a program whose dims or indices overflow 64
 bits has no memory to address.  Values loaded from data may be anything of their dtype.
@@ -51,7 +51,8 @@ class Context(Term):
     facts: tuple[sc.Scalar, ...] = ()
 
     def loop(self, var: sc.ScalarVar, extent: sc.Like, start: sc.Like = 0) -> Context:
-        """Inside a loop: `start <= var < start + extent`.  What was known of `var` is another's."""
+        """The context inside a loop: `start <= var < start + extent`. Earlier facts about `var`
+        refer to another variable and are dropped."""
         return _looped(self, var, sc.index(start), sc.index(extent))
 
     def within(self, var: sc.ScalarVar, low: sc.Like, high: sc.Like) -> Context:
@@ -63,7 +64,7 @@ class Context(Term):
     def where(self, *conditions: sc.Scalar) -> Context:
         """Inside a branch: the conditions hold as well.
 
-        A condition that reads memory holds only while nothing is written there.
+        A condition that reads memory holds only until the memory is written.
         """
         facts = dict.fromkeys(self.facts)
         for condition in conditions:
@@ -88,7 +89,7 @@ class Context(Term):
         """The context less what says nothing of a term: loops of some iterations over variables
         that neither the term nor anything else here mentions.
 
-        The same holds of the term in both, and fewer contexts have tables to be made.
+        The result is the same in both contexts, and fewer contexts need tables.
         """
         return self if len(self.ranges) < 2 else _concerning(self, free_vars(term))
 
@@ -102,7 +103,8 @@ class Context(Term):
 
 @lru_cache(maxsize=1024)
 def _looped(around: Context, var: sc.ScalarVar, begin: sc.Scalar, size: sc.Scalar) -> Context:
-    """The context in a loop: passes over a kernel come to the same ones again and again."""
+    """The context inside a loop, memoised: passes over a kernel ask for the same ones
+    repeatedly."""
     stop = size if begin is ZERO else begin + size
     inner = around.without((var,))
     return Context((*inner.ranges, Range(var, begin, stop)), inner.facts)
@@ -134,7 +136,7 @@ TRUE: Final = sc.Lit(True, bool_)
 FALSE: Final = sc.Lit(False, bool_)
 
 NAMED: Final = Context((), (TRUE,))
-"""Nothing is known, and variables are told apart by their names alone (`simplify`)."""
+"""The empty context, in which variables are ordered by name (`simplify`)."""
 
 
 def conjuncts(condition: sc.Scalar) -> tuple[sc.Scalar, ...]:
@@ -158,7 +160,7 @@ def conjuncts(condition: sc.Scalar) -> tuple[sc.Scalar, ...]:
 
 
 def _pushed(of: sc.Scalar) -> sc.Scalar:
-    """The contrary; of floats it stays `not`, for nan is neither below nor above."""
+    """The negation; comparisons of floats keep `not`, because of NaN."""
     return (
         negated(of)
         if isinstance(of, sc.Eq | sc.Ne | sc.Lt | sc.Le | sc.Not | sc.Or)
@@ -167,7 +169,7 @@ def _pushed(of: sc.Scalar) -> sc.Scalar:
 
 
 def negated(condition: sc.Scalar) -> sc.Scalar:
-    """The contrary, `not` pushed inside as far as it goes."""
+    """The negation, with `not` pushed inwards as far as possible."""
     memo: dict[tuple[sc.Scalar, bool], sc.Scalar] = {}  # by whether the contrary is meant
 
     def parts(job: tuple[sc.Scalar, bool]) -> list[tuple[sc.Scalar, bool]]:

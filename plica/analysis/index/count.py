@@ -5,7 +5,7 @@
 >>> times(index(2), n, index(3)) is times(index(6), n), at_least(ceiling(n, index(4)) * 4, n)
 (True, True)
 
-A dim is at least 0.
+Sites are built on demand: a schedule step needs few.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def at_least(a: Scalar, b: Scalar) -> bool:
 
 
 def comparison(of: Scalar) -> tuple[Scalar, Scalar] | None:
-    """A condition as `a < b`, None where it is no such."""
+    """A condition as `a < b`, or None."""
     match of:
         case Lt(left, right):
             return left, right

@@ -11,7 +11,7 @@
 >>> make(Strip(0, 1), [polynomial(v * z - 5), polynomial(v - 1)]) == polynomial(z - 1)
 True
 
-They hold for integers; `make` is what a proof by deductions has to be trusted for.
+They hold for integers; proofs by deduction rely on `make` alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Made: TypeAlias = Total | Times | Strip | Replace
 
 
 def make(step: Made, rows: Sequence[Polynomial]) -> Polynomial | None:
-    """The row a step makes, None where the step is not allowed."""
+    """The row that a step derives, or None if the step is invalid."""
     match step:
         case Total(i, j):
             return rows[i].plus(rows[j])

@@ -3,9 +3,9 @@
     Sum   ::= base + scale × Digit + scale × Digit + …
     Digit ::= (source // lower) % extent            without the % where `top`
 
-A source is a loop variable, or a sum that is divided further, known by its term.  Splitting a loop
-makes a sum of two digits, fusing two loops makes two digits of one source, so every term that
-schedules make is such a sum, with symbolic extents as well.
+A source is a loop variable, or a sum that is divided further, identified by its term. Splitting a
+loop yields a sum of two digits, fusing two loops yields two digits of one source, so every index
+that schedules produce is such a sum, for symbolic extents too.
 
 >>> from plica.ir.type.dim import dim_var
 >>> i, j, f, m = (dim_var(name) for name in "ijfm")
@@ -38,8 +38,8 @@ from plica.ir.loop import scalar as sc
 from plica.ir.type import known, normal_dim, polynomial, quotient, same_dim
 
 DividedSum: TypeAlias = Literal["below", "apart", "whole"]
-"""What becomes a source of a sum that is divided: what the divisor leaves of it, each part of it
-that can, or all of it, where it counts from 0 without a gap."""
+"""Which part of a divided sum becomes a source: the remainder, each separable part, or the whole
+sum if it counts from 0 without gaps."""
 
 MAX_PARTS: Final = 64  # a sum of more digits than this is not looked into: no schedule makes one
 
@@ -66,7 +66,7 @@ class DigitSum(NamedTuple):
 
 
 class Digits:
-    """Terms over loops taken apart; sums that are divided further are sources of their own."""
+    """Decomposes terms over loops into digits; sums that are divided further become sources."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ class Digits:
         self._positive = positive_dims(self.loops.values(), conditions)
 
     def sum_of(self, term: sc.Scalar) -> DigitSum | None:
-        """The term as a sum of digits, None where it is none."""
+        """The term as a sum of digits, or None."""
         found = self._taken_apart(term)
         return None if found is None else self._with_restricted(found)
 
     def restrict(self, condition: sc.Scalar) -> bool:
-        """Take it that a condition holds; whether that is something to take account of."""
+        """Assumes a condition; returns whether it could be used."""
         if (pair := comparison(condition)) is None:
             return False
         found, below = self.sum_of(pair[0]), normal_dim(pair[1])
@@ -237,7 +237,7 @@ class Digits:
         return self._plus(upper, inner, ONE) if whole else inner
 
     def _part(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
-        """`of // by` or `of % by` as a digit of what `of` is a digit of, or of itself."""
+        """`of // by` or `of % by` as a digit of the source of `of`, or of `of` itself."""
         found = self._above(of, by, whole=whole) if self._way == "apart" else None
         if found is not None:
             return found
@@ -255,7 +255,7 @@ class Digits:
     def _above(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`(s·h + r) // (s·t)` as `h // t`, `(s·h + r) % (s·t)` as `s·(h % t) + r`, for r < s.
 
-        None where the parts of a sum are no such h and r.
+        None if the parts of a sum are not of the form h and r.
         """
         for step, _ in of.parts:
             times_ = quotient(by, step)
@@ -273,11 +273,11 @@ class Digits:
         return None
 
     def _is_positive(self, by: sc.Scalar) -> bool:
-        """Whether a divisor is at least 1 wherever an iteration runs."""
+        """Whether a divisor is at least 1 in every iteration."""
         return free_vars(by) <= self._positive or at_least(by, ONE)
 
     def _only(self, of: DigitSum) -> Digit:
-        """The sum as one digit: what it is, or all of itself as a source."""
+        """The sum as one digit, turning it into a source if necessary."""
         if len(of.parts) == 1 and of.parts[0][0] is ONE and of.base is ZERO:
             return of.parts[0][1]
         return self._whole(of)

@@ -1,8 +1,8 @@
 """Division: an iteration map in two, for the outer loops and for the inner ones.
 
-Each binding becomes `outer × extent + inner` with `0 <= inner < extent`, where `inner` speaks of
-the inner loops only and `outer` of the others; so one block over all loops can become a block over
-the outer loops that holds a block over the inner ones.
+Each binding becomes `outer × extent + inner` with `0 <= inner < extent`, where `inner` depends on
+the inner loops only and `outer` on the others. One block over all loops can then become a block
+over the outer loops that contains a block over the inner ones.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import index
@@ -49,8 +49,8 @@ class Division:
 
 
 def divided(of: IterationMap, inner: AbstractSet[ScalarVar]) -> Division | None:
-    """The map in two, None where a binding or a condition mixes outer and inner loops, or a binding
-    falls."""
+    """Splits the map in two; None if a binding or a condition mixes outer and inner loops, or a
+    binding decreases."""
     if any(of.falling):
         return None
     parts = []

@@ -1,10 +1,10 @@
 """Elimination: systems of linear inequalities over the integers shown to have no solution.
 
-A row says `coefficients · q + constant >= 0`; the constant is a vector, one number for each of many
-systems that differ only there (one system for each residue).  Fourier and Motzkin's elimination
-adds multiples of rows so that unknowns vanish; a row without unknowns whose constant is negative
-is a contradiction.  Rows are divided by what their coefficients have in common and the constant
-rounded down, which keeps exactly the integer solutions.
+A row states `coefficients · q + constant >= 0`; the constant is a vector, one number for each of
+many systems that differ only there (one per residue). Fourier-Motzkin elimination adds multiples of
+rows so that unknowns vanish; a row without unknowns and with a negative constant is a
+contradiction. Rows are divided by the gcd of their coefficients and the constant is rounded down,
+which preserves integer solutions.
 
 >>> no = refute([(1,), (-1,)], [np.array([0, 0]), np.array([-1, 3])])   # 0 <= q <= -1, 0 <= q <= 3
 >>> no.open.tolist()

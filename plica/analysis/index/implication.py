@@ -25,7 +25,7 @@ from plica.ir.type import i64
 
 
 def is_implied(condition: Scalar, known: Knowledge) -> bool:
-    """Whether what is known is shown to imply the condition."""
+    """Whether the known facts imply the condition."""
     if known.impossible:
         return True
     if wraps(condition, known):

@@ -5,8 +5,8 @@ Interval(low=1, high=None)
 >>> Interval(-3, 8) // 4, Interval(8, 11) % 4, Interval(5, 9) % 4
 (Interval(low=-1, high=2), Interval(low=0, high=3), Interval(low=0, high=3))
 
-Every operation is sound: the result holds each value that operands within their intervals can give.
-An interval whose low is above its high is empty: no such value exists.
+Every operation is sound: the result contains each value that operands within their intervals can
+produce. An interval with low above high is empty.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ class Interval(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing lies in it."""
+        """Whether the interval contains no value."""
         return self.low is not None and self.high is not None and self.low > self.high
 
     @property
     def finite(self) -> bool:
-        """Whether both bounds are there."""
+        """Whether both bounds are finite."""
         return self.low is not None and self.high is not None
 
 

@@ -1,4 +1,4 @@
-"""Inversion: the shape an index map makes of a shape, its inverse, and what is padding there.
+"""Inversion: the image shape of an index map, its inverse, and the padding.
 
 >>> from plica.ir.loop.index_map import index_map
 >>> from plica.ir.loop.scalar import index
@@ -9,8 +9,8 @@
 >>> back.exact, [simplify(each) for each in back.map.apply((index(2), index(1)))]
 (False, [Lit(9, DType('i64'))])
 
-An inverse takes every index in the image of the shape back to where it came from.  Where the image
-is not all of the box `image_shape`, `padding` says at which indices nothing came.
+An inverse maps every index in the image back to its origin. If the image is not the whole box
+`image_shape`, `padding` is the condition for indices outside the image.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Inverse:
 
 
 def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] | None:
-    """A shape that holds every result, as small as is seen; None where none is found."""
+    """A shape that contains the image, as small as can be shown; None if unknown."""
     digits = Digits(dict(zip(of.vars, shape, strict=True)))
     found = []
     for each in of.results:
@@ -62,7 +62,7 @@ def image_shape(of: IndexMap, shape: tuple[Scalar, ...]) -> tuple[Scalar, ...] |
 
 
 def inverse(of: IndexMap, shape: tuple[Scalar, ...]) -> Inverse | None:
-    """The inverse on indices within a shape, None where the map is not shown to have one."""
+    """The inverse on indices within a shape, or None if the map is not shown to be invertible."""
     if (image := image_shape(of, shape)) is None:
         return None
     whole = _map(of, shape, image)
@@ -78,15 +78,15 @@ def inverse(of: IndexMap, shape: tuple[Scalar, ...]) -> Inverse | None:
 
 
 def is_bijective(of: IndexMap, shape: tuple[Scalar, ...]) -> bool:
-    """Whether a map takes the box of a shape, one to one, to the whole box `image_shape`."""
+    """Whether a map is a bijection from a shape to the whole box `image_shape`."""
     image = image_shape(of, shape)
     return image is not None and _map(of, shape, image).bijective
 
 
 def are_apart(of: IndexMap, shape: tuple[Scalar, ...]) -> bool | None:
-    """Whether different indices in a shape come to different places, by trying all of them.
+    """Whether the map is injective on a shape, by enumeration.
 
-    None where a size is not known, or there are too many to try.
+    None if a size is unknown, or there are too many points.
 
     >>> from plica.ir.loop.index_map import index_map
     >>> box = (index(3), index(5))

@@ -1,10 +1,10 @@
 """Iteration maps: how the variables of a block follow from the loops around it.
 
-A map takes each point of the loops at which `predicate` holds to the values of the bindings.  It is
-`injective` where no two points meet, and `surjective` where every point of the box `extents` is
-met; both are shown by taking the bindings apart into digits (`plica.analysis.index.digit`), so they
-hold for symbolic extents, and what is not shown is False.  A binding that falls, such as
-`n - 1 - i`, is counted from its end.
+A map takes each point of the loops where `predicate` holds to the values of the bindings. It is
+`injective` if no two points coincide, and `surjective` if it reaches every point of the box
+`extents`. Both are proved by decomposing the bindings into digits (`plica.analysis.index.digit`),
+so they hold for symbolic extents; what is not proved is False. A decreasing binding such as `n - 1
+- i` is counted from its end.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import index
@@ -80,7 +80,7 @@ class IterationMap:
 
     @cached_property
     def _explained(self) -> bool:
-        """Whether the predicate says nothing but what was taken account of."""
+        """Whether the predicate states only what the digits already imply."""
         inside = EMPTY
         for var, extent in self.loops:
             inside = inside.loop(var, extent)
@@ -186,7 +186,7 @@ class IterationMap:
         return found
 
     def _assembled(self, source: Scalar, digits: dict[Digit, Scalar]) -> Scalar | None:
-        """A source from its digits, None where one of them is missing."""
+        """Reassembles a source from its digits; None if one is missing."""
         mine = {each.lower: each for each in reversed(digits) if each.source is source}
         extent = self._digits.extents[source]
         total: Scalar | None = None
@@ -252,7 +252,7 @@ def _remembered(
     found = IterationMap(loops, bindings, extents, predicate)
     if found.injective:
         return found
-    # Some maps need that a sum which is divided is taken apart, others that it is not.
+    # Some maps need divided sums to be split, others need them kept whole.
     for way in OTHER_WAYS:
         other = IterationMap(loops, bindings, extents, predicate, way)
         if other.injective:

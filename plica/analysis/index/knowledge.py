@@ -68,7 +68,7 @@ class Knowledge:
         return polynomial(term, self.polynomials)
 
     def trim(self) -> None:
-        """Forget answers where there are too many."""
+        """Evicts answers beyond the limit."""
         tables: tuple[dict[Any, Any], ...] = (  # Any: of whatever, it is only counted
             self.polynomials, self.bounds, self.residue_of,
             self.plain, self.normal, self.ranks, self.marks,
@@ -88,7 +88,7 @@ KINDS: Final[dict[type[sc.Scalar], str]] = {
     sc.Add: "sum", sc.Sub: "sum", sc.Mul: "sum", sc.FloorDiv: "division", sc.FloorMod: "division",
     sc.Min: "least", sc.Max: "greatest", sc.Select: "select",
 }  # fmt: skip
-"""What the value of an index term is made of; of any other class it is an atom."""
+"""The kind of each index term class; other classes are atoms."""
 
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod)
 _LOGIC: Final = frozenset({sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not})
@@ -126,7 +126,7 @@ def arithmetic_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
 
 
 def inequalities(condition: sc.Scalar) -> tuple[tuple[sc.Scalar, sc.Scalar, int], ...]:
-    """A condition as differences `a - b + c` that are not negative; none where it is no such."""
+    """A condition as non-negative differences `a - b + c`; empty if it is none."""
     match condition:
         case sc.Lt(left, right) if sc.dtype_of(left) is i64:
             return ((right, left, -1),)

@@ -7,12 +7,12 @@
 >>> residue((i * 8 + 5) // 4, knowledge(EMPTY))
 Residue(coefficient=2, base=1)
 
-Sound: every value the term takes at a point that the context allows is such a number.
+Sound: every value the term takes in the context is of this form.
 
 Periods: every quasi-affine term repeats, up to a constant slope, along each variable.
 
 A term over + - ×constant, `//` and `%` by constants grows by `slope` whenever a variable grows by
-its period, wherever it starts:
+its period, from any start:
 
     E(x + L·e) = E(x) + s     for all x
 
@@ -62,7 +62,7 @@ def periods(terms: Iterable[Scalar]) -> Periods:
 
 
 def repeats(terms: Iterable[Scalar], with_periods: Mapping[Scalar, int]) -> bool:
-    """Whether these are periods of the terms; what a certificate claims is checked by this."""
+    """Whether these are periods of the terms; used to check certificates."""
     slopes = slopes_of(tuple(terms))
     return all(
         (slope * with_periods[variable] / divisor).denominator == 1
@@ -243,7 +243,8 @@ def _reduced(step: int, base: int) -> Residue:
 
 
 def _meet(a: Residue, b: Residue) -> Residue:
-    """Numbers in both: the finer of the two where one holds the other, otherwise by remainders."""
+    """The intersection of two residue classes: the finer one if it is contained in the other, else
+    by the Chinese remainder theorem."""
     if a.coefficient == 0 or b.coefficient == 0:
         return a if a.coefficient == 0 else b
     common = gcd(a.coefficient, b.coefficient)

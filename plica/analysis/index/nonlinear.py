@@ -1,9 +1,9 @@
 """Nonlinear proofs: conditions with products of unknowns and quotients by unknowns.
 
-A quotient `q = a // b` is an unknown with `0 <= a - b*q <= b - 1` where `b` is positive, the
-contrary where it is negative, and 0 where it is zero: three cases.  What is left are polynomials
-that are not negative (rows), and a proof is a list of deductions that make more rows, and multiples
-of rows that add up to a negative number.
+A quotient `q = a // b` is an unknown with `0 <= a - b*q <= b - 1` for positive `b`, mirrored for
+negative `b`, and 0 for `b = 0`: three cases. What remains are non-negative polynomials (rows). A
+proof is a list of deductions that derive more rows, and multiples of rows that add up to a negative
+number.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.loop.scalar import Eq, Lt, index
@@ -66,7 +66,7 @@ MAX_SYSTEMS: Final = 256
 
 
 def proof(condition: Scalar, context: Context) -> Nonlinear | str:
-    """A proof that the condition holds wherever the context does, or why there is none."""
+    """A proof that the condition holds in its context, or the reason why none was found."""
     if (systems := polynomial_systems(condition, context)) is None:
         return "there are too many cases"
     found: list[RefutedSystem] = []
@@ -78,7 +78,7 @@ def proof(condition: Scalar, context: Context) -> Nonlinear | str:
 
 
 def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
-    """Whether the proof shows that the condition holds wherever the context does."""
+    """Whether the proof shows that the condition holds in its context."""
     systems = polynomial_systems(condition, context)
     if systems is None or len(systems) != len(why.cases):
         return False
@@ -116,7 +116,7 @@ def polynomial_systems(condition: Scalar, context: Context) -> list[list[Polynom
 
 
 def _rows(system: System) -> list[Polynomial] | None:
-    """The rows of a system; None where two of them, or one, are contradictory on their face."""
+    """The rows of a system, or None if it is trivially contradictory."""
     rows: dict[tuple[int, frozenset[tuple[Key, int]]], Polynomial] = {}
     least: dict[frozenset[tuple[Key, int]], int] = {}
     for term, equality in system:

@@ -5,8 +5,8 @@
 >>> values(x // 4 * 10 + x % -4, {x: np.array([-5, 0, 5])}).tolist()
 [-21, 0, 7]
 
-The arrays are int64 where every intermediate value fits, and Python's integers otherwise: nothing
-wraps.  What is neither arithmetic nor logic is an atom, and needs a value like a variable.
+Arrays are int64 if every intermediate value fits, and Python integers otherwise: nothing wraps.
+Terms other than arithmetic and logic are atoms and need a value, like variables.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def replaced(
     changed: Mapping[sc.Scalar, sc.Scalar],
     parts: Callable[[sc.Scalar], Sequence[sc.Scalar]] = structure_parts,
 ) -> sc.Scalar:
-    """`term` with some subterms replaced everywhere; what has no parts is not looked into."""
+    """`term` with some subterms replaced everywhere."""
     memo = dict(changed)
 
     def rebuilt(node: sc.Scalar) -> sc.Scalar:

@@ -6,9 +6,9 @@
 >>> same[0] == same[1]
 True
 
-`polynomial` takes a term apart without changing any part; `to_term` builds the canonical term.  A
-product of several atoms is the same whatever their order; atoms and products stay in the order in
-which they were first seen, since an order by name would make a digest depend on names.
+`polynomial` decomposes a term without changing its atoms; `to_term` builds the canonical term. A
+product of several atoms is independent of their order; atoms and products stay in order of first
+occurrence, because ordering by name would make digests depend on names.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Key: TypeAlias = Scalar | Product  # an atom, or a product of atoms
 
 
 class Polynomial(NamedTuple):
-    """A constant, and a coefficient other than 0 for each product.  Nobody changes the map."""
+    """A constant and a non-zero coefficient for each product. The map is never mutated."""
 
     constant: int
     terms: dict[Key, int]
@@ -112,7 +112,7 @@ class Polynomial(NamedTuple):
         return frozenset(self.terms.items())
 
     def atoms(self) -> Iterator[Scalar]:
-        """The atoms, in order; one that occurs in several products comes several times."""
+        """The atoms, in order, repeated for each product that contains them."""
         for key in self.terms:
             if isinstance(key, Product):
                 yield from key.atoms
@@ -167,7 +167,7 @@ def polynomial(term: Scalar, memo: MutableMapping[Term, Polynomial] | None = Non
 def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
     """The canonical term: a positive product first, the constant last.
 
-    None where a number does not fit into an index.
+    None if a number does not fit into an index.
     """
     rows = list(of.terms.items())
     if rank is not None and len(rows) > 1:
@@ -199,7 +199,7 @@ def to_term(of: Polynomial, rank: Rank | None = None) -> Scalar | None:
 
 
 def literal(value: int) -> Scalar:
-    """An index literal; those met often are kept at hand."""
+    """An index literal; small ones are cached."""
     found = _LITERALS.get(value)
     return Lit(value, i64) if found is None else found
 
@@ -213,7 +213,7 @@ def _in_order(atoms: tuple[Scalar, ...], rank: Rank | None) -> list[Scalar]:
 
 LEAST, GREATEST = i64.bounds
 
-# Multiplying out must not blow up: beyond these sizes a product stays an atom.
+# Expansion must not blow up: beyond these sizes a product stays an atom.
 MAX_TERMS: Final = 256
 MAX_ATOMS: Final = 12
 

@@ -1,4 +1,4 @@
-"""Proofs: whether a condition holds at every integer point that a context allows.
+"""Proofs: whether a condition holds at every integer point of a context.
 
     Answer ::= Proved(certificate) | Refuted(point) | Undecided(why)
 
@@ -12,12 +12,12 @@ Holds(certificate=Periodic(periods=((ScalarVar(Name(hint='x', index=0), DType('i
 >>> can_prove(x % 8 < 8)
 True
 
-Complete for equations over + - ×constant, `//` and `%` by constants while the box of periods has at
-most 10^6 points, and for any condition where the context leaves at most 10^6 points.  Comparisons,
-minima, maxima, selects and logic are split into systems of linear constraints, and each is refuted
-by elimination, residue by residue.  What that leaves open goes to z3, where it is installed.
+Complete for equations over + - ×constant, `//` and `%` by constants if the box of periods has at
+most 10^6 points, and for any condition if the context has at most 10^6 points. Comparisons, minima,
+maxima, selects and logic are split into systems of linear constraints; each is refuted by
+elimination, residue by residue. Open cases go to z3, if installed.
 
-A proof is a certificate that `plica.analysis.index.certificate.holds` checks again.
+A proof is a certificate that `plica.analysis.index.certificate.holds` rechecks.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ with lazy_imports(__name__):
 
 @attrs.frozen
 class Holds:
-    """It holds at every point; why is data."""
+    """The condition holds at every point, with the certificate."""
 
     certificate: Certificate
 
@@ -92,9 +92,9 @@ MAX_NUMBERS: Final = 8_000_000  # rows times residues that elimination may hold
 
 
 def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = False) -> bool:
-    """Whether the condition is shown to hold wherever the context does.
+    """Whether the condition is proved to hold in its context.
 
-    `quick` looks only at what is seen at once: bounds, residues, known inequalities.
+    `quick` uses only bounds, residues and known inequalities.
     """
     if is_implied(condition, knowledge(context)):
         return True
@@ -107,7 +107,7 @@ def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:
 
 
 def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
-    """Whether a condition holds at every point that the context allows."""
+    """Decides whether a condition holds at every point of its context."""
     known = knowledge(context)
     if any(wraps(said, known) for said in (condition, *context.conditions())):
         return Undecided("arithmetic on data may wrap around 64 bits")

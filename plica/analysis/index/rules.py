@@ -6,16 +6,16 @@
     COMPARISONS   equalities and inequalities
     LOGIC         and, or, not, select
 
-Measure: every rule makes the term smaller in this order: the number of quotients and remainders
-inside other quotients and remainders; the number of quotients, remainders, minima, maxima,
-comparisons and selects; the sum of the sizes of divisors; then what is not in canonical form.  The
-simplifier has fuel besides, and names the rules where it is spent.
+Measure: every rule decreases, in this lexicographic order: the number of quotients and remainders
+nested in quotients and remainders; the number of quotients, remainders, minima, maxima, comparisons
+and selects; the sum of the sizes of divisors; the number of terms not in canonical form. The
+simplifier also has fuel, and names the looping rules when it runs out.
 
-A guard is a condition over the holes, decided by what the context knows.  Rules whose right side is
-a term are proved for all integers, whatever their constants; computed ones are certified instance
-by instance (`plica.analysis.index.verdict`).
+A guard is a condition over the holes, decided in the context. Rules whose right side is a term are
+proved for all integers and constants; computed right sides are certified per instance
+(`plica.analysis.index.verdict`).
 
-Guards: the condition under which an index rule holds, as a term over its holes.
+Guards: the precondition of an index rule, as a term over its holes.
 
 >>> from plica.ir.loop.scalar import Lt, index
 >>> from plica.analysis.index.context import EMPTY
@@ -27,9 +27,8 @@ Guards: the condition under which an index rule holds, as a term over its holes.
 >>> small.holds({"x": i, "y": index(8)}, knowledge(EMPTY.loop(i, 8)))
 True
 
-Since a guard is a term, it is decided in a context when a rule is used, and taken as given when the
-rule is proved.  `ContextualRewrite` is a right side that computes its term from the match and what
-is known in the context.
+Because a guard is a term, it is decided in a context when a rule is applied, and assumed when the
+rule is proved. `ContextualRewrite` is a right side computed from the match and the context.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class RuleGuard:
 
 @attrs.frozen(eq=False)
 class ContextualRewrite:
-    """A right side computed from the match and what is known; alone, in the empty context."""
+    """A right side computed from the match and the context; standalone, in the empty context."""
 
     run: Callable[[PatternMatch, Knowledge], Scalar | None]
 
@@ -214,7 +213,7 @@ def _reduced(m: PatternMatch, known: Knowledge) -> Scalar | None:
 
 
 def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
-    """What both sides have in common comes out: `min(4*x + 4, 4*y + 4)` is `4*min(x, y) + 4`."""
+    """Extracts the common factor and offset: `min(4*x + 4, 4*y + 4)` is `4*min(x, y) + 4`."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
         a, b = known.polynomial(m.x), known.polynomial(m.y)
@@ -240,10 +239,10 @@ def _extreme(make: Callable[[Scalar, Scalar], Scalar]) -> ContextualRewrite:
 
 
 def _compared(strict: bool) -> ContextualRewrite:
-    """`a < b` with positive terms on both sides, divided by what they have in common."""
+    """`a < b` with positive terms on both sides, divided by their gcd."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
-        # at least 0 where the comparison holds
+        # non-negative where the comparison holds
         of = known.polynomial(m.y).plus(known.polynomial(m.x), -1).shifted(-1 if strict else 0)
         if not of.terms:
             return TRUE if of.constant >= 0 else FALSE
@@ -265,7 +264,7 @@ def _compared(strict: bool) -> ContextualRewrite:
 def _equal(
     same: Scalar, other: Scalar, make: Callable[[Scalar, Scalar], Scalar]
 ) -> ContextualRewrite:
-    """`a == b` with positive terms on both sides, divided by what they have in common."""
+    """`a == b` with positive terms on both sides, divided by their gcd."""
 
     def run(m: PatternMatch, known: Knowledge) -> Scalar | None:
         of = known.polynomial(m.x).plus(known.polynomial(m.y), -1)

@@ -1,4 +1,4 @@
-"""The simplifier: an index term in canonical form, under what a context knows.
+"""The simplifier: index terms in canonical form, in a context.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index.context import EMPTY
@@ -7,14 +7,14 @@
 >>> simplify((i * 8 + j) // 8 * 8 + (i * 8 + j) % 8, nest) is simplify(i * 8 + j, nest)
 True
 
-Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is kept at every integer point that
-the context allows.  Polynomials that are equal become one term where the context lists their
-variables, which then decide the order, and without a context, where names do; otherwise products
-keep the order in which they come, so that what schedules make does not depend on names.
+Laws: `simplify(simplify(t, c), c) is simplify(t, c)`; the value is preserved at every integer point
+of the context. Equal polynomials become one term if the context lists their variables, in that
+order, and in the empty context, ordered by names. Otherwise products keep their order of
+occurrence, so that schedules produce the same terms for all names.
 
-Bottom up with the rules of `plica.analysis.index.rules`, each distinct term once; the branches of
-`Select`, the right sides of `And` and `Or` and the bodies of reductions with what is known inside
-them.  Answers are remembered with the context.
+Works bottom up with the rules of `plica.analysis.index.rules`, once per distinct term. The branches
+of `Select`, the right operands of `And` and `Or` and the bodies of reductions are simplified in
+their refined contexts. Results are cached in the context.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.pattern import ANYTHING, IndexHole
 
 MAX_CONTEXTS: Final = 256
-"""Branches beyond this many in one term are simplified without what is known inside them."""
+"""Beyond this many branches in one term, branch conditions are no longer assumed."""
 
 
 def simplify(term: Scalar, context: Context = NAMED) -> Scalar:
-    """The simplified term; without a context, names decide the order of what is added."""
+    """The simplified term; in the empty context, names decide the order of summands."""
     known = knowledge(context)
     if (done := known.normal.get(term)) is not None:
         return done
@@ -64,7 +64,7 @@ def simplified(
     result = simplify(plain, context) if rules is RULES else plain
     derivation = Derivation(term, tuple(steps))
     if at(derivation, len(steps)) is not plain:
-        # The same subterm stands inside and outside a branch or a sum: then the whole is one step.
+        # The same subterm occurs inside and outside a branch or a sum: the whole is one step.
         return result, Derivation(term, (DerivationStep(INSIDE, term, result),))
     if result is plain:
         return result, derivation
@@ -73,14 +73,14 @@ def simplified(
 
 _p, _x, _y = IndexHole("p", ANYTHING, bool_), IndexHole("x"), IndexHole("y")
 INSIDE: Final = rule("under-guards", Select(_p, _x, _y), ContextualRewrite(lambda m, known: None))
-"""Stands in derivations for what was simplified with what is known inside branches."""
+"""In derivations, stands for simplifications under branch conditions."""
 
 
 Job: TypeAlias = Generator[tuple[Scalar, Context], Scalar, Scalar]
 
 
 def _normal(root: Scalar, context: Context) -> Scalar:
-    """Run jobs that ask for other jobs, on a stack of our own."""
+    """Runs mutually dependent jobs on an explicit stack."""
     budget = [MAX_CONTEXTS]
     stack: list[tuple[Job, Scalar, Context]] = [(_job(root, context, budget), root, context)]
     answer: Scalar | None = None
@@ -144,7 +144,7 @@ def _job(term: Scalar, context: Context, budget: list[int]) -> Job:
 
 
 def _refined(context: Context, condition: Scalar, holds: bool, budget: list[int]) -> Context | None:
-    """The context inside a branch; None where no point gets there."""
+    """The context inside a branch, or None if the branch is unreachable."""
     if budget[0] <= 0 or isinstance(condition, Lit):
         return context
     known = knowledge(context)

@@ -1,8 +1,8 @@
 """SMT-LIB: a claim about index terms as a script that any solver of integer arithmetic reads.
 
-The script asserts the contrary of the claim under its context: `unsat` means that the claim holds
-for all integers, and a model is a counterexample.  Every shared part has a name of its own, so that
-the text is as long as the term is large, and no longer.
+The script asserts the negation of the claim in its context: `unsat` means that the claim holds for
+all integers, and a model is a counterexample. Shared subterms are named once, so the text is linear
+in the size of the DAG.
 
 >>> from plica.ir.loop.scalar import Le
 >>> from plica.ir.type.dim import dim_var
@@ -50,7 +50,7 @@ DEFINED: Final = {
 
 
 def to_smtlib(claim: sc.Scalar, context: Context = EMPTY) -> str:
-    """The script that asks whether the claim can fail where the context holds."""
+    """The script that asks whether the claim can fail in the context."""
     known = context.conditions()
     names: dict[sc.Scalar, str] = {}
     lines = ["(set-logic ALL)"]
@@ -70,7 +70,7 @@ def to_smtlib(claim: sc.Scalar, context: Context = EMPTY) -> str:
 
 
 def _definitions(roots: Sequence[sc.Scalar], names: dict[sc.Scalar, str]) -> list[str]:
-    """A name for every part of the roots; numbers stand as they are."""
+    """A definition for every subterm of the roots; numbers are written inline."""
     found: list[str] = []
     for node in post_order(*roots):
         if not isinstance(node, sc.Scalar) or node in names or not is_structure(node):

@@ -1,7 +1,7 @@
 """The solver: z3, where it is installed (`pip install plica[prove]`) and nothing else decides.
 
-It is asked whether the contrary of a condition is possible over the integers.  Its answers are not
-certificates: a proof by it is marked as such, a counterexample is checked before it is used.
+The solver is asked whether the negation of a condition is satisfiable over the integers. Its
+answers are not certificates: such proofs are marked, and counterexamples are checked before use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def available() -> bool:
 
 
 def possible(condition: sc.Scalar) -> dict[sc.Scalar, int] | bool | str:
-    """A point where the condition holds, False where there is none, or why it cannot tell."""
+    """A point where the condition holds, False if there is none, or why the solver cannot tell."""
     if not available():
         return MISSING
     import z3

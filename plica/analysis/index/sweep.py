@@ -7,8 +7,8 @@
 >>> swept((x + x) // 2, knowledge(EMPTY), {}, RULES, None) is x
 True
 
-What is looked at under a condition or a binder (the branches of `Select`, the right sides of `And`
-and `Or`, the bodies of reductions) is left alone: `simplify` goes there with what is known inside.
+Terms under a condition or a binder (the branches of `Select`, the right operands of `And` and `Or`,
+the bodies of reductions) are not visited: `simplify` visits them with a refined context.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def swept(
 ) -> sc.Scalar:
     """Bottom up, each distinct term once, until no rule applies.
 
-    What is looked at under a condition or a binder is left to `_job`.  A sum of sums is taken as
-    one: only its atoms are visited, and it is brought into canonical form once.
+    Terms under a condition or a binder are left to `_job`. A nested sum is one unit: only its atoms
+    are visited, and it is canonicalised once.
     """
     if (done := memo.get(root)) is not None:
         return done
@@ -120,7 +120,7 @@ SUM_RULES: Final[dict[type[sc.Scalar], Rule]] = dict(
 
 
 def _visible(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
-    """The parts that are looked at wherever the node is: not what a guard or a binder hides."""
+    """The children that are not under a guard or a binder."""
     cls = node.__class__
     if cls is sc.ScalarVar or cls is sc.Lit or cls is sc.Reduce:
         return ()
@@ -167,7 +167,7 @@ def _summed(
 
 
 def _rebuilt_sum(root: sc.Scalar, memo: dict[sc.Scalar, sc.Scalar]) -> sc.Scalar:
-    """A sum of sums with simplified atoms, otherwise as it stands."""
+    """A nested sum with simplified atoms, otherwise unchanged."""
     made: dict[sc.Scalar, sc.Scalar] = {}
 
     def parts(node: sc.Scalar) -> tuple[sc.Scalar, ...]:
@@ -185,7 +185,7 @@ FUEL: Final = 1_000_000
 
 
 def step_in(term: sc.Scalar, known: Knowledge, rules: Index) -> tuple[Rule, sc.Scalar] | None:
-    """The first rule that applies at the root of `term` under what is known."""
+    """The first rule that applies at the root of `term` in the context."""
     entries = rules.candidates(term)
     if not entries or wraps(term, known):
         return None

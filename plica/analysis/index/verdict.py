@@ -78,8 +78,8 @@ class ByInstance:
 class WrongRule:
     """The sides differ where the holes have these values.
 
-    For a computed right side `instance` holds the two sides it was found on, and the values of
-    their variables.
+    For a computed right side, `instance` holds the two sides of the failing instance and the values
+    of their variables.
     """
 
     point: tuple[tuple[str, int], ...]
@@ -112,7 +112,8 @@ def prove_rule(rule: Rule) -> RuleVerdict:
 
 
 def equation(rule: Rule) -> tuple[Scalar, Context] | None:
-    """What a rule claims, and where: a condition over its holes; None where a function is in it."""
+    """The equation and precondition that a rule claims, over its holes; None if it contains a
+    function."""
     if not isinstance(rule.left, Scalar) or not isinstance(rule.right, Scalar):
         return None
     if rule.when is not None and not isinstance(rule.when, RuleGuard):
@@ -122,7 +123,7 @@ def equation(rule: Rule) -> tuple[Scalar, Context] | None:
 
 
 def recheck(rule: Rule, verdict: ForAll) -> bool:
-    """Whether the certificate of a verdict holds for the rule."""
+    """Whether the certificate of a verdict is valid for the rule."""
     claim = equation(rule)
     if claim is None and isinstance(rule.left, Scalar) and isinstance(rule.right, Scalar):
         claim = same(rule.left, rule.right), EMPTY  # proved whatever the guard says

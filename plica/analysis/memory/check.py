@@ -1,4 +1,4 @@
-"""Checking plans: no two values that are there at the same time have a byte in common.
+"""Checks memory plans: values that are live at the same time share no byte.
 
 The checker knows nothing of how plans are made.  Values may share memory in two ways: a view and
 what it shows hold the same elements; and a value written in place of another meets it in the one
@@ -22,7 +22,7 @@ from plica.core import CompilerBug
 
 @frozen
 class PlanConflict:
-    """What is wrong with a plan."""
+    """A violation in a memory plan."""
 
     tenants: tuple[int, ...]
     message: str

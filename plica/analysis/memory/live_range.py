@@ -1,8 +1,8 @@
 """Live ranges: from when to when the values of a straight sequence of steps are needed.
 
-A step says which values it reads and writes, which results are views of what it reads, and over
-which of its inputs it could write a result.  It does so where that input is not needed afterwards:
-neither itself nor under another name.
+A step declares the values it reads and writes, which results are views of inputs, and which inputs
+a result may overwrite. A result does so if neither the input nor an alias of it is needed
+afterwards.
 
 >>> steps = (MemoryStep((1,), (0,)), MemoryStep((2,), (1,), over=((2, 1),)))
 >>> for each in allocations_of(steps, (8, 8, 8), given=(0,), kept=(2,)):
@@ -42,7 +42,8 @@ def allocations_of(
     given: Sequence[int] = (),
     kept: Sequence[int] = (),
 ) -> tuple[Allocation, ...]:
-    """The values of a sequence as tenants; those `given` are there before, those `kept` after.
+    """The values of a sequence as allocations; `given` ones are live before it, `kept` ones after
+    it.
 
     Each value is written once, and a value shares memory only with one of a lower number.
     """
@@ -102,7 +103,7 @@ def _only(step: MemoryStep, output: int, content: int, contents: list[int]) -> b
 
 @frozen
 class LiveRangeEvent:
-    """A tenant takes its memory before a step, or frees it after one."""
+    """An allocation before a step, or a release after it."""
 
     step: int
     what: Literal["take", "free"]
@@ -110,7 +111,7 @@ class LiveRangeEvent:
 
 
 def timeline(plan: MemoryPlan) -> Iterator[LiveRangeEvent]:
-    """When memory is taken and freed, in order: a step's takes come before its frees."""
+    """Allocations and releases in order: those of a step come before its releases."""
     events = [(each.born, 0, n) for n, each in enumerate(plan.tenants)]
     events += [(each.last, 1, n) for n, each in enumerate(plan.tenants)]
     for step, freed, number in sorted(events):

@@ -1,9 +1,9 @@
 """Packing: where values lie in memory, so that values that never meet share it.
 
-Tenants that share are one storage.  Two ways are tried, and the smaller arena wins: the largest
-storage first, each in the tightest gap between those it meets; and in the order of time, each in
-the tightest gap there is.  The first is mostly better, and quadratic: up to
-`MAX_STORAGES_SORTED` it is tried.
+Allocations that share memory form one storage. Two strategies are tried, and the smaller arena
+wins: largest storage first, each in the tightest gap among those live with it; and in order of
+time, each in the tightest gap. The first is usually better, but quadratic, so it is tried up to
+`MAX_STORAGES_SORTED`.
 
 >>> pack_arena((Allocation(100, 0, 1), Allocation(60, 1, 2), Allocation(100, 2, 3))).offsets
 (0, 128, 0)
@@ -15,9 +15,9 @@ Allocation: values that need memory for a while, and plans that say where.
     Tenant     ::= Tenant(size, born, last, view_of, in_place_of)
     MemoryPlan ::= MemoryPlan(tenants, offsets, size, alignment)
 
-Time is counted in steps: a tenant is there from the step that writes it to the last that reads it,
-both included.  A view shows the memory of another tenant.  A tenant *in place of* another is
-written by the step that reads the other for the last time, over it.
+Time is counted in steps: an allocation is live from the step that writes it to the last one that
+reads it, inclusive. A view aliases another allocation. An allocation *in place of* another is
+written over it by the step that reads the other last.
 
 >>> plan = MemoryPlan((Allocation(8, 0, 1), Allocation(4, 1, 2)), (0, 64), 128)
 >>> print(plan)
@@ -58,7 +58,7 @@ class Allocation:
 
 @frozen
 class MemoryPlan:
-    """Where each tenant lies in one arena of `size` bytes."""
+    """The offset of each allocation in one arena of `size` bytes."""
 
     tenants: tuple[Allocation, ...]
     offsets: tuple[int, ...]
@@ -85,7 +85,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 @frozen
 class ArenaBlock:
-    """Memory for tenants that share it: bytes, and the steps during which it is taken."""
+    """Memory shared by allocations: its bytes and live range in steps."""
 
     size: int
     born: int
@@ -104,7 +104,7 @@ def pack_arena(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> Mem
 
 
 def least(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
-    """What no plan can do without: the most that is there at one step."""
+    """A lower bound for every plan: the maximum of live bytes over all steps."""
     return _least(storages_of(tenants, alignment)[1])
 
 
@@ -121,7 +121,7 @@ def _least(storages: Sequence[ArenaBlock]) -> int:
 
 
 def most(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
-    """What memory takes if nothing but tenants that say so share it."""
+    """The memory used if only declared aliases share it."""
     return sum(each.size for each in storages_of(tenants, alignment)[1])
 
 
@@ -151,11 +151,11 @@ def _size(storages: Sequence[ArenaBlock], offsets: Sequence[int]) -> int:
 
 
 def _by_size(storages: Sequence[ArenaBlock]) -> list[int]:
-    """The largest first, each into the tightest gap between those that are there with it."""
+    """Places the largest first, each in the tightest gap among those live with it."""
     count = len(storages)
     offsets = [0] * count
     order = sorted(range(count), key=lambda n: (-storages[n].size, storages[n].born, n))
-    # What is placed, by offset: first byte, end, first step, last step.
+    # The placed blocks by offset: first byte, end, first step, last step.
     placed: Numbers = np.empty((4, count), np.int64)
     for done, number in enumerate(order):
         size, born, last = storages[number].size, storages[number].born, storages[number].last

@@ -1,6 +1,6 @@
 """Checks: whether a module is well formed, which every pass must keep.
 
-Constructors of terms check what is local; here is what takes the whole module: variables are bound,
+Constructors of terms check local properties; this checks the whole module: variables are bound,
 operators exist and their attributes are canonical, constructors belong to their data types, types
 are well kinded, only functions are recursive, and main is a function.
 
@@ -284,7 +284,7 @@ def variables_in(pattern: Term) -> tuple[Term, ...]:
 
 
 def _attribute_problems(node: ex.Apply) -> Iterator[str]:
-    """What keeps the attributes of an operator from being canonical, after the code of each."""
+    """Why attributes of an operator are not canonical, each after its error code."""
     operator = find(node.op)
     assert operator is not None
     given = dict(node.attrs)

@@ -1,8 +1,8 @@
 """Exhaustiveness: which values a match leaves out, and which of its clauses nothing reaches.
 
-The matrix algorithm of usefulness (Maranget 2007): rows are clauses, columns are what is still to
-be looked at.  A column is taken apart by the constructors of its data type; what no row covers is
-collected as patterns that are disjoint and together are exactly the values left out.
+The usefulness algorithm (Maranget 2007): rows are clauses, columns are values still to be
+inspected. A column is split by the constructors of its data type; uncovered rows are collected as
+disjoint patterns that together are exactly the missing values.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.module import ConstructorDef
@@ -78,7 +78,7 @@ def redundant(patterns: Sequence[ex.Pattern], data: DataDefs) -> tuple[int, ...]
 
 
 def match_errors(module: Module, places: Places | None = None) -> tuple[Diagnostic, ...]:
-    """What is wrong with the matches of a module, whatever their types are."""
+    """The match errors of a module, independent of types."""
     data = module.definitions()
     errors: dict[Diagnostic, None] = {}
     for name, value in module.items():
@@ -90,7 +90,7 @@ def match_errors(module: Module, places: Places | None = None) -> tuple[Diagnost
 
 
 def show_pattern(pattern: ex.Pattern) -> str:
-    """A pattern as it is written in scripts."""
+    """A pattern in script syntax."""
     match pattern:
         case ex.PVar(var):
             return str(var.name)
@@ -205,7 +205,7 @@ def _built(head: Head, items: Row) -> ex.Pattern:
 
 
 def _specialised(rows: Sequence[Row], head: Head, width: int) -> list[Row]:
-    """The rows that can match a value with this head, its parts put in front."""
+    """The rows that can match a value with this head, with its parts as new columns."""
     wanted = _index(head)
     kept = []
     for first, *rest in rows:
@@ -226,7 +226,7 @@ def _missing(
         return
     if any(all(_head(each) is None for each in row) for row in rows):
         return  # a row that asks nothing
-    # What no row looks at stays as it is; some row looks at something.
+    # Columns that no row inspects stay; at least one row inspects some column.
     at = next(i for i in range(width) if any(_head(row[i]) is not None for row in rows))
     some = next(head for row in rows if (head := _head(row[at])) is not None)
     skipped = tuple(ex.PAny() for _ in range(at))
@@ -246,7 +246,7 @@ def _is_useful(rows: list[Row], new: Row, data: DataDefs, budget: _Budget, depth
         if any(all(_head(each) is None for each in row) for row in rows):
             return False
         at = next(i for i in range(len(new)) if any(_head(row[i]) is not None for row in rows))
-    # The order of the columns does not matter: the one that is looked at comes first.
+    # The order of columns is irrelevant: the inspected one comes first.
     rows = [(row[at], *row[:at], *row[at + 1 :]) for row in rows]
     first, rest = new[at], (*new[:at], *new[at + 1 :])
     if (head := _head(first)) is not None:

@@ -36,8 +36,8 @@ from plica.runtime.error import wrong_argument
 
 WRITTEN = "ir.graph"  # the path that its terms are written down under
 
-# Any: an attribute's value is what the operator's record declares (numbers, strings, dtypes, dims,
-# tuples of those); `plica.ir.graph.operator` checks it.
+# Any: the operator's record declares an attribute's type (numbers, strings, dtypes, dims, tuples of
+# those); `plica.ir.graph.operator` checks it.
 Attrs: TypeAlias = tuple[tuple[str, Any], ...]
 
 
@@ -136,12 +136,12 @@ class Const(Expr):
 
     @property
     def content(self) -> FrozenBytes:
-        """The bytes themselves, made now if nobody has read them before."""
+        """The bytes, computed on first use."""
         return self.data.read() if isinstance(self.data, DeferredBytes) else self.data
 
     @property
     def elements(self) -> np.ndarray[Any, Any] | ColumnwiseArray:
-        """The elements, or what makes them where nobody has read them before."""
+        """The elements, or a lazy array that computes them."""
         data = self.data
         if isinstance(data, ColumnwiseArray) and data.shape == self.shape and not data.is_read:
             return data
@@ -155,7 +155,7 @@ class Const(Expr):
 
 @frozen(eq=False)
 class Literal(Expr):
-    """A number whose dtype its neighbours decide; inference turns it into a `Const`."""
+    """A number whose dtype is decided by its context; inference turns it into a `Const`."""
 
     value: bool | int | float
 
@@ -183,8 +183,8 @@ class Let(Expr):
 class LetDim(Expr):
     """`measure("dim", value); body`: a dim of the function around is the number that `value` is.
 
-    It is no binder: the function binds the dim, so that what it returns may mention it.  In `body`
-    the dim is known; where the number is below 0 there is no value.
+    It is no binder: the function binds the dim, so its return type may mention it. In `body` the
+    dim is known; a negative number has no value.
     """
 
     dim: ScalarVar
@@ -326,7 +326,7 @@ def const(value: object, of: DType | str | None = None) -> Const:
 
 
 def own_const(array: np.ndarray[Any, Any], of: DType) -> Const:
-    """A constant whose elements are those of an array that nobody writes to any more: many are not
+    """A constant with the elements of an array that is never written again; large ones are not
     copied."""
     if array.nbytes < LARGE or array.dtype != of.numpy or not array.flags.c_contiguous:
         return const(array, of)
@@ -360,8 +360,8 @@ def as_expr(value: Operand) -> Expr:
 def remember_type(node: Expr, of: Type, settled: int) -> None:
     """Note the type of an expression in it; `settled` says whether nothing in it is to be inferred.
 
-    A type depends on the term alone, since variables carry theirs, so whoever finds it finds the
-    same; only `plica.ir.type.infer` calls this.
+    The type depends on the term alone, because variables carry theirs, so concurrent writers store
+    the same. Only `plica.ir.type.infer` calls this.
     """
     _set_type(node, of)
     _set_settled(node, settled)
@@ -377,7 +377,7 @@ def attr(node: Apply | Function, name: str, default: Any = None) -> Any:
 
 
 def matches(root: Term) -> Iterator[Match]:
-    """Every match inside a term, each once; what is known to hold none is not searched."""
+    """Every distinct match inside a term; terms known to contain none are skipped."""
     seen: set[Term] = {root}
     stack = [root]
     while stack:

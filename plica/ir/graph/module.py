@@ -45,7 +45,7 @@ class DataDef(Term):
 
 @frozen(eq=False)
 class Extern(Term):
-    """A function defined elsewhere, known by its symbol and type."""
+    """A function defined elsewhere, identified by symbol and type."""
 
     symbol: str
     type: FuncType
@@ -82,7 +82,7 @@ class Module(Term):
         return tuple(zip(self.names, self.values, strict=True))
 
     def definitions(self) -> Mapping[Term, Definition]:
-        """From each defined variable to what it stands for."""
+        """The definition of each defined variable."""
         return dict(zip(self.names, self.values, strict=True))
 
     def functions(self) -> tuple[tuple[Var, Function], ...]:
@@ -105,7 +105,7 @@ class Module(Term):
         return next((value for key, value in self.items() if str(key.name) == name), None)
 
     def canonical(self) -> Numbered:
-        """The definitions ordered by first use from `main`: what the digest sees."""
+        """The definitions ordered by first use from `main`, as the digest sees them."""
         return _numbered(self)
 
     def __str__(self) -> str:
@@ -113,8 +113,8 @@ class Module(Term):
 
 
 class MadeByNodes(NamedTuple):
-    """The names of the nodes of a file, in an order in which they could run, with what each of them
-    makes; and those that may select by indices."""
+    """The node names of a file in a topological order, with the results of each node, and the nodes
+    that may index by data."""
 
     made: tuple[tuple[str, tuple[Expr, ...]], ...]
     selecting: tuple[str, ...]
@@ -126,7 +126,7 @@ MADE_BY_NODES: Final[WeakKeyDictionary[Module, MadeByNodes]] = WeakKeyDictionary
 
 
 def selecting_names(of: Module) -> tuple[str, ...]:
-    """The nodes that may select by indices: what is compiled for them calls them by these names."""
+    """The nodes that may index by data; their compiled launches carry these names."""
     return MADE_BY_NODES[of].selecting if of in MADE_BY_NODES else ()
 
 
@@ -138,7 +138,7 @@ def module(definitions: Mapping[Defined, Definition], main: Var | None = None) -
 def main_module(
     function: Function, others: Mapping[Defined, Definition] = MappingProxyType({})
 ) -> Module:
-    """A module whose main function is `function`, called main, beside other definitions."""
+    """A module with `function` as main, and other definitions."""
     main = Var(Name("main"), None)
     return module({**others, main: function}, main)
 
@@ -166,7 +166,8 @@ class Numbered(Term):
 def _numbered(of: Module) -> Numbered:
     table = of.definitions()
     order = {} if of.main is None else _reached(of.main, table)
-    # What main does not reach has no order: each comes with what it reaches, sorted by digest.
+    # Definitions unreachable from main have no order: each comes with what it reaches, sorted by
+    # digest.
     rest = [_numbered_from(name, table) for name in of.names if name not in order]
     values = tuple(table[name] for name in order if name in table)
     return Numbered(tuple(order), values, of.main, tuple(sorted(rest, key=digest)))

@@ -1,7 +1,7 @@
-"""Node names: which nodes of a model's file the expressions of a module come from.
+"""Node names: the nodes of a model's file from which the expressions of a module come.
 
-Terms hold no names.  Whoever reads a model tells here what its nodes made, for as long as the
-module is in use; errors of a call and reports speak of operators by these names.
+Terms hold no node names. Model readers register here what each node produced, for the lifetime of
+the module; run-time errors and reports refer to operators by these names.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
@@ -25,7 +25,7 @@ from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module
 
 
 def carry(old: Module, new: Module) -> None:
-    """Note of a module what is known of another that differs from it in the names of dims alone."""
+    """Copies the node names of a module to one that differs only in the names of dims."""
     known = MADE_BY_NODES[old]
     before, after = (
         [each for each in post_order(of.main_function().body) if isinstance(each, Expr)]
@@ -43,16 +43,16 @@ def _is_alike(one: Expr, other: Expr) -> bool:
 
 
 def names_within(module: Module) -> Mapping[Expr, tuple[str, ...]]:
-    """The nodes that expressions of a module come from; none where nobody told of them.
+    """The nodes behind each expression of a module; empty if none were registered.
 
-    What a node is written out to belongs to the node, and what several nodes compute alike belongs
-    to all of them.
+    Expressions that a node expands to belong to the node; an expression shared by several nodes
+    belongs to all of them.
     """
     return names_made(MADE_BY_NODES[module].made) if module in MADE_BY_NODES else {}
 
 
 def names_made(made: Sequence[tuple[str, tuple[Expr, ...]]]) -> dict[Expr, tuple[str, ...]]:
-    """For each expression the names of the nodes that it comes from."""
+    """For each expression, the names of the nodes that it comes from."""
     found: dict[Expr, tuple[str, ...]] = {}
     for name, roots in made:
         for term in _fresh(roots, found):

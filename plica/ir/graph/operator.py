@@ -4,10 +4,10 @@ A record says how an operator is called, what type it gives and what it computes
 expression (`compute`), or in terms of other operators (`decompose`).  The record is callable and
 builds the term: `op.add(x, y)`.  What follows from the tensor expression is never declared.
 
-A record also says how it is differentiated (`gradient`): by a pullback, which takes the cotangent
-of the result, the result and the arguments, and gives a cotangent for each argument (None where
-there is none to speak of); by `FLAT`, where the slope is zero wherever there is one; or `Through`
-a term that is to be differentiated in its place.  An operator made of others needs none.
+A record also defines its derivative (`gradient`): a pullback, which takes the cotangent of the
+result, the result and the arguments, and returns a cotangent per argument (or None); or `FLAT`, if
+the slope is zero wherever it exists; or `Through` a term that is differentiated instead. Composite
+operators need none.
 
 Records live in `plica/ir/op/`, one line each in the file of their kind; `plica.op` and
 `plica.op.nn` are views of the registry.  A library registers its own under the name of its entry
@@ -45,7 +45,7 @@ __all__ = [
 
 @attrs.frozen
 class Mismatch:
-    """Why an operator does not fit its arguments: a value, turned into an error with a place."""
+    """Why an operator does not fit its arguments: a value that becomes an error with a place."""
 
     code: str
     message: str
@@ -65,7 +65,7 @@ Pullback: TypeAlias = Callable[..., Sequence["Expr | None"]]
 
 @attrs.frozen
 class Flat:
-    """The gradient of a function whose slope is zero wherever it has one."""
+    """The gradient of a function with zero slope almost everywhere."""
 
 
 @attrs.frozen
@@ -111,8 +111,8 @@ class Operator:
     reference: Callable[..., Any] | None = None
     """Another meaning, of arrays and the attributes by name, to hold this one against."""
     columns: Callable[..., ColumnwiseArray] | None = None
-    """The same bits by whole arrays, where that is faster than what defines the operator: from an
-    origin, the attributes and the arrays."""
+    """A faster bit-equal evaluation on whole arrays, from an origin, the attributes and the
+    arrays."""
     pointwise: bool = False
     """Whether an element of the result depends on the elements at its place alone, after
     broadcasting, and on no size."""
@@ -216,7 +216,7 @@ def register(operator: Operator) -> Operator:
 
 
 def _home() -> Place | None:
-    """The line of another package that makes a record; None where Plica does."""
+    """The line of another package that defines a record; None for Plica's own."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in MAKERS:
         frame = frame.f_back
@@ -232,11 +232,11 @@ OPERATORS: Final = ExtensionGroup(
     "plica.operators", "operator", Operator, named=lambda each: each.name, several=True,
     error=OperatorRefused, broken="bad-operator",
 )  # fmt: skip
-"""The operators of libraries: the name of an entry point is what stands before the dot."""
+"""The operators of libraries: the entry point's name is their namespace."""
 
 
 def catalogue(modules: Iterable[str]) -> None:
-    """Modules whose records are loaded when a name that is not known yet is asked for."""
+    """Registers modules whose records are loaded when an unknown name is looked up."""
     _catalogue.extend(modules)
 
 
@@ -303,7 +303,7 @@ def uses(terms: Iterable[Term], operators: Container[str]) -> bool:
 
 
 def namespaces() -> tuple[str, ...]:
-    """What stands before the dot in the names of other packages' operators, sorted."""
+    """The namespaces of other packages' operators, sorted."""
     offered = {each.name for each in installed_points(OPERATORS.name)}
     return tuple(sorted(offered | {each.partition(".")[0] for each in _homes if "." in each}))
 

@@ -1,15 +1,15 @@
-"""Plain recipes: how a constant is made of what a model stores, for numpy alone.
+"""Plain recipes: how a constant is derived from stored tensors, with numpy alone.
 
-Terms take longer to import than a layer takes to be made, so what is common is also said without
-them: a list of steps as JSON holds it, each a word and what it is about, where numbers of earlier
-steps stand for their arrays; the last step makes the constant.
+Importing terms takes longer than deriving a layer's constants, so common derivations are also
+stored without terms: a JSON list of steps, each an operation and its operands, where numbers of
+earlier steps denote their arrays; the last step is the constant.
 
 >>> two = ["given", "AAAAQA==", "<f4", []]
 >>> text = json.dumps([["stored", "weight", "<f4", [2]], two, ["multiply", 0, 1]])
 >>> array_by(text, {"weight": np.float32([1, 2]).tobytes()}.get)
 array([2., 4.], dtype=float32)
 
-Each step does what the interpreter, or the packing of stages, does: the bits are the same.
+Each step is bit-equal to the interpreter or the packing of stages.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from plica.ir.graph.weight_array import (
 from plica.ir.graph.winograd_weight import transformed
 
 Stored: TypeAlias = Callable[[str], bytes | None]
-"""What stands for a name, None where nothing does."""
+"""Returns the bytes of a name, or None."""
 Made: TypeAlias = "Array | ColumnwiseArray"
 Step: TypeAlias = list[Any]  # Any: JSON
 Number: TypeAlias = Callable[[int], Array]
 
 
 def array_by(text: str, stored: Stored) -> Array | None:
-    """The array that a recipe makes; None where something is not there."""
+    """The array that a recipe derives, or None if a stored tensor is missing."""
     made: list[Made] = []
 
     def whole(number: int) -> Array:

@@ -1,12 +1,13 @@
-"""Provenance of constants: what the model stores, what is made of it, and what was asked about it.
+"""Provenance of constants: stored tensors of a model, constants derived from them, and queries
+about them.
 
-A large tensor of a model is a constant that is known by its digest; what becomes of it before the
-program runs is a constant whose origin is a term, its recipe.  So the compiler does the same for
-every model whose operators are the same and whose stored tensors answer its questions alike, and
-an artefact for one of them is an artefact for another once its recipes are followed anew.
+A large tensor of a model is a constant identified by its digest; a constant derived from it at
+compile time has a term as its origin, its recipe. The compiler therefore acts the same for every
+model with the same operators whose tensors answer its queries alike, and the artefact of one
+becomes the artefact of another by re-evaluating its recipes.
 
-A question is a row of a table: who asks one about constants has not looked at them, but depends on
-the answer, which is noted together with the recipe of what it was asked about.
+Queries are rows of a table. A query does not count as inspecting the constants; the compilation
+depends on its answer, which is recorded with the recipe of its subject.
 
 >>> from plica.ir.type.dtype import f32
 >>> weight = stored_const(np.ones(2048, np.float32))
@@ -44,22 +45,23 @@ if TYPE_CHECKING:
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 STORED: Final = 4096
-"""Bytes from which on a constant of a model is known by its digest; what is shorter decides what
-becomes of a model as its operators do."""
+"""The size in bytes from which a constant of a model is identified by its digest; smaller ones
+influence compilation as operators do."""
 
 MAX_RECIPE_CHARACTERS: Final = 1 << 16
-"""Characters of a recipe: what has longer ones, as those of large constants that no model stores
-are, counts as looked at (`answered`), or is taken as it is (`plica.schedule.recipe`)."""
+"""The maximum length of a recipe; constants with longer recipes, such as large constants the model
+does not store, count as inspected (`answered`) or are stored as they are (`plica.schedule.recipe`).
+"""
 
 MAX_ANSWERS: Final = 1 << 14
-"""Answers that are remembered; when there are more, what they were about counts as looked at."""
+"""The number of recorded answers; beyond it, the subjects count as inspected."""
 
 
 def stored_const(array: Array, listed: bool = True) -> Const:
-    """A constant of a model, which is known by its digest if it is large.
+    """A constant of a model, identified by its digest if it is large.
 
-    One that is not among the tensors that are looked for apart from their model counts as looked
-    at: no other stands in for it, nor for a tensor that it is equal to.
+    A tensor that is not listed separately from its model counts as inspected: no other tensor can
+    replace it or a tensor equal to it.
     """
     plain = const(array)
     if not isinstance(plain.data, bytes) or len(plain.data) < STORED:
@@ -80,7 +82,7 @@ def derived_const(origin: Term, made: Const) -> Const:
 
 
 def made_later(node: Expr) -> Const | None:
-    """The constant that an operator makes of constants column by column, when somebody needs it."""
+    """The lazy constant that an operator computes from constants column by column."""
     if not isinstance(node, Apply) or (record := find(node.op)) is None or record.columns is None:
         return None
     with unobserved():
@@ -93,7 +95,7 @@ def made_later(node: Expr) -> Const | None:
 
 
 def leaves_of(of: Term) -> frozenset[str]:
-    """The digests of what a model stores that a term holds, or that its constants are made of."""
+    """The digests of the stored tensors that a term contains or derives constants from."""
     found: set[str] = set()
     for each in post_order(of):
         if isinstance(each, Const) and isinstance(each.data, DeferredBytes):
@@ -102,8 +104,8 @@ def leaves_of(of: Term) -> frozenset[str]:
 
 
 def recipe_of(of: Term) -> Term:
-    """A term with each constant that was made replaced by its origin, and what a model stores by a
-    variable of its digest."""
+    """The term with each derived constant replaced by its origin, and each stored tensor by a
+    variable named by its digest."""
     opened: dict[Term, Term] = {}
     stack = [of]
     while stack:
@@ -116,13 +118,13 @@ def recipe_of(of: Term) -> Term:
 
 
 def _origins(of: Term) -> list[Term]:
-    """What the constants in a term were made of."""
+    """The origins of the constants in a term."""
     made = [_origin(each) for each in post_order(of) if isinstance(each, Const)]
     return [each for each in made if each is not None]
 
 
 def _origin(of: Const) -> Term | None:
-    """What a constant was made of; None where it is stored, or nothing that is."""
+    """The origin of a constant; None if it is stored or does not depend on stored tensors."""
     data = of.data
     if not isinstance(data, DeferredBytes) or not data.leaves:
         return None
@@ -147,8 +149,8 @@ def recipe_text(of: Term) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlainArray:
-    """What a step of a plain recipe makes: its number, numpy's word for its dtype, its shape, and
-    the shape of what its columns are made of if it is made by columns."""
+    """The result of a plain step: its number, numpy dtype and shape, and the shape of its column
+    source if it is computed by columns."""
 
     step: int
     kind: str
@@ -157,7 +159,7 @@ class PlainArray:
 
 
 def plain_steps(of: Term, steps: list[Step]) -> PlainArray | None:
-    """Put the steps that make an expression behind others; None where numpy alone cannot."""
+    """Appends the steps that compute an expression; None if numpy alone cannot."""
     made: dict[Term, PlainArray] = {}
     for node in post_order(of):
         if isinstance(node, Expr):
@@ -210,7 +212,7 @@ _ROUNDED_ONCE: Final = ("<f4", "<f8")
 
 Asked: TypeAlias = tuple[str, tuple[str, ...]]
 ANSWERS: Final[dict[Asked, tuple[bool, frozenset[str]]]] = {}
-"""Questions and recipes of what they were about, with the answers and leaves."""
+"""Queries and the recipes of their subjects, with answers and leaves."""
 
 
 def answered(

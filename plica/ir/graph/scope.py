@@ -1,9 +1,9 @@
 """Scopes: whether every variable of a term is bound where it is used.
 
-The walk visits each node once, on the first way to it, and notes the youngest scope the node
-depends on.  Met again while that scope is still open, the node is in order; met outside of it, its
-free variables are asked for one by one.  So a long chain of lets costs a step per node, where a set
-of free variables per node would cost the square.
+The walk visits each node once, on the first path to it, and records the innermost scope the node
+depends on. If the node is met again while that scope is open, it is valid; otherwise its free
+variables are checked one by one. A long chain of lets so costs one step per node, where sets of
+free variables would cost quadratic time.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Tuple, Var
@@ -44,7 +44,7 @@ def misuses(root: Term, outer: Collection[Term]) -> list[Misuse]:
 
 
 class _Walk:
-    """The walk; scopes are known by the time at which they were opened."""
+    """The walk; scopes are identified by the time at which they were opened."""
 
     def __init__(self, outer: Collection[Term]) -> None:
         self.outer = outer
@@ -86,7 +86,7 @@ class _Walk:
                 for kid in node._children:
                     youngest = max(youngest, depends[kid])
                 if around is not None and youngest > around:
-                    # It uses what it binds; of the rest, no more is known than where it stands.
+                    # It uses its own binders; otherwise only its position is known.
                     youngest = around
                 depends[node] = youngest
             elif task == OPEN:
@@ -140,7 +140,7 @@ class _Walk:
         stack.extend(reversed(tasks))
 
     def _use(self, variable: Term, user: Term) -> int:
-        """The scope in which a variable is bound; a misuse if there is none."""
+        """The scope in which a variable is bound; reports a misuse if there is none."""
         if variable in self.forbidden:
             self.found[Misuse("recursive", variable, user)] = None
             return NONE
@@ -151,7 +151,7 @@ class _Walk:
         return NONE
 
     def _again(self, node: Term, user: Term) -> None:
-        """Look at the free variables of a node that stands in another scope than before."""
+        """Checks the free variables of a node that is met outside its earlier scope."""
         for each in sorted(free_vars(node), key=_order):
             self._use(each, user)
 

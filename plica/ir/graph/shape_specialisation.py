@@ -1,7 +1,7 @@
 """Specialised modules: the symbolic dims of a main function replaced by numbers.
 
-The sizes come from the arrays a module is to be run on: a dim that stands alone in the shape of a
-parameter is what the array says there.
+The sizes come from the input arrays: a dim that stands alone in a parameter's shape is the array's
+extent there.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
@@ -61,7 +61,7 @@ def has_open_dims(of: Module) -> bool:
 
 
 def tensors(of: Type | None) -> tuple[TensorType, ...]:
-    """The tensors of a parameter, in order; nothing where there are functions or data in it."""
+    """The tensors of a parameter, in order; empty if it contains functions or data."""
     found: list[TensorType] = []
     stack = [of]
     while stack:
@@ -73,7 +73,7 @@ def tensors(of: Type | None) -> tuple[TensorType, ...]:
 
 
 def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int]:
-    """What the shapes of the arrays, one for each tensor of the parameters, say of the dims.
+    """The dims that the shapes of the arrays, one per parameter tensor, determine.
 
     The first array that has a dim decides; whether the others agree is seen once all sizes are
     numbers.
@@ -88,9 +88,9 @@ def sizes_of(of: Module, shapes: Sequence[Sequence[int]]) -> dict[ScalarVar, int
 
 
 def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
-    """Refuse sizes that a function was not made for: `dim_ranges` holds (dim, least, most).
+    """Refuses sizes outside a function's ranges: `dim_ranges` holds (dim, minimum, maximum).
 
-    What was traced for some sizes may mean something else for others.
+    Code traced at some sizes may be wrong at others.
     """
     wrong = []
     for name, least, most in attr(of, "dim_ranges", ()):
@@ -101,7 +101,7 @@ def check_ranges(of: Function, sizes: Mapping[str, int]) -> None:
 
 
 def sized(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
-    """The module at some sizes; dims that are not given stay."""
+    """The module at some sizes; other dims stay symbolic."""
     if any(isinstance(each, If) for each in post_order(of.main_function().body)):
         of = settled(infer(of), sizes)  # a branch that does not run may have no value at these
     main = of.main_function()
@@ -119,7 +119,7 @@ def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
     """A function at some sizes of its dims, its result to be inferred."""
     numbers = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
     dims = tuple(each for each in function.dims if each not in numbers)
-    # What is said of the result held for every size; it is found anew for these.
+    # The old result type holds for every size; it is inferred again for these.
     loose = Function(dims, function.types, function.params, None, function.body, function.attrs)
     made = map_bottom_up(_settled, substitute(loose, numbers))
     if not isinstance(made, Function):
@@ -128,12 +128,12 @@ def function_at(function: Function, sizes: Mapping[ScalarVar, int]) -> Function:
 
 
 def open_form(of: Module) -> Module:
-    """The module as it is compiled for all sizes at once; itself where all are numbers."""
+    """The module in the form compiled for all sizes at once; unchanged if all sizes are static."""
     if not has_open_dims(of):
         return of
     whole = infer(of)
     checked = guarded(whole)
-    # What a branch needs is looked at where it runs, and asked of nobody before.
+    # The needs of a branch are checked when it runs.
     opened = apart(with_least(checked, None if checked is whole else needs(checked)))
     if selecting_names(of):
         carry(of, opened)
@@ -144,13 +144,13 @@ LEAST_SIZE_LIMIT: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 
 LARGE: Final = 4096
-"""The size of all other dims then: what is asked of several together is none of one (`need`)."""
+"""The size assumed for all other dims: a need of several dims is not a need of one (`need`)."""
 
 
 def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
     """The module saying of its dims which sizes are too small for some operator of it.
 
-    Where it is known what is `asked` of them, terms that must not be negative, nothing else is.
+    If the needs (`asked`) are given, they alone are used.
     """
     main = of.main_function()
     assert of.main is not None
@@ -176,7 +176,7 @@ def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
         sizes = {**others, dim: size}
         if _has_meaning(of, asked, sizes):
             return size
-        # What is asked of several dims together is not asked of this one.
+        # A need of several dims is not a need of this one.
         joint = [each for each in asked or needs(of) if len(free_vars(each)) > 1]
         if not _has_meaning(of, joint, sizes):
             return size
@@ -198,7 +198,7 @@ def _has_meaning(
 
 
 OPEN_PREFIX: Final = "open_"
-"""What the names of dims begin with that must not be taken for the variables of loops."""
+"""The prefix of dim names that must not be confused with loop variables."""
 
 
 def apart(of: Module) -> Module:
@@ -229,7 +229,7 @@ def named(of: ScalarVar) -> str:
 
 
 def _settled(node: Term) -> Term:
-    """An operator call whose attributes held dims, with its attributes in canonical form."""
+    """An operator call with canonical attributes after its dims were substituted."""
     if not isinstance(node, Apply) or len(node._children) == len(node.args):
         return node
     record = find(node.op)

@@ -32,7 +32,7 @@ Key = tuple[Term, tuple[Var, ...]]  # a node, and what its ambiguous variables a
 def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
     """The same term up to the names of its bound variables, each bound by one binder.
 
-    `outer` holds the variables that mean something outside; those free in the term if not given.
+    `outer` holds the variables bound outside; by default the free variables of the term.
     """
     nodes = post_order(term)
     if outer is None:
@@ -51,7 +51,7 @@ def rename_apart(term: T, outer: Container[Any] | None = None) -> T:
 def _renamed(
     term: Term, nodes: Sequence[Term], unclear: dict[Term, tuple[Var, ...]], outer: Container[Any]
 ) -> tuple[Term, set[Term]]:
-    """The term with a name for each binder of what is unclear, and the other binders now copied.
+    """The term with unique binders for ambiguous variables, and the binders that must be copied.
 
     `let y = x in …` under two binders of `x` becomes two lets, and both bind `y`.
     """
@@ -102,8 +102,8 @@ def _renamed(
 def _binders(node: Term) -> Sequence[Var]:
     """The variables a node gives values to.
 
-    It is the match that gives values, not the clause: two matches may share one clause.  The
-    clauses of one match may share variables, for only one of them is taken.
+    The match binds values, not the clause: two matches may share a clause. Clauses of one match may
+    share variables, because only one is taken.
     """
     if isinstance(node, Let):
         return (node.var,)
@@ -128,11 +128,10 @@ def _ambiguous(nodes: Sequence[Term], outer: Container[Any]) -> dict[Term, int]:
 
 
 def _spread(nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[Var, ...]]) -> None:
-    """Make unclear what copied binders bind, and what is bound under that, thus copied as well.
+    """Marks as ambiguous what copied binders bind, transitively.
 
-    How it is called is decided by the variables for which its binder is copied: keys hold those
-    few, not all that is called after them.  One sweep from the outside in is enough: whoever uses a
-    variable stands inside its binder.
+    The new name depends on the variables for which its binder is copied, so keys hold only those.
+    One sweep from the outside in suffices: users of a variable are inside its binder.
     """
     below: set[Term] = set()
     for node in reversed(nodes):
@@ -155,15 +154,15 @@ def _spread(nodes: Sequence[Term], copied: set[Term], unclear: dict[Term, tuple[
 
 
 def _deciders(variables: Iterable[Term], unclear: dict[Term, tuple[Var, ...]]) -> set[Var]:
-    """The variables that decide what the unclear ones among some are called."""
+    """The variables that decide the names of ambiguous ones."""
     return {by for var in variables if var in unclear for by in unclear[var]}
 
 
 def _scope_inside(
     node: Term, field: str, kid: Term, scope: PMap[Var, Var], new: dict[Var, Var]
 ) -> PMap[Var, Var]:
-    """The names used in a child of a node that binds some `new` ones; a clause of a match sees
-    those of its own pattern only."""
+    """The names visible in a child of a binding node; a clause of a match sees only its own
+    pattern."""
     if not new or field not in _BINDING[node.__class__]:
         return scope
     if isinstance(kid, Clause):
@@ -171,7 +170,7 @@ def _scope_inside(
     return cast("PMap[Var, Var]", scope.update(new))
 
 
-# Where the variables of a binding node are in scope, the field that holds them included.
+# The fields in which the variables of a binding node are in scope, including the binding field.
 _BINDING: Final[dict[type, tuple[str, ...]]] = {
     Let: ("var", "value", "body"),
     Function: ("params", "body"),
@@ -180,7 +179,7 @@ _BINDING: Final[dict[type, tuple[str, ...]]] = {
 
 
 class _Supply:
-    """Fresh variables: the first binder of a variable keeps it, the next count on."""
+    """Fresh variables: the first binder of a variable keeps its name, later ones are numbered."""
 
     def __init__(
         self, nodes: Sequence[Term], unclear: Iterable[Term], outer: Container[Any]

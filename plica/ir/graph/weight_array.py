@@ -1,9 +1,9 @@
-"""Weights as arrays, before a program runs: made by columns, put in another order, asked about.
+"""Weight arrays at compile time: column-wise derivation, reordering and queries.
 
-What is made of weights before a program runs may be several times as large as they are, and the
-kernel that reads it wants the columns along the first axis in another order.  As that is the order
-of the weights too, columns are made where they are wanted, piece by piece, and no second array is
-written; the whole in its own order is only made if somebody asks.
+A derived weight may be several times larger than the stored one, and its kernel may want the
+columns along the first axis in another order. Because column order is that of the stored weight,
+columns are derived in place, piece by piece, without a second array; the whole array in its own
+order is computed only on demand.
 
 >>> def sums(parts, into):
 ...     np.add(parts[0], parts[1], out=into[0])
@@ -19,7 +19,7 @@ array([[0, 3],
        [1, 4],
        [2, 5]])
 
-Nothing here knows of terms, so that a constant can be made anew without the compiler.
+This module does not import terms, so constants can be derived without the compiler.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ColumnwiseArray(DeferredBytes):
             self.make(np.ascontiguousarray(source[at]), room[at])
 
     def whole(self) -> Array:
-        """All columns in their order, in an array of its own."""
+        """All columns in order, as a new array."""
         room: Array = np.empty(self.shape, self.source.dtype)
         self.into(room, self.source)
         return room
@@ -166,19 +166,19 @@ def _are_finite(*factors: Array) -> bool:
 
 
 def _is_tame(value: Array) -> bool:
-    """Whether numbers stay finite when they are added up and scaled."""
+    """Whether sums and multiples of the numbers stay finite."""
     return bool((np.abs(value) < MAX_WEIGHT).all())
 
 
 def _is_one_number(value: Array) -> bool:
-    """Whether all elements are the same bits, and there are some."""
+    """Whether the array is non-empty and all elements have the same bits."""
     size = value.dtype.itemsize
     bits = np.ascontiguousarray(value).reshape(-1).view(np.uint8).reshape(-1, size)
     return bool(len(bits)) and bool((bits[-1] == bits[0]).all() and (bits == bits[0]).all())
 
 
 def _are_bytes(value: Array) -> bool:
-    """Whether numbers are signed bytes, and there are some."""
+    """Whether the array is non-empty and all numbers are signed bytes."""
     low, high = np.iinfo(np.int8).min, np.iinfo(np.int8).max
     return bool(value.size and low <= value.min() and value.max() <= high)
 
@@ -194,6 +194,6 @@ QUESTIONS: Final[dict[str, Callable[..., bool]]] = {
 
 
 def answer_to(question: str, values: Sequence[Array]) -> bool | None:
-    """The answer to a question about arrays, None where there is no such question."""
+    """The answer to a query about arrays, or None if the query is unknown."""
     asked = QUESTIONS.get(question)
     return None if asked is None else asked(*values)

@@ -1,9 +1,9 @@
 """The weights of Winograd convolutions by whole arrays: `G w Gᵀ`, many pairs of channels at once.
 
-The same bits as the products of `nn.winograd_weight`'s decomposition, each a sum in order with one
-rounding at a time.  Products that rows of G share are made once, those by zero are left out: for
-numbers whose sums stay finite that changes nothing but the sign of a zero, and a sum that begins
-with +0 never ends in -0.
+Bit-equal to the products of `nn.winograd_weight`'s decomposition, each an in-order sum with one
+rounding per step. Products shared by rows of G are computed once, and products by zero are omitted:
+for numbers whose sums stay finite, this changes only the sign of a zero, and a sum that starts with
++0 never ends in -0.
 
 >>> from plica.ir.op.winograd import TILES
 >>> ones = np.ones((1, 1, 3, 3), np.float32)
@@ -35,7 +35,7 @@ def transformed(
     limit = float(np.finfo(weight.dtype).max) / 2 / growth**2
 
     def make(parts: Array, room: Array) -> None:
-        # No sum comes near to the greatest number; never so where something is no number.
+        # No sum overflows; false if an element is not finite.
         is_tame = parts.max(initial=0) < limit and parts.min(initial=0) > -limit
         with np.errstate(all="ignore"):
             _transform(parts, rows, room, _combined if is_tame else _combined_plainly)
@@ -61,7 +61,7 @@ def _combined_plainly(table: Rows, parts: Sequence[Array], into: Sequence[Array]
 
 
 def _combined(table: Rows, parts: Sequence[Array], into: Sequence[Array]) -> None:
-    """The same for what stays finite."""
+    """The same for values that stay finite."""
     first: dict[tuple[int, float], Array] = {}  # products that are no -0
     others: dict[tuple[int, float], Array] = {}
     for row, room in zip(table, into, strict=True):

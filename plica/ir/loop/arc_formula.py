@@ -1,6 +1,9 @@
 """Formulas of arcs and hyperbolas, for numbers of any carrier (`plica.ir.loop.formula`).
 
-asin acos atan  sinh cosh asinh acosh atanh
+It is the only term between graph and loops: form rules rewrite it, schedules start from it, and
+search, features and accelerators read nothing else. Prologues and epilogues are ordinary stages. Of
+the stages' results, `outputs` are memory of the launch: scratch first, the result last; all others
+are local to the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from plica.ir.loop.formula import (
 )
 
 QUARTER_REST: Final = -4.371139000186241e-08
-"""What it is more than its nearest f32."""
+"""The difference from its nearest f32."""
 
 LOG_2: Final = 0.6931471805599453
 SQUARE_ABSORBS_ONE: Final = 2.0**25
@@ -71,7 +74,7 @@ def atan(x: N) -> N:
 
 
 def _quarter_of_exp(size: N) -> N:
-    """A quarter of exp(|x|): that is finite wherever a half is, and 2^128 is no number."""
+    """A quarter of exp(|x|): finite wherever a half is, although 2^128 is not representable."""
     less_one, n = reduced(size.at_most(89.7))
     quarter = power_of_two(n - 2)
     return fma(quarter, less_one, quarter)

@@ -1,4 +1,4 @@
-"""Formulas on arrays: what the functions that Plica defines itself mean, in numpy.
+"""Array formulas: the numpy meaning of the functions that Plica defines itself.
 
 The definitions are `plica.ir.loop.formula`'s, each product rounded before anything is added to it:
 under the contract `exact` native code does the same, and has the same bits.  In f64 they mean what
@@ -31,7 +31,7 @@ _ORDERS: Final[dict[Order, Function]] = {
 
 @frozen(eq=False)
 class ArrayNumber(CarriedNumber):
-    """An array whose dtype says what it is."""
+    """An array as a number of its dtype."""
 
     array: Any
 

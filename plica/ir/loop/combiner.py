@@ -1,10 +1,9 @@
-"""Combiners: what a reduction starts from, and how it joins two values.
+"""Combiners: the identity of a reduction, and how it joins two values.
 
-The built-in ones are words (`Combiner` in `plica.ir.loop.scalar`) with a table of meanings.
-Others are
-`Combine` terms, over several values at once where need be, such as the greatest value and where it
-stands.  Loops may be reordered because their laws hold: the start changes nothing, order and
-grouping do not matter.  `plica.ir.interpret.combine` tries them on many values.
+Built-in combiners are names (`Combiner` in `plica.ir.loop.scalar`) with a table of meanings. Others
+are `Combine` terms, over several values at once if needed, such as a maximum and its index. Loops
+may be reordered because combiners are commutative monoids: `plica.ir.interpret.combine` tests the
+laws on many values.
 
 >>> from plica.ir.type.dtype import i32
 >>> least, join = MEANING["max"]
@@ -49,7 +48,7 @@ class Combine(Term):
         return starts, old, new, joins
 
     def joined(self, old: Sequence[sc.Scalar], new: Sequence[sc.Scalar]) -> tuple[sc.Scalar, ...]:
-        """What the values become together."""
+        """The combined values."""
         values = dict(zip((*self.old, *self.new), (*old, *new), strict=True))
         return tuple([substitute(each, values) for each in self.joins])
 

@@ -1,7 +1,7 @@
 """Define: stages become one kernel of blocks, which schedules can work on.
 
-Each stage is a nest of loops around a block.  A reduction is a block with an init; one that stands
-inside a larger expression is a block of its own, which fills a buffer that lives in the kernel.
+Each stage is a loop nest around a block. A reduction is a block with an init; one inside a larger
+expression is a block of its own that fills a local buffer.
 
     total[i] = sum over k of x[i, k]    -->  for i, k:
     share[i, j] = x[i, j] / total[i]             with block("total", spatial=i, reduce=k):
@@ -13,8 +13,8 @@ inside a larger expression is a block of its own, which fills a buffer that live
 
 Inputs are the buffers that no stage makes, outputs those that no other stage reads.
 
-A reduction of symbolic extent is taken to have at least one term, or its init would never run.
-With `empty` such reductions start in a block of their own and may have none.
+A reduction of symbolic extent is assumed to have at least one term, or its init would never run.
+With `empty`, such reductions are initialised by a block of their own and may have none.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import statements
@@ -109,7 +109,7 @@ def _reads(stages: Sequence[Stage]) -> dict[Buffer, list[Stage]]:
 
 
 class _Writer:
-    """Names in use, and what is written so far."""
+    """Names in use, and the statements written so far."""
 
     def __init__(self, params: Sequence[Buffer], empty: bool) -> None:
         self.names = {each.name for each in params}
@@ -194,7 +194,7 @@ class _Writer:
         self.reduced(into.name, axes, into.shape, of.terms, of.extents, init, again)
 
     def in_runs(self, of: TakenOut, into: Buffer, axes: tuple[ScalarVar, ...]) -> None:
-        """A sum in runs: a block adds up the totals of runs, each of them a term."""
+        """A blocked sum: a block adds the totals of runs, each of which is one term."""
         whole = spelled(of.value)
         read: dict[Term, Scalar] = {}
         for each in exposed(whole):
@@ -252,8 +252,8 @@ class _Writer:
         self.reduced(of.outs[0].name, of.axes, shape, of.terms, of.extents, init, again)
 
     def scan(self, of: Scan, epilogue: Each | None = None) -> None:
-        """A block that goes on from what it carries, and stores each place, or what an epilogue
-        makes of it."""
+        """A block that carries the running value and stores it, or an epilogue of it, at each
+        index."""
         start, join = MEANING[of.combiner]
         dtype, along = dtype_of(of.value), of.axes[of.along]
         sizes = dict(zip(of.axes, of.out.shape, strict=True))
@@ -295,7 +295,7 @@ class _Writer:
     def block(
         self, label: Name, around: Sequence[Iteration], body: st.Stmt, init: st.Stmt | None = None
     ) -> None:
-        """One nest: loops, and in them a block with variables of its own."""
+        """A loop nest around a block with its own variables."""
         label = fresh(label, self.labels)
         self.labels.add(label)
         loops = [rename(axis, self.name(axis.name)) for axis, _, _ in around]
@@ -319,7 +319,7 @@ class _Writer:
         self.stmts.append(stmt)
 
     def name(self, like: Name) -> Name:
-        """A name of its own, like another."""
+        """A fresh name similar to a given one."""
         found = fresh(like, self.names)
         self.names.add(found)
         return found
@@ -338,7 +338,7 @@ def _epilogues(stages: Sequence[Stage], params: Sequence[Buffer]) -> dict[Each, 
 
 
 def stored_epilogue(epilogue: Each, of: Scan, carried: Scalar) -> st.Store:
-    """What an epilogue stores of the element of a scan at its axes."""
+    """The store of a scan's epilogue at its axes."""
     nodes = post_order(epilogue.value)
     (read,) = [each for each in nodes if isinstance(each, Load) and each.buffer is of.out]
     own = dict(zip(read.indices, of.axes, strict=True))

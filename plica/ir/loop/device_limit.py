@@ -1,4 +1,4 @@
-"""Limits: what a device allows, as data, and where a kernel asks for more.
+"""Device limits as data, and the places where a kernel exceeds them.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
@@ -25,7 +25,7 @@ from plica.runtime.error import Diagnostic
 
 @frozen
 class DeviceLimits:
-    """What a device allows: threads of a block in all and along each axis, bytes, vector width."""
+    """Limits of a device: threads per block, in total and along each axis; bytes; vector width."""
 
     threads: int
     block: tuple[int, int, int]
@@ -47,7 +47,7 @@ GPU: Final = DeviceLimits(
 
 
 def within(kernel: st.Kernel, limits: DeviceLimits = GPU) -> tuple[Diagnostic, ...]:
-    """Where a kernel asks for more than a device has, or works outside the device."""
+    """The places where a kernel exceeds the limits of a device or runs outside of it."""
     return (
         *_grids(kernel, limits),
         *_device_memory(kernel, limits),

@@ -1,10 +1,10 @@
-"""Formulas: the functions of f32 that Plica defines itself, whoever computes them.
+"""Formulas: the f32 functions that Plica defines itself, for every carrier.
 
-Each is an argument reduction and a polynomial, wrong by at most 4 units in the last place for every
-f32, and has no branches.  It is written over numbers of any *carrier*: of LLVM's text
-(`plica.codegen.llvm.formula`) it makes code, of arrays (`plica.ir.loop.array_formula`) the meaning
-that interpreters use, so that both have the same bits wherever products are rounded before they are
-added.  The polynomials are least-maximum fits over the reduced interval, lowest power first.
+Each is an argument reduction and a polynomial without branches, with an error of at most 4 ulp for
+every f32. Formulas are generic over a number *carrier*: LLVM text (`plica.codegen.llvm.formula`)
+yields code, and arrays (`plica.ir.loop.array_formula`) yield the meaning used by interpreters, so
+both have the same bits wherever products are rounded before they are added. The polynomials are
+minimax fits over the reduced interval, lowest power first.
 
     exp exp2 expm1 log log2 log1p erf  sin cos tan asin acos atan  sinh cosh tanh asinh acosh atanh
 """
@@ -36,8 +36,8 @@ QUARTER_PARTS: Final = (1.5707963705062866, -4.371138828673793e-08, -1.715124510
 """The same as a sum of f32s."""
 
 MAX_ANGLE_BY_PARTS: Final = 32768.0
-"""Angles up to this are less than 2^15 quarter turns, and what is left of them by products with the
-parts that are rounded once is wrong by less than one unit."""
+"""Angles up to this are less than 2^15 quarter turns, and subtracting products with the rounded
+parts leaves an error below 1 ulp."""
 
 # fmt: off
 EXP      = (0.5, 0.16666573286056519, 0.041666362434625626, 0.008363775908946991,
@@ -73,7 +73,7 @@ N = TypeVar("N", bound="CarriedNumber")
 
 
 class CarriedNumber(ABC):
-    """A value of f32, f64, i32 or a condition, as its carrier holds it.
+    """A value of f32, f64, i32 or bool in its carrier.
 
     A plain number on the right of an operation has the type of the left.
     """
@@ -92,15 +92,15 @@ class CarriedNumber(ABC):
 
     @abstractmethod
     def bitwise(self: N, word: Bitwise, other: N | int) -> N:
-        """An operation on the bits of integers; `ashr` keeps the sign."""
+        """A bitwise operation on integers; `ashr` is the arithmetic shift."""
 
     @abstractmethod
     def is_(self: N, order: Order, other: N | float) -> N:
-        """A condition; of nan none holds."""
+        """A comparison; false for NaN."""
 
     @abstractmethod
     def choose(self: N, then: N, orelse: N | float) -> N:
-        """`then` where this condition holds, otherwise the other."""
+        """`then` if this condition holds, otherwise `orelse`."""
 
     @abstractmethod
     def number(self: N, value: float) -> N:
@@ -148,22 +148,22 @@ class CarriedNumber(ABC):
 
     @abstractmethod
     def turn(self: N, part: Literal["high", "low"]) -> N:
-        """What `turns` has for an exponent."""
+        """The entry of the table `turns` for an exponent."""
 
     def fused(self: N, factor: N, term: N | float) -> N | None:
-        """`self * factor + term` rounded once; None where it is rounded twice."""
+        """`self * factor + term` with one rounding, or None if the carrier rounds twice."""
         return None
 
     def scaled(self: N, exponent: N) -> N | None:
-        """`self * 2 ** exponent` by one instruction; None where there is none."""
+        """`self * 2 ** exponent` in one instruction, or None if there is none."""
         return None
 
     def at_most(self: N, bound: float) -> N:
-        """The lesser; nan stays nan."""
+        """The minimum; NaN is propagated."""
         return self.is_("ogt", bound).choose(self.number(bound), self)
 
     def at_least(self: N, bound: float) -> N:
-        """The greater; nan stays nan."""
+        """The maximum; NaN is propagated."""
         return self.is_("olt", bound).choose(self.number(bound), self)
 
 
@@ -187,7 +187,7 @@ def _nearest(x: N, times: float = 1.0) -> tuple[N, N]:
 
 
 def _exponent(raised: N) -> N:
-    """The integer of which these are the bits, with what it was raised by."""
+    """The integer encoded in these bits, including its bias."""
     return raised - 0x4B4000FE
 
 
@@ -198,8 +198,8 @@ def power_of_two(exponent: N) -> N:
 def _scaled(x: N, raised: N) -> N:
     """`x * 2 ** n` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
 
-    In one where the machine has an instruction for it.  The bits are cut in two biased exponents;
-    what is before them is shifted out.
+    Uses one instruction if the machine has it. The exponent is split into two biased halves; the
+    bits above are shifted out.
     """
     if (at_once := x.scaled(_exponent(raised))) is not None:
         return at_once
@@ -263,7 +263,7 @@ def _normal(x: N) -> tuple[N, N]:
 
 
 def _where_logarithm(x: N, found: N) -> N:
-    """The logarithm of what has one that is finite, and that of 0, infinity, and the rest."""
+    """The logarithm of positive finite numbers, and its values at 0, infinity and all others."""
     inside = x.is_("olt", float("inf")).choose(found, x)  # infinity and nan are their own
     zero = x.is_("oeq", 0.0).choose(x.number(float("-inf")), inside)
     return x.is_("olt", 0.0).choose(x.number(float("nan")), zero)
@@ -311,7 +311,7 @@ def _erf(x: N) -> N:
 
 
 def _turned(x: N) -> tuple[N, N]:
-    """`(r, n)` where x is `r + n` quarter turns and |r| <= pi/4; n counts modulo 4."""
+    """`(r, n)` with x equal to `r + n` quarter turns and |r| <= pi/4; n counts modulo 4."""
     raised = x.bits().bitwise("lshr", 23).bitwise("and", 255) - 150
     place = raised.is_("sgt", 0).choose(raised, 0)
     wide = x.widened()

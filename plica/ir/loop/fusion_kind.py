@@ -82,7 +82,7 @@ def _reading(load: Load, compute: Compute) -> Kind:
 
 
 def _reads_once(load: Load, compute: Compute, fold: Reduce) -> bool:
-    """Whether no element is read for two places: every axis stands plainly in the indices."""
+    """Whether each element is read for one index only: every axis occurs as an index by itself."""
     axes: list[tuple[ScalarVar, Scalar]] = [
         *zip(compute.axes, compute.shape, strict=True),
         *zip(fold.axes, fold.extents, strict=True),

@@ -49,7 +49,7 @@ class IndexMap(Term):
 
     @property
     def rank(self) -> int:
-        """How many indices it takes."""
+        """The number of indices it takes."""
         return len(self.vars)
 
     def apply(self, indices: Sequence[Scalar]) -> tuple[Scalar, ...]:
@@ -67,7 +67,7 @@ class IndexMap(Term):
 def index_map(of: Callable[..., Iterable[Like] | Like], rank: int | None = None) -> IndexMap:
     """The map that a Python function of indices computes.
 
-    The rank is the number of its parameters; `*rest` takes as many more as `rank` says.
+    The rank is the number of parameters; `*rest` takes as many as `rank` requires.
     """
     names: list[str] = []
     rest: str | None = None

@@ -1,11 +1,10 @@
 """Invocations: the table of tensor intrinsics, and how their operands fit their meaning.
 
-An intrinsic of many elements is known by its name and means what a kernel does to the regions it
-is given: a region for each of the kernel's buffers, then a number for each of its dims, or none
-where the regions' sizes say them.  What the kernel writes may hold something before.
+A tensor intrinsic has a name, and a kernel over its operand regions as its meaning: one region per
+buffer of the kernel, then one number per dim, unless the sizes of the regions determine them.
+Buffers that the kernel writes may have contents before.
 
-A region may have more dimensions than the buffer it stands for: dimensions of extent 1 are left
-out, the first ones first.
+A region may have more dimensions than its buffer: leading dimensions of extent 1 are dropped.
 
 >>> [intrinsic.name for intrinsic in intrinsics() if intrinsic.name == "no such thing"]
 []
@@ -49,7 +48,7 @@ def intrinsics() -> tuple[TensorIntrinsic, ...]:
 
 
 def register(new: TensorIntrinsic) -> TensorIntrinsic:
-    """Enter an intrinsic into the table; who has the name already stays if nothing differs."""
+    """Registers an intrinsic; registering an equal one again is allowed."""
     old = _TABLE.setdefault(new.name, new)
     same = (old.meaning, old.implementation, old.hints)
     if same != (new.meaning, new.implementation, new.hints):
@@ -63,19 +62,19 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
 
 
 def find_intrinsic(name: str) -> TensorIntrinsic | None:
-    """The intrinsic of a name, None where nobody declared it."""
+    """The intrinsic of a name, or None if it is not declared."""
     return _TABLE.get(name)
 
 
 def intrinsics_of(kernel: Kernel) -> tuple[TensorIntrinsic, ...]:
-    """Those that a kernel invokes, each once: who takes it elsewhere takes them along."""
+    """The distinct intrinsics that a kernel invokes, so that they can be sent along with it."""
     names = [each.name for each in statements(kernel.body) if isinstance(each, Invoke)]
     found = [find_intrinsic(each) for each in dict.fromkeys(names)]
     return tuple([each for each in found if each is not None])
 
 
 def unknown_intrinsic(name: str) -> Diagnostic:
-    """What is wrong with a name nobody declared."""
+    """The diagnostic for an undeclared intrinsic."""
     return Diagnostic(
         "unknown-intrinsic",
         f"No tensor intrinsic is called {name!r}.",
@@ -86,7 +85,7 @@ def unknown_intrinsic(name: str) -> Diagnostic:
 
 
 def misfit(call: Invoke, meaning: Kernel) -> Diagnostic | None:
-    """What is wrong with the operands of an invocation, as far as their number and kinds go."""
+    """Why the number or kinds of an invocation's operands are wrong, or None."""
     regions = [each for each in call.operands if isinstance(each, Region)]
     scalars = [each for each in call.operands if isinstance(each, Scalar)]
     wanted = f"{len(meaning.params)} regions, then no scalars or {len(meaning.dims)}"
@@ -113,7 +112,7 @@ def misfit(call: Invoke, meaning: Kernel) -> Diagnostic | None:
 
 
 def kept(extents: Sequence[int], rank: int) -> tuple[int, ...]:
-    """The dimensions of a box that stay when it is to have a rank, those of extent 1 going."""
+    """The dimensions of a box that remain at a given rank after dropping those of extent 1."""
     surplus = len(extents) - rank
     found = []
     for position, extent in enumerate(extents):

@@ -1,7 +1,7 @@
 """Isolation: a block's body speaks of the block's own variables.
 
-What a block computes may depend on its iteration variables, on those of the blocks around it, and
-on the kernel's dims; never on the loops around it, or the block could not be moved.
+A block depends only on its iteration variables, those of enclosing blocks, and the kernel's dims;
+never on enclosing loops, which would make it immovable.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Kernel, Store, block

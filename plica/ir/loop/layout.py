@@ -58,7 +58,7 @@ class Layout(Term):
 
     @property
     def rank(self) -> int:
-        """How many logical axes there are."""
+        """The number of logical axes."""
         return sum(block == 0 for _, block in self.axes)
 
     @property
@@ -97,13 +97,13 @@ class Layout(Term):
         return Layout(tuple((a, 1 if block and a in axes else block) for a, block in self.axes))
 
     def shape_of(self, logical: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
-        """The shape in memory; None where the blocks do not divide an axis."""
+        """The shape in memory, or None if the blocks do not divide an axis."""
         outer = [quotient(size, index(math.prod(self.blocks(a)))) for a, size in enumerate(logical)]
         found = [index(block) if block else outer[axis] for axis, block in self.axes]
         return None if None in outer else tuple(each for each in found if each is not None)
 
     def logical_shape(self, stored: Sequence[Scalar]) -> tuple[Scalar, ...] | None:
-        """The shape of the tensor stored in a shape; None where blocks have other sizes."""
+        """The logical shape of a stored shape, or None if the block sizes differ."""
         for (_, block), size in zip(self.axes, stored, strict=True):
             if block and known(size) != block:
                 return None
@@ -145,7 +145,7 @@ class Layout(Term):
         return tuple(places)
 
     def pack(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array as it is stored; axes that blocks do not divide are filled up with zeros."""
+        """The array as stored; axes that blocks do not divide are padded with zeros."""
         blocks = [self.blocks(axis) for axis in range(self.rank)]
         missing = [-size % math.prod(b) for size, b in zip(array.shape, blocks, strict=True)]
         if any(missing):
@@ -164,7 +164,7 @@ class Layout(Term):
         return np.asarray(cut, order="C")
 
     def _from_parts(self) -> list[int]:
-        """For each place in memory, which of the parts of the axes in their order it holds."""
+        """For each dimension in memory, the index of its part among the logical axes' parts."""
         parts = [at for axis in range(self.rank) for at in self.positions(axis)]
         return [parts.index(at) for at in range(len(parts))]
 
@@ -196,7 +196,7 @@ def cut_index(at: Scalar, blocks: Sequence[int]) -> list[Scalar]:
 
 
 def layout_of(word: str, logical: str) -> Layout | str:
-    """The layout a word stands for, or why it stands for none."""
+    """The layout of a word, or why it is invalid."""
     end, axes = 0, []
     for found in _PART.finditer(word[: 8 * MAX_AXES]):
         letter = (found[1] or found[3]).upper()
@@ -213,7 +213,7 @@ def layout_of(word: str, logical: str) -> Layout | str:
 
 
 def read_layout(word: str, logical: str) -> Layout:
-    """The layout a word stands for; raises `IllTyped` where it is none."""
+    """The layout of a word; raises `IllTyped` if it is invalid."""
     if isinstance(found := layout_of(word, logical), str):
         example = f"each letter of {logical} once, and blocks such as 4{logical[-1:].lower()}"
         raise IllTyped(Diagnostic("bad-layout", found, expected=example, found=word))

@@ -34,7 +34,7 @@ class UnknownScope(PlicaError):
 
 @frozen
 class MemoryScope:
-    """A kind of memory; data comes to it from its parent."""
+    """A kind of memory; it is loaded from its parent."""
 
     name: str
     capacity: int | None
@@ -57,14 +57,14 @@ _SCOPES: Final[dict[str, MemoryScope]] = {
 
 
 def scope(name: str) -> MemoryScope:
-    """The scope of a name; a name nobody declared is an error."""
+    """The scope of a name; raises for undeclared names."""
     if (found := _SCOPES.get(name)) is None:
         raise UnknownScope(unknown_scope(name))
     return found
 
 
 def unknown_scope(name: str) -> Diagnostic:
-    """What is wrong with a scope that nobody declared."""
+    """The diagnostic for an undeclared scope."""
     return Diagnostic(
         "unknown-scope",
         f"There is no memory scope {name!r}.",
@@ -76,7 +76,7 @@ def unknown_scope(name: str) -> Diagnostic:
 
 
 def is_scope(name: str) -> bool:
-    """Whether somebody declared the scope."""
+    """Whether a scope is declared."""
     return name in _SCOPES
 
 

@@ -1,9 +1,9 @@
-"""Needs: what a program with open sizes asks of them, so that each of its operators has a meaning.
+"""Needs: the preconditions on open sizes under which every operator of a program is defined.
 
-A window must fit into its axis, a maximum is of something.  Where sizes are numbers a relation says
-so; where they are open it is known which terms over the dims must not be negative, and those are
-looked at when sizes come.  What only a branch needs is looked at where that branch runs: its
-operators take what `match_shape` says so of (`guarded`).
+A window must fit into its axis, and a maximum needs an element. For constant sizes the type
+relation checks this; for open sizes, needs are terms over the dims that must be non-negative,
+checked when sizes are known. The needs of a branch are checked when that branch runs: its operators
+take their sizes from `match_shape` (`guarded`).
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dim import dim_var
@@ -44,7 +44,7 @@ from plica.ir.type.term import TensorType
 def needs(of: Module) -> tuple[Scalar, ...]:
     """The terms over the dims of an inferred module that must not be negative.
 
-    What is computed in a branch only is not asked for: it may be there for other sizes.
+    The needs of branches are excluded: a branch may serve other sizes.
     """
     main = of.main_function()
     return needs_in(main.body, frozenset(main.dims))
@@ -56,7 +56,7 @@ def needs_in(body: Expr, dims: frozenset[Term]) -> tuple[Scalar, ...]:
 
 
 def asserted(nodes: Iterable[Term], dims: frozenset[Term]) -> tuple[Scalar, ...]:
-    """What `match_shape` asks of these dims, where it is among some nodes."""
+    """The assertions on these dims in the `match_shape` nodes."""
     said = [each for each in nodes if isinstance(each, Apply) and each.op == match_shape.name]
     return _needed(said, dims) if said else ()
 
@@ -64,7 +64,7 @@ def asserted(nodes: Iterable[Term], dims: frozenset[Term]) -> tuple[Scalar, ...]
 def guarded(of: Module) -> Module:
     """The module whose branches look at the sizes that their own operators need when they run.
 
-    Where there are functions besides, what they need is asked for whatever happens.
+    If there are other functions, their needs are required unconditionally.
     """
     said = {node: least for node, least in _in_branches(of) if node.op != match_shape.name}
 
@@ -77,7 +77,7 @@ def guarded(of: Module) -> Module:
             if isinstance(kind := type_of(each), TensorType):
                 part = asserted_of(new.args[at], kind, said[node])
                 return Apply(new.op, (*new.args[:at], part, *new.args[at + 1 :]), new.attrs)
-        # An operator without arguments makes a clamped size, of which it is asserted what it is.
+        # An operator without arguments has clamped sizes, with an assertion of their values.
         kind = type_of(node)
         if not isinstance(kind, TensorType):
             return new
@@ -95,8 +95,8 @@ def guarded(of: Module) -> Module:
 
 
 def settled(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
-    """The module where operators of branches that have no value at some sizes are refused when
-    they run: what has no type at those is an element that is not there.  It is to be inferred."""
+    """The module in which branch operators that are undefined at some sizes are refused at run
+    time: an operand without a type there is replaced by a missing element. Needs inference."""
     numbers: dict[Term, Term] = {dim: Lit(size, dim.dtype) for dim, size in sizes.items()}
 
     def is_refused(least: Scalar) -> bool:
@@ -115,7 +115,7 @@ def settled(of: Module, sizes: Mapping[ScalarVar, int]) -> Module:
 
 
 def _in_branches(of: Module) -> list[tuple[Apply, tuple[Scalar, ...]]]:
-    """The operators that run in branches alone, with what they need of the dims."""
+    """The operators that occur only in branches, with their needs."""
     main = of.main_function()
     inside = post_order(main.body)
     if len(of.values) > 1 or not any(isinstance(each, If) for each in inside):
@@ -162,7 +162,7 @@ def _needed(nodes: Iterable[Apply], dims: frozenset[Term]) -> tuple[Scalar, ...]
 
 
 def _apart(least: Scalar) -> list[Scalar]:
-    """The terms that must not be negative so that one is not; none where it never is.
+    """The terms whose non-negativity implies that of a term; empty if it is always non-negative.
 
     The lesser of two, and something, is not negative where both are not, each with it.
 
@@ -185,7 +185,7 @@ def _apart(least: Scalar) -> list[Scalar]:
 
 
 def _always(body: Expr) -> list[Apply]:
-    """The operators that a program comes to whatever its values are."""
+    """The operators that run whatever the values are."""
     found: list[Apply] = []
     seen: set[Term] = {body}
     stack: list[Term] = [body]

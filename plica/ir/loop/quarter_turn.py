@@ -1,4 +1,4 @@
-"""Two over pi, to as many digits as an f32 may ask for: how many quarter turns an angle has.
+"""Quarter turns: 2/pi with enough digits for the argument reduction of every f32.
 
 >>> high, low = turns()
 >>> high[0] + low[0] == 2 / 3.141592653589793

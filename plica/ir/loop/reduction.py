@@ -1,4 +1,4 @@
-"""Reductions inside a scalar, taken out of it: each becomes a tensor of its own.
+"""Extracts the reductions inside a scalar: each becomes a tensor.
 
     x[i, j] / sum over k of x[i, k]     -->  sum[i] = sum over k of x[i, k];  x[i, j] / sum[i]
 
@@ -6,7 +6,7 @@ A tensor for a reduction has those axes that the reduction depends on, among the
 reductions around it.  A reduction that is evaluated only under a guard gives its combiner's start
 where the guard does not hold, so that nothing is read there.  One over an empty box is a number.
 
-A reduction that stands under several guards, or whose extents depend on axes, stays where it is.
+A reduction under several guards, or with extents that depend on axes, is not extracted.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer, reduce
@@ -32,7 +32,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known
 
 MAX_GUARDS: Final = 16
-"""Under more guards than this a reduction stays where it is."""
+"""A reduction under more guards than this is not extracted."""
 
 Axes: TypeAlias = Mapping[sc.ScalarVar, sc.Scalar]
 
@@ -60,7 +60,7 @@ def taken_out(
 ) -> tuple[sc.Scalar, tuple[TakenOut, ...]]:
     """A scalar without its reductions, and these, in an order in which they can be computed.
 
-    `name` gives a name of its own to a buffer, like the one it is given.
+    `name` returns a fresh name similar to the given one.
     """
     value, sizes = _apart(value, axes)
     order = post_order(value)
@@ -111,7 +111,7 @@ def _single(
     sizes: Axes,
     name: Callable[[Name], Name],
 ) -> TakenOut | sc.Scalar | None:
-    """A reduction as a tensor, as a number, or None where it must stay."""
+    """A reduction as a tensor, as a number, or None if it cannot be extracted."""
     start, _ = MEANING[node.combiner]
     if any(known(each) == 0 for each in node.extents):
         return start(sc.dtype_of(node))
@@ -168,7 +168,7 @@ def _apart(value: sc.Scalar, axes: Axes) -> tuple[sc.Scalar, dict[sc.ScalarVar, 
 
 @frozen
 class _Guard:
-    """What is known where a term is evaluated, outermost first: conditions, and if they hold."""
+    """The conditions under which a term is evaluated, outermost first, with their values."""
 
     known: tuple[tuple[sc.Scalar, bool], ...] = ()
 
@@ -182,7 +182,7 @@ _FREE: Final = _Guard()
 
 
 def _either(a: _Guard | None, b: _Guard | None) -> _Guard | None:
-    """The guard of what two guards lead to; None where neither is part of the other."""
+    """The common guard of two guards, or None if neither contains the other."""
     if a == b or (a is not None and not a.known):
         return a
     if a is None or b is None:
@@ -192,7 +192,7 @@ def _either(a: _Guard | None, b: _Guard | None) -> _Guard | None:
 
 
 def _guards(value: sc.Scalar, order: list[Term]) -> dict[Term, _Guard | None]:
-    """The guard of each part, None where there is no single one."""
+    """The guard of each part, or None if there is no unique one."""
     guards: dict[Term, _Guard | None] = {value: _FREE}
 
     def reach(kid: Term, guard: _Guard | None) -> None:

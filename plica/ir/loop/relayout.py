@@ -1,8 +1,8 @@
 """Tensor expressions over tensors in other layouts, derived by rewriting their indices.
 
-A tensor expression says what each element is; which place in memory holds an element is said by a
-layout.  Together they give the expression over memory as it is: the axes of the result are replaced
-by what they are in terms of the places, and every load is of the place its index has.
+A tensor expression defines each element; a layout defines its place in memory. Together they give
+the expression over memory: result axes are replaced by their values in terms of the place, and
+every load is redirected to the place of its index.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.layout import permuted
@@ -13,8 +13,8 @@ by what they are in terms of the places, and every load is of the place its inde
 >>> there is compute((y,), y.shape, lambda i, j: y[i, j] * 2)
 True
 
-An axis of a sum that runs over a blocked axis is split with it, so no index is divided; the order
-of summation stays the same, and so do the bits of the result.
+A reduction axis over a blocked axis is split with it, so indices contain no division. The order of
+summation, and so every bit of the result, is unchanged.
 """
 
 from __future__ import annotations

@@ -136,9 +136,8 @@ class ScalarVar(Scalar):
 class Buffer(Term):
     """A named region of memory, or a tensor that a tensor expression reads.
 
-    `scope` is the memory it lives in (`plica.ir.loop.memory_scope`).  Without `strides` it is
-    row-major;
-    `align` is what its address is a multiple of, in bytes, 0 for what the dtype needs.
+    `scope` is its memory (`plica.ir.loop.memory_scope`). Without `strides` it is row-major. `align`
+    is the alignment of its address in bytes; 0 means that of the dtype.
     """
 
     variable = True
@@ -175,8 +174,8 @@ Runs = Literal["", "row", "box"]
 """How the terms of a long sum are cut into runs, if they are."""
 
 RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 256}
-"""Terms of a run, at most.  Sums of 16 equal terms are off by three units of half the last place;
-after 256 products in registers it takes little to add their sum to another."""
+"""The maximum number of terms per run. A sum of 16 equal terms is off by at most three half ulps;
+after 256 products in registers, adding their total to another is negligible."""
 
 
 @frozen(eq=False)
@@ -323,7 +322,7 @@ class Le(Pair):
 
 @frozen(eq=False)
 class And(Pair):
-    """Both; the right side is looked at only if the left holds."""
+    """Conjunction; the right operand is evaluated only if the left one holds."""
 
 
 @frozen(eq=False)
@@ -340,7 +339,7 @@ class Not(Scalar):
 
 @frozen(eq=False)
 class Select(Scalar):
-    """`then` if the condition holds, otherwise `orelse`; the other is not evaluated."""
+    """`then` if the condition holds, otherwise `orelse`; only one is evaluated."""
 
     condition: Scalar
     then: Scalar
@@ -483,5 +482,5 @@ ROW_OF: Final[dict[type[Scalar], ScalarRow]] = {
 
 
 def row_of(node: Scalar) -> ScalarRow | None:
-    """The row of a scalar operator, None for what is none (a literal, a load, a cast …)."""
+    """The table row of a scalar operator, or None for other terms (literals, loads, casts)."""
     return ROWS.get(node.name) if isinstance(node, Intrinsic) else ROW_OF.get(type(node))

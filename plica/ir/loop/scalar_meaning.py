@@ -20,8 +20,8 @@ def array_power(x: Any, y: Any) -> Any:
     if np.asarray(x).dtype.kind in "iu":
         # Numpy refuses negative powers of integers; ours are 0.
         return np.where(y < 0, np.zeros_like(x), np.power(x, np.maximum(y, np.zeros_like(y))))
-    # Where one exponent serves many elements, or there is only one, numpy takes roots of
-    # -inf and -0.0 instead of powers; laid out in full it does not.
+    # With a single exponent, numpy computes square roots instead of powers for -inf and -0.0; a
+    # full array of exponents avoids that.
     bases, exponents = np.broadcast_arrays(x, y)
     found = np.power(bases.reshape(-1), exponents.flatten()).reshape(bases.shape)
     # Numpy's vector code is off by a last digit even for the first power.

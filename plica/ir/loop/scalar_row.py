@@ -1,9 +1,9 @@
 """Rows of scalar operators: all that is known of one, in one place.
 
-A row says what an operator takes and gives, what it means on arrays and on single numbers, how
-scripts, LLVM and C-like languages write it, what it costs, its interval, its derivative and its
-laws.  The rows stand in `plica.ir.loop.scalar_table`; everything else asks them.  The classes of
-`plica.ir.loop.scalar` (`Add`, `Mul`, …) are patterns; intrinsics have a name and no class.
+A row defines an operator's types, its meaning on arrays and numbers, its spelling in scripts, LLVM
+and C-like languages, its cost, interval, derivative and laws. The rows are in
+`plica.ir.loop.scalar_table`; everything else queries them. The classes of `plica.ir.loop.scalar`
+(`Add`, `Mul`, …) are patterns; intrinsics have a name and no class.
 
 How code is written, by the kind of the operands:
 
@@ -17,7 +17,7 @@ How code is written, by the kind of the operands:
 
 What no such word says is a special case of the emitter, under the name of the operator.
 
-Intervals of scalar operators: where the result lies, from where the operands do.
+Intervals of scalar operators: the range of the result, from the ranges of the operands.
 
 An interval is a pair of real numbers, infinities included; integers are exact (Python's own).  What
 wraps around or rounds is not looked at here: who asks compares with the bounds of the dtype.
@@ -100,7 +100,7 @@ def shifted_right(a: Interval, b: Interval) -> Interval | None:
 
 
 def _powers(places: Interval) -> Interval | None:
-    """What a shift by some places multiplies by, None where a word may have fewer."""
+    """The factor of a left shift, or None if the shift may exceed the word."""
     low, high = places
     return (1 << int(low), 1 << int(high)) if low >= 0 and high < FEWEST_BITS else None
 
@@ -132,7 +132,7 @@ def fused(a: Interval, b: Interval, c: Interval) -> Interval:
 
 
 def within(low: float, high: float) -> Range:
-    """Of what is bounded whatever it is applied to."""
+    """The interval of a bounded function."""
     return lambda *_: (low, high)
 
 
@@ -164,9 +164,9 @@ class Calls(Protocol):
 
 
 Derivative: TypeAlias = Callable[..., Any]
-"""`(calls, d, result, *operands)`: the cotangent of each operand, one of them alone."""
+"""`(calls, d, result, *operands)`: the cotangents of the operands, or of the only one."""
 FLAT: Final = "flat"
-"""The derivative of what is constant almost everywhere."""
+"""The derivative of a piecewise constant function."""
 NUMBERS: Final[tuple[Kind, ...]] = ("float", "int", "uint")
 INTEGERS: Final[tuple[Kind, ...]] = ("int", "uint")
 
@@ -198,10 +198,10 @@ class ScalarRow:
     llvm: Mapping[Kind, str] = field(factory=dict)
     c: Mapping[Kind, str] = field(factory=dict)
     dialects: Mapping[str, Mapping[Kind, str]] = field(factory=dict)
-    """What a dialect writes otherwise than C, by its name."""
+    """Spellings by dialect where they differ from C."""
     cost: Cost = "function"
     range: Range | None = None
-    """The interval of the result from those of the operands, None where it says nothing."""
+    """The interval of the result from those of the operands, or None if unknown."""
     derivative: Derivative | Literal["flat"] | None = None
     laws: frozenset[Law] = frozenset()
     """Associative as integers and bools; floats only up to rounding."""
@@ -213,7 +213,7 @@ class ScalarRow:
         return self.gives == "bool"
 
     def words(self, dialect: str) -> Mapping[Kind, str]:
-        """How a dialect writes it, by the kind of what it takes."""
+        """The spelling in a dialect, by operand kind."""
         return self.llvm if dialect == "llvm" else self.dialects.get(dialect, self.c)
 
 

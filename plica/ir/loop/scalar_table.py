@@ -1,8 +1,8 @@
 """The table of scalar operators: a row each, and all that anybody knows of it.
 
-Adding an intrinsic is adding a row to `INTRINSIC_ROWS` (and, where Plica computes it by a polynomial
-of its own, a formula in `plica.ir.loop.formula`): interpreters, scripts, printing, generators, LLVM, C-like
-languages, features, intervals and derivatives ask the row.
+To add an intrinsic, add a row to `INTRINSIC_ROWS` (and a formula in `plica.ir.loop.formula` if
+Plica computes it by a polynomial): interpreters, scripts, printers, generators, LLVM, C-like
+languages, features, intervals and derivatives read the row.
 
 >>> ROWS["Add"].sign, ROWS["Add"].llvm["float"], ROWS["exp"].c["float"]
 ('+', 'fadd', 'exp{e}({0})')
@@ -57,7 +57,7 @@ def _compare(name: str, sign: str, how: Any, array: Any, *words: str) -> ScalarR
 
 
 def _extreme_slope(f: Any, d: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    """What is chosen takes the cotangent; of equals each takes a half."""
+    """The selected operand takes the cotangent; equal operands take half each."""
     left, right = f("equal", z, x), f("equal", z, y)
     half = d * 0.5
     return (

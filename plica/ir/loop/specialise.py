@@ -22,7 +22,7 @@ from plica.ir.loop.statement import Kernel
 
 
 def specialise(kernel: Kernel, sizes: Mapping[Term, int]) -> Kernel:
-    """The kernel at some sizes; dims that are not given stay."""
+    """The kernel at some sizes; other dims stay symbolic."""
     given = tuple((var, size) for var, size in sizes.items() if isinstance(var, ScalarVar))
     return _specialise(kernel, given) if given else kernel
 

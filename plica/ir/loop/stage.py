@@ -38,7 +38,7 @@ WRITTEN = "ir.stage"  # the path that its terms are written down under
 
 
 class _Stage(Term):
-    """What has results; the first can be read as if it were a buffer."""
+    """Computes results; the first can be read like a buffer."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class Scan(_Stage):
 
     @property
     def element(self) -> Prefix:
-        """What the element at the axes is, as a tensor expression says it."""
+        """The element at the axes as a tensor expression."""
         here = self.axes[self.along]
         taken = {each.name for each in post_order(self) if isinstance(each, Buffer | ScalarVar)}
         own = ScalarVar(fresh(here.name, taken), here.dtype)
@@ -121,10 +121,10 @@ class Recurrence(_Stage):
 
 @frozen(eq=False)
 class Scatter(_Stage):
-    """`out[axes]` is `first`; then each of the `terms`, in order, stores `value` at `indices` where
-    its `condition` holds, and may read what terms before it stored.
+    """`out[axes]` is initialised with `first`; then each of `terms`, in order, stores `value` at
+    `indices` if its `condition` holds. Terms may read what earlier terms stored.
 
-    Without `first` the terms change what `out` held before.
+    Without `first`, the terms update the existing contents of `out`.
     """
 
     binds = (("axes", ("first",)), ("terms", ("condition", "indices", "value")))
@@ -202,7 +202,7 @@ def stage_of(out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar) -> Each | 
 def epilogue_of(fold: Each | Scan, last: Each) -> bool:
     """Whether a stage does something to each element of another: it reads it at its own place.
 
-    Its axes are those of the other in any order; such of length 1 may be missing or added.
+    Its axes are a permutation of the other's; axes of extent 1 may be added or dropped.
     """
     nodes = post_order(last.value)
     read = [each for each in nodes if isinstance(each, Load) and each.buffer is fold.out]

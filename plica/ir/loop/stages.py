@@ -1,11 +1,11 @@
-"""Stages: tensors computed one from another, which is what a fused group means before any loop.
+"""Stages: tensors computed one from another; the meaning of a fused group before any loop.
 
     Stages ::= Stages(dims, inputs, made, stages, outputs)
 
-It is the one term between graph and loops: form rules change it, schedules begin with it, search,
-features and accelerators look at it and at nothing else.  A prologue and an epilogue are stages
-like any other.  Of what the stages make, `outputs` is memory of the launch: scratch first, the
-result last; all else lives inside the kernel.
+It is the only term between graph and loops: form rules rewrite it, schedules start from it, and
+search, features and accelerators read nothing else. Prologues and epilogues are ordinary stages. Of
+the stages' results, `outputs` are memory of the launch: scratch first, the result last; all others
+are local to the kernel.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import placeholder, stage
@@ -20,7 +20,7 @@ half[i < 2] = total[i] / 2.0
 >>> evaluate_stages(of, [np.float32([[1, 2, 3], [4, 5, 6]])])
 array([3. , 7.5], dtype=float32)
 
-Laws: names never enter the digest; `evaluate_stages` is the meaning that every form keeps.
+Laws: names never enter the digest; every form preserves `evaluate_stages`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Stages(Term):
 
     @property
     def scratch(self) -> tuple[Buffer, ...]:
-        """Memory of the launch that nobody reads afterwards."""
+        """Memory of the launch that is not read after it."""
         return self.outputs[:-1]
 
     def find(self, name: str) -> Each | None:
@@ -96,7 +96,7 @@ def stages(
 
 
 def _dims(buffers: Sequence[Buffer], of: Sequence[Stage]) -> tuple[ScalarVar, ...]:
-    """The open sizes: those of the shapes first, in order, then those that only terms ask for."""
+    """The open sizes: those in shapes first, in order, then those that occur only in terms."""
     found = {var: None for each in buffers for size in each.shape for var in free_vars(size)}
     more = [var for each in of for var in free_vars(each) if var not in found]
     rest = sorted({var for var in more if isinstance(var, ScalarVar)}, key=_by_name)
@@ -133,7 +133,7 @@ def from_kernel(of: Kernel) -> Stages:
 
 
 def compute_of(of: Each | Scan) -> Compute:
-    """A stage as a tensor expression of its own."""
+    """A stage as a tensor expression."""
     read = dict.fromkeys(node.buffer for node in post_order(of.value) if isinstance(node, Load))
     element = of.element if isinstance(of, Scan) else of.value
     return Compute(tuple(read), of.axes, of.out.shape, element)
@@ -145,7 +145,8 @@ def has_scan(of: Stages) -> bool:
 
 
 def as_elements(of: Stages, written: Callable[[Prefix], Scalar] = lambda fold: fold) -> Stages:
-    """The stages with scans as what the element of each place is, as it should be `written`."""
+    """The stages with each scan replaced by an expression for its elements, transformed by
+    `written`."""
     made = [
         Each(each.out, each.axes, written(each.element)) if isinstance(each, Scan) else each
         for each in of.stages
@@ -154,14 +155,14 @@ def as_elements(of: Stages, written: Callable[[Prefix], Scalar] = lambda fold: f
 
 
 def as_scan(of: Stage) -> Stage:
-    """A stage of elements that are a prefix fold as a scan, any other as it is."""
+    """Turns a stage whose elements are a prefix fold into a scan; leaves others unchanged."""
     return stage_of(of.out, of.axes, of.value) if isinstance(of, Each) else of
 
 
 def evaluate_stages(
     of: Stages, arrays: Sequence[Array], sizes: Mapping[Term, int] | None = None
 ) -> Array:
-    """What stages mean: the result on arrays, each of which has the elements of an input."""
+    """Evaluates stages on arrays, one per input."""
     return evaluate_all(of, arrays, sizes)[of.result]
 
 
@@ -201,7 +202,7 @@ def reductions(of: Term) -> tuple[Reduce, ...]:
 
 
 def with_element(of: Scalar, buffer: Buffer | None, value: Scalar) -> Scalar:
-    """A term with a value in the place of what it reads of a buffer."""
+    """A term with a value substituted for its load from a buffer."""
 
     def filled(node: Term) -> Term:
         return value if isinstance(node, Load) and node.buffer is buffer else node
@@ -235,8 +236,8 @@ def pairs(of: Stages) -> list[tuple[Each, Each | None]]:
 class Names:
     """Names in use in some terms: gives new ones.
 
-    The name of what stages result in is free: whoever writes them anew makes another result.  So
-    are those of what they make otherwise, if all of it is made anew.
+    The names of results are not part of the key: building the stages again yields fresh results.
+    The same holds for other stages if all of them are rebuilt.
     """
 
     def __init__(self, *of: Term, anew: Iterable[Buffer] = ()) -> None:
@@ -251,5 +252,5 @@ class Names:
         return found
 
     def var(self, like: str) -> ScalarVar:
-        """An index variable of its own."""
+        """A fresh index variable."""
         return ScalarVar(self.name(like), i64)

@@ -10,11 +10,11 @@
 
 A kernel's parameters are buffers; the last are those it writes.  Loops run from 0 to `extent`.
 
-A block is a piece of computation that can be moved: its body speaks of its own iteration variables
-only, the `bindings` say what they are in terms of the loops around it.  It runs where `predicate`
-holds; `init` runs before the body where all reduce and scan variables are 0.  A `reduce` variable
-may go through its values in any order, a `scan` variable in theirs: what is stored at each is the
-result so far.
+A block is a movable unit of computation: its body uses only its own iteration variables, and
+`bindings` define these in terms of enclosing loops. It runs where `predicate` holds; `init` runs
+before the body where all reduce and scan variables are 0. The values of a `reduce` variable may
+come in any order, those of a `scan` variable in ascending order: each store holds the result so
+far.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import f32
@@ -56,8 +56,7 @@ ITER_KINDS: Final[dict[str, IterKind]] = {
     "q": "opaque",
 }
 ACCUMULATING: Final[frozenset[IterKind]] = frozenset(("reduce", "scan"))
-"""Kinds of variables along which a block goes on from what it stored before: its init runs where
-all of them are 0."""
+"""The kinds of variables along which a block accumulates: its init runs where all of them are 0."""
 
 TRUE: Final = Lit(True, bool_)
 
@@ -198,7 +197,7 @@ class Invoke(Term):
 
 @frozen(eq=False)
 class Barrier(Term):
-    """All threads that can reach the memory scope have come here before any goes on."""
+    """All threads that share the memory scope reach it before any thread continues."""
 
     scope: str
 
@@ -263,7 +262,7 @@ def block(  # noqa: PLR0917  # a block is these things
 
 
 def substatements(stmt: Stmt) -> tuple[Stmt, ...]:
-    """The statements directly inside one, in the order they run; a block's init comes first."""
+    """The direct substatements in execution order; a block's init comes first."""
     cls = stmt.__class__
     if cls is Seq:
         return stmt.stmts  # type: ignore[union-attr]  # as just seen
@@ -305,6 +304,6 @@ def written(root: Stmt, buffers: Iterable[Buffer]) -> list[Buffer]:
 
 
 def annotated(annotations: Annotations, **more: Plain | None) -> Annotations:
-    """The annotations with some set, or taken away by None; sorted by key."""
+    """The annotations with some set, or removed by None; sorted by key."""
     table = dict(annotations) | more
     return tuple(sorted((key, value) for key, value in table.items() if value is not None))

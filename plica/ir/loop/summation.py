@@ -1,9 +1,8 @@
 """Summation: the order in which a long sum of floats is made.
 
-A running total of many terms loses digits with every one of them.  So a `Reduce` of floats may be
-in `runs`: a run is added up term by term in the dtype of the terms; the totals of runs are added up
-in f64, along each axis in turn, and rounded once.  Where the terms are of f64 themselves, totals go
-in runs of 128, and the totals of these again.
+Every term added to a running total loses digits. So a `Reduce` of floats may be computed in `runs`:
+each run is summed in the dtype of the terms; the totals of runs are summed in f64, along each axis
+in turn, and rounded once. Terms of f64 are summed in runs of 128 totals, recursively.
 
     row    16 terms along the last axis: sums
     box    256 terms: as many of the last axes as fit whole, and 2^n places of the one before these:
@@ -13,9 +12,9 @@ in runs of 128, and the totals of these again.
       -->  f32(sum over b < 62 of f64(sum over h < 16 of x[b * 16 + h])
                 + f64(sum over h < 8 of x[h + 992]))
 
-So the terms of a run depend on sizes alone, and not on which of these are known before the program
-runs.  `spelled` writes the order out, in reductions that go term by term.  It is the one place that
-defines it: interpreters evaluate what it gives, and loops are made of it.
+The terms of a run depend on the sizes alone, not on which of them are static. `spelled` writes the
+order out as reductions that go term by term. It is the only definition: interpreters evaluate its
+result, and loops are built from it.
 
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.ir.type.dtype import f32
@@ -43,7 +42,7 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f64, i64
 
 TOTALS: Final = 128
-"""Totals of f64 that are added up at once, where those are of f64 that come in."""
+"""The number of f64 totals summed at once if the terms are f64."""
 
 MAX_LEVELS_OF_TOTALS: Final = 2
 """How often totals of f64 are cut into runs again."""
@@ -52,7 +51,7 @@ Size: TypeAlias = int | sc.Scalar
 
 
 def run_shape(extents: Sequence[Size], runs: sc.Runs) -> tuple[Size, ...]:
-    """How much of each axis a run holds."""
+    """The extent of a run along each axis."""
     most = sc.RUN_LENGTH[runs]
     inner: Size = 1
     found: list[Size] = []
@@ -65,7 +64,7 @@ def run_shape(extents: Sequence[Size], runs: sc.Runs) -> tuple[Size, ...]:
 
 
 def _fitting(inner: Size, most: int) -> Size:
-    """The greatest power of two of boxes of so many terms that fit into a run, 1 at least."""
+    """The largest power of two of boxes with `inner` terms that fit into a run, at least 1."""
     if isinstance(inner, int):
         return 1 << max(0, (most // max(1, inner)).bit_length() - 1)
     part: sc.Scalar = sc.index(1)
@@ -112,7 +111,7 @@ def _term(of: Size) -> sc.Scalar:
 
 @frozen
 class _Part:
-    """What is taken of some axes: from where, how much, and where the axis ends if that matters."""
+    """A section of some axes: start, length, and the end of the axis if it matters."""
 
     taken: tuple[tuple[sc.ScalarVar, sc.Scalar, Size, sc.Scalar | None], ...] = ()
 
@@ -140,7 +139,7 @@ class _Runs:
         return total if self.dtype is f64 else sc.Cast(total, self.dtype)
 
     def _along(self, at: int, here: _Part) -> sc.Scalar:
-        """The total, in f64, from an axis on: a part of those before it is taken already."""
+        """The f64 total from an axis on, with sections of the earlier axes fixed."""
         if at == len(self.extents):
             return self._run(here)
         axis, extent, part = self.of.axes[at], self.extents[at], self.shape[at]
@@ -171,8 +170,7 @@ class _Runs:
     def _total(
         self, like: sc.ScalarVar, count: Size, at: Callable[[sc.Scalar], sc.Scalar], depth: int = 0
     ) -> sc.Scalar:
-        """What there is at each of a given number of places, added up in f64; runs of f64 in runs
-        again."""
+        """The sum of a given number of terms in f64; f64 terms are summed in nested runs."""
         run = TOTALS
         short = isinstance(count, int) and count <= run
         if self.dtype is not f64 or short or depth == MAX_LEVELS_OF_TOTALS:

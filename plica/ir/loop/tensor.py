@@ -1,12 +1,11 @@
-"""Tensor expressions: what an operator computes, element by element.
+"""Tensor expressions: what an operator computes, per element.
 
     Compute ::= Compute(inputs, axes, shape, body)
     Scalar  ::= … | Prefix(combiner, axis, extent, at, body, exclusive, reverse)
 
 The element of the result at `axes` is the scalar `body`, which loads from `inputs` and may reduce.
-A prefix fold stands in tensor expressions alone: a stage keeps it as a `Scan`, which is made in one
-go along its axis.
-Fusion kind, shape function, numpy meaning and loop nest of an operator are all derived from it.
+Prefix folds occur only in tensor expressions: a stage holds them as a `Scan` along an axis. Fusion
+kind, shape function, numpy meaning and loop nest of an operator are derived from it.
 
 >>> from plica.ir.type.dtype import f32
 >>> x = buffer("x", (3,), f32)
@@ -44,7 +43,7 @@ WRITTEN = "ir.tensor"  # the path that its terms are written down under
 
 @frozen(eq=False)
 class Compute(Term):
-    """One output tensor; symbolic dims stay free."""
+    """One output tensor; symbolic dims are free variables."""
 
     binds = (("inputs", ("body",)), ("axes", ("body",)))
     inputs: tuple[Buffer, ...]
@@ -61,7 +60,7 @@ class Compute(Term):
 class Prefix(Scalar):
     """`body` folded over the places of `axis` up to `at`, one by one from the combiner's identity.
 
-    `exclusive` leaves out the place `at` itself; `reverse` goes from the last place back to `at`.
+    `exclusive` leaves out the element at `at`; `reverse` runs from the last index back to `at`.
     """
 
     binds = (("axis", ("body",)),)
@@ -106,8 +105,8 @@ def reduce(
 ) -> Scalar:
     """`body(k, …)` combined over the box; nested reductions need different axis names.
 
-    Floats are joined one by one, or in runs (`plica.ir.loop.summation`).  An open size of what is
-    read may be called as an axis would be: then the axis gets another name.
+    Floats are summed one by one, or in runs (`plica.ir.loop.summation`). If an axis has the name of
+    an open size, the axis is renamed.
     """
     sizes = tuple(dim(size) for size in extents)
     axes = _axes(name, len(sizes), _open(sizes))
@@ -142,15 +141,15 @@ def _open(sizes: Iterable[Scalar]) -> frozenset[Term]:
 
 
 def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[ScalarVar, ...]:
-    """So many index variables, none of which is taken."""
+    """The given number of unused index variables."""
     every = (each for number in itertools.count() if (each := axis(name, number)) not in taken)
     return tuple(itertools.islice(every, count))
 
 
 def as_reductions(of: Scalar) -> Scalar:
-    """A scalar in which each place of a prefix fold is a reduction of its own.
+    """Replaces each element of a prefix fold by a reduction.
 
-    Law: terms are joined in the order in which the scan goes through them.
+    Law: terms are combined in the order of the scan.
     """
     if not any(isinstance(node, Prefix) for node in post_order(of)):
         return of

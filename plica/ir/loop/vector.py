@@ -1,4 +1,4 @@
-"""Vectors by lanes: what a term of several lanes means, one scalar term for each lane.
+"""Vectors by lane: the meaning of a vector term as one scalar term per lane.
 
 >>> from plica.ir.type.dtype import f32, i64
 >>> from plica.ir.loop.statement import Store

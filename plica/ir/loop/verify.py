@@ -1,8 +1,7 @@
-"""Verifiers of loop programs: each gives what is wrong with a kernel, or nothing.
+"""Verifiers of loop programs: each returns the defects of a kernel.
 
-`well_formed` asks for what every kernel must have: names that are bound, element types that agree,
-labels that tell blocks apart, blocks that speak of their own variables.  `capacities` adds up the
-memory of each scope.
+`well_formed` checks what every kernel needs: bound names, matching element types, distinct block
+labels, and blocks that use only their own variables. `capacities` adds up the memory of each scope.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Kernel, Store
@@ -12,9 +11,8 @@ memory of each scope.
 >>> [each.code for each in well_formed(bad)]
 ['unbound-name']
 
-Not here: what a device allows (`plica.ir.loop.device_limit`), and what needs a proof, such as
-bounds and
-declared regions (`plica.schedule.verify`).
+Not here: device limits (`plica.ir.loop.device_limit`), and properties that need a proof, such as
+bounds and declared regions (`plica.schedule.verify`).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from plica.runtime.error import Diagnostic, Place
 
 
 def well_formed(kernel: st.Kernel) -> tuple[Diagnostic, ...]:
-    """What is wrong with a kernel whatever it runs on."""
+    """The target-independent defects of a kernel."""
     checks = (_unbound, _repeated, trespasses, _ill_typed, _stored_inputs, _scopes, _invocations)
     return tuple([each for check in checks for each in check(kernel)])
 
@@ -144,7 +142,7 @@ def _typed(stmt: st.Stmt) -> list[tuple[str, sc.Scalar, DType | str]]:
 
 
 def _scalar(root: sc.Scalar, place: str, seen: set[Term]) -> Iterator[Diagnostic]:
-    """What is wrong inside a scalar: sides that do not agree, indices that are no integers."""
+    """The defects of a scalar: operand types that differ, indices that are not integers."""
     stack: list[sc.Scalar] = [root]
     while stack:
         node = stack.pop()

@@ -192,7 +192,8 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
 
 
 def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    """Each place counts in the sums on its other side."""
+    """With a single exponent, numpy computes square roots instead of powers for -inf and -0.0; a
+    full array of exponents avoids that."""
     return [cumsum(d, attrs["axis"], attrs["exclusive"], not attrs["reverse"])]
 
 

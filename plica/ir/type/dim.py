@@ -1,10 +1,9 @@
 """Dims: index terms in normal form.
 
-A dim is a polynomial with integer coefficients over variables and other index terms (a quotient, a
-remainder, a minimum …).  Normal form: products multiplied out, like terms added, the constant last.
-The other terms stay in the order in which they were first seen: an order by name would make the
-digest of a type depend on names.  So `n + m` and `m + n` are two terms, and `same_dim` says they
-are equal.
+A dim is a polynomial with integer coefficients over variables and other index terms (quotients,
+remainders, minima …). Normal form: products expanded, like terms collected, the constant last.
+Other terms stay in order of first occurrence, because ordering by name would make a type's digest
+depend on names. So `n + m` and `m + n` are two terms, and `same_dim` says they are equal.
 
 >>> n, m = dim_var("n"), dim_var("m")
 >>> normal_dim(2 * (n + 1) - n) is normal_dim(n + 2), same_dim(n + m, m + n)
@@ -44,7 +43,7 @@ def dim(value: DimLike) -> Scalar:
 
 
 def known(value: Scalar) -> int | None:
-    """The number a dim is, None where it is symbolic."""
+    """The value of a dim, or None if it is symbolic."""
     return int(value.value) if isinstance(value, Lit) else None
 
 
@@ -73,7 +72,7 @@ def is_size(value: Scalar) -> bool:
 
 
 def lesser(a: Scalar, b: Scalar) -> Scalar:
-    """The lesser of two dims; one of them where it is so whatever the sizes are.
+    """The minimum of two dims; one of them if that holds for all sizes.
 
     >>> n = dim_var("n")
     >>> lesser(n, n + n) is n
@@ -90,7 +89,7 @@ def lesser(a: Scalar, b: Scalar) -> Scalar:
 
 
 def greater(a: Scalar, b: Scalar) -> Scalar:
-    """The greater of two dims; one of them where it is so whatever the sizes are.
+    """The maximum of two dims; one of them if that holds for all sizes.
 
     >>> n = dim_var("n")
     >>> greater(n, Lit(0, i64)) is n
@@ -102,7 +101,7 @@ def greater(a: Scalar, b: Scalar) -> Scalar:
 
 
 def lower_bound(value: Scalar) -> int | None:
-    """A number that a dim is never below, None where none is seen.
+    """A lower bound of a dim, or None if none is found.
 
     >>> n = dim_var("n")
     >>> lower_bound(Min(n, Lit(240, i64)) + 160), lower_bound(Max(n, Lit(3, i64)) // 2)
@@ -202,7 +201,7 @@ def normal_dim(value: Term) -> Scalar:
 
 
 def polynomial(value: Term) -> Polynomial:
-    """An index term as a sum of products; what is no sum or product is an atom."""
+    """An index term as a polynomial; terms other than sums and products are atoms."""
     return dict(_polynomial(value))
 
 
@@ -237,7 +236,7 @@ def _polynomial(value: Term) -> Polynomial:
 
 
 def from_polynomial(terms: Polynomial) -> Scalar:
-    """The term a polynomial stands for."""
+    """The term of a polynomial."""
     result: Scalar | None = None
     for atoms, coefficient in sorted(terms.values(), key=lambda term: not term[0]):
         size = abs(coefficient) if result is not None else coefficient

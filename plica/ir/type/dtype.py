@@ -3,8 +3,8 @@
     DType ::= bool | i8 .. i64 | u8 .. u64 | f16 | bf16 | f32 | f64
             | f8e4m3fn | f8e5m2 | f8e4m3fnuz | f8e5m2fnuz | f4e2m1fn | i4 | u4 | i2 | u2
 
-What a deployed model asks of a type stands in `plica.runtime.element`; the row here adds what the
-compiler asks.  A type is added by a row in both, and a name below.
+The properties used by deployed models are in `plica.runtime.element`; the row here adds those for
+the compiler. To add a type, add a row to both, and a name below.
 
 >>> f32.bits, f32.is_float, dtype("int8") is i8
 (32, True, True)
@@ -26,20 +26,19 @@ from plica.runtime.element import ELEMENTS, Kind
 WRITTEN = "ir.dtype"  # the path that its terms are written down under
 
 Special = Literal["ieee", "last", "minus-zero", "none"]
-"""What of a float is no number: the codes of the last exponent (infinity, nan), the last code of
-all (nan), the code of -0 (nan, and 0 has no sign), or nothing (nan is -0, and what is too great
-the greatest)."""
+"""The codes of a float that are not numbers: those of the last exponent (infinity, NaN), the very
+last code (NaN), the code of -0 (NaN, and 0 has no sign), or none (NaN becomes -0, and overflow
+saturates)."""
 
 
 @frozen
 class DTypeRow:
-    """What the compiler knows of a dtype: its number and name in ONNX and, of a float, its format.
+    """The compiler's properties of a dtype: its ONNX number and name and, for a float, its format.
 
-    `onnx_field` is where a stored tensor keeps its numbers if they are not raw bytes.  A float has
-    `digits` binary digits, the first included, and `exponent` bits of exponent; `special` says
-    which of its codes are no numbers.  Where `by_way_of_f32`, whatever is rounded to it is rounded
-    to f32 first, as in ml_dtypes.  `is_storage` says that numbers are only kept in it: arithmetic
-    wants a cast before.
+    `onnx_field` is the field of a stored tensor that holds its numbers if they are not raw bytes. A
+    float has `digits` significant bits, including the leading one, and `exponent` exponent bits;
+    `special` names its codes that are not numbers. With `by_way_of_f32`, values are rounded to f32
+    first, as in ml_dtypes. `is_storage` means that arithmetic needs a cast first.
     """
 
     name: str
@@ -59,7 +58,7 @@ class DTypeRow:
 
     @property
     def bias(self) -> int:
-        """What a float's stored exponent is more by; one more where nan took the code of -0."""
+        """The exponent bias of a float; one more if NaN uses the code of -0."""
         return (1 << (self.exponent - 1)) - (self.special != "minus-zero")
 
 
@@ -110,7 +109,7 @@ class DType(Term):
 
     @property
     def row(self) -> DTypeRow:
-        """What the compiler knows of it."""
+        """The compiler's properties of the dtype."""
         return _ROWS[self.name]
 
     @property
@@ -123,7 +122,7 @@ class DType(Term):
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory; what has fewer than 8 bits takes one."""
+        """Bytes per element in memory; types narrower than 8 bits take one."""
         return ELEMENTS[self.name].bytes
 
     @property
@@ -146,14 +145,14 @@ class DType(Term):
 
     @property
     def computed(self) -> DType:
-        """What a value is in a register: f32 for narrow floats, a byte for short integers."""
+        """The register type: f32 for narrow floats, a byte for short integers."""
         if self.is_narrow:
             return DType("f32")
         return DType(f"{self.name[0]}8") if self.is_coded else self
 
     @property
     def is_storage(self) -> bool:
-        """Whether numbers are only kept in it, and cast before anything is computed."""
+        """Whether it is a storage type, cast before any computation."""
         return _ROWS[self.name].is_storage
 
     @property
@@ -166,7 +165,7 @@ class DType(Term):
         return ELEMENTS[self.name].bounds
 
     def beyond(self, other: DType) -> int:
-        """What is taken away from numbers to make them those of another dtype of as many bits.
+        """The offset between the numbers of two dtypes of the same width.
 
         >>> u8.beyond(i8), i8.beyond(u8), i8.beyond(i8)
         (128, -128, 0)
@@ -187,7 +186,8 @@ class DType(Term):
 
     @property
     def overflow(self) -> float:
-        """Half a step past the greatest value of a float: what lies below is rounded to a number.
+        """Half a step past the greatest finite value of a float: smaller values round to a finite
+        number.
 
         >>> f16.overflow, f64.overflow
         (65520.0, inf)

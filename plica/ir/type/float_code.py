@@ -1,7 +1,7 @@
 """Codes of narrow floats: the numbers by which an f32 is rounded to a format, and read back.
 
-A code is the sign, the biased exponent and the fraction, as in every format of IEEE 754.  Emitters
-write conversions from these numbers alone, so that a new format needs no text of its own:
+A code is sign, biased exponent and fraction, as in all IEEE 754 formats. Emitters generate
+conversions from these numbers alone, so a new format needs no code:
 
     pack      normal:     the fraction's last bits go, half a step is added, ties to even
               subnormal:  `magic` is added, of which the steps are the format's: the sum counts them

@@ -1,17 +1,17 @@
 """Inference: the types of a program, found by unification and the relations of its operators.
 
-`type_of` gives the type of one inferred expression: pure, local, and remembered in the term.
-`infer` takes a whole module as it was written and gives it back with every type filled in, or
-refuses it with all its errors.
+`type_of` returns the type of one inferred expression: pure, local, and cached in the term. `infer`
+takes a whole module as written and returns it with every type filled in, or refuses it with all
+errors.
 
 >>> from plica.ir.graph.expression import Tuple, const
 >>> str(type_of(Tuple((const([1.0, 2.0], "f32"), const(3, "i64")))))
 'tuple[Tensor[(2,), f32], Tensor[(), i64]]'
 
-Laws: `infer(infer(m)) is infer(m)`; an inferred module holds no `Literal`, no `Unknown`, and no
-variable, return type or type argument that is not written out.  What is polymorphic says so: the
-definitions of a module at the dims and types they bind, nothing by itself.  A function that says
-all its types is looked at alone; others together with those they need, in the order of need.
+Laws: `infer(infer(m)) is infer(m)`; an inferred module contains no `Literal`, no `Unknown`, and no
+implicit variable type, return type or type argument. Polymorphism is explicit: definitions are
+polymorphic in the dims and types they bind. A fully annotated function is checked alone; others are
+inferred together with their dependencies, in topological order.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _inferred: Final[WeakSet[Module]] = WeakSet()
 def type_of(expr: Expr) -> Type:
     """The type of an expression whose variables have types; remembered, so cheap for new nodes.
 
-    Numbers among the arguments of an operator take the dtype of the others, elsewhere they are i64
-    or f32.  Raises `IllTyped` where there is no type.
+    Literal arguments of an operator take the dtype of the other arguments; elsewhere they are i64
+    or f32. Raises `IllTyped` if there is no type.
     """
     known: Type | None = getattr(expr, "_type", None)  # as mostly: nobody is called
     if known is not None or (known := local_type(expr)) is not None:
@@ -92,7 +92,7 @@ def is_inferred(module: Module) -> bool:
 
 
 def infer(module: Module, places: Places | None = None) -> Module:
-    """The module with all types filled in; `IllTyped` holds every error there is."""
+    """The module with all types filled in; `IllTyped` holds all errors."""
     if module in _inferred:
         return module
     with paused():
@@ -151,7 +151,7 @@ class _Inference:
         raise IllTyped(*sorted(self.errors, key=position))
 
     def _declare(self, name: Var, of: Type, value: Definition) -> None:
-        """Note the type of a definition, and compare it with what its name says."""
+        """Records the type of a definition and compares it with the annotation of its name."""
         if name.type is not None and not is_untyped(name):
             if not same_type(name.type, of):
                 report = ErrorReport(str(name.name), (value,), self.places)
@@ -196,7 +196,7 @@ class _Inference:
             if name not in self.signatures:
                 found = judge.solver.resolve(judge.typed(root))
                 if report.errors and isinstance(found, FuncType):
-                    # Its callers are still held to its parameters.
+                    # Its callers are still checked against its parameters.
                     found = evolve(found, ret=POISON)
                 self._declare(name, found, value)
         if self.errors:
@@ -248,7 +248,7 @@ def declared(value: Definition) -> Type | None:
 
 
 def kernel_type(kernel: Kernel) -> FuncType:
-    """A kernel as the graph language sees it: what it reads goes in, what it writes comes out."""
+    """The graph-level type of a kernel: buffers read are arguments, buffers written are results."""
     tensors = [TensorType(each.shape, each.dtype) for each in kernel.params]
     outputs = tensors[kernel.inputs :]
     ret = outputs[0] if len(outputs) == 1 else TupleType(tuple(outputs))

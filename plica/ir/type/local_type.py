@@ -1,6 +1,6 @@
 """Local types: those of operators, constants and projections, from the types of their arguments.
 
-No unification is needed for these, so that operator records, which come before inference, may ask.
+These need no unification, so operator records, which come before inference, may use them.
 
 >>> from plica.ir.graph.expression import const
 >>> print(local_type(const([1.0, 2.0], "f32")))
@@ -20,7 +20,7 @@ from plica.ir.type.term import TupleType, Type, tensor
 
 
 def local_type(root: Expr) -> Type | None:
-    """The type of an expression of operators over what has a type; None where that is not enough.
+    """The type of an expression of operators over typed expressions; None if that is not enough.
 
     Only nodes without a type are visited, so a term that rewriting puts on top of typed ones costs
     its own size.
@@ -59,7 +59,7 @@ def local_type(root: Expr) -> Type | None:
 
 
 def related(operator: Operator, attributes: Attrs, types: tuple[Type, ...]) -> Type | Mismatch:
-    """The type of an operator at some types; layers alike ask for the same again and again."""
+    """The type of an operator for given argument types, memoised for repeated layers."""
     key = (operator.name, leaf_key(attributes) if attributes else (), *types)
     return _RELATED.found(key, lambda: operator.relation(dict(attributes), *types))
 
@@ -68,7 +68,7 @@ _RELATED: Final[Memo[tuple[Any, ...], Type | Mismatch]] = Memo(4096)  # Any: as 
 
 
 def _remembered(expr: Expr) -> Type | None:
-    """The type of an expression that is known without looking further, None where it is not."""
+    """The cached or declared type of an expression, or None."""
     known: Type | None = getattr(expr, "_type", None)
     if known is None and isinstance(expr, Var) and not is_untyped(expr):
         known = expr.type

@@ -1,8 +1,8 @@
-"""Refresh: binders without a type made unique, and copies of terms with binders of their own.
+"""Refresh: makes untyped binders unique, and copies terms with fresh binders.
 
-Terms share by identity, so one untyped variable may be bound in two places and have another type
-in each: `lambda x: x` applied to an f32 and to an i32 is one node twice.  Inference gives each
-binder one type, so it first makes binders unique, and copies what is used at several types.
+Terms are shared, so one untyped variable may be bound in two places with a different type in each:
+`lambda x: x` applied to an f32 and to an i32 is one node. Inference assigns each binder one type,
+so it first makes binders unique and copies terms used at several types.
 
 >>> from plica.ir.graph.expression import Tuple
 >>> x = Var(Name("x"), None)
@@ -11,7 +11,7 @@ binder one type, so it first makes binders unique, and copies what is used at se
 >>> made.items[0].params[0] is made.items[1].params[0]
 False
 
-Variables that have a type are left alone: wherever they are bound, their type is the same.
+Typed variables are left alone: their type is the same wherever they are bound.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from plica.ir.graph.expression import Clause, Expr, Function, Let, Match, Var
 from plica.ir.type.term import TensorType, Unknown
 
 SPARE: Final = 4_000
-"""How many nodes may be made or visited again for the sake of their use, beyond as many as a term
-has.  Past that, the uses of a node share one type: a program that doubles an empty list sixty times
-is then still linear, and is refused only if two uses disagree."""
+"""The number of nodes that may be copied or revisited per use, beyond the size of the term. Past
+that, the uses of a node share one type: a program that doubles an empty list sixty times stays
+linear, and is refused only if two uses disagree."""
 
 
 def is_untyped(var: Var) -> bool:
@@ -71,7 +71,7 @@ class Refresher:
         self.nested = False  # whether a polymorphic function stands inside another one
 
     def original(self, node: Term) -> Term:
-        """What a node was before it was copied."""
+        """The node before it was copied."""
         while node in self.origin:
             node = self.origin[node]
         return node
@@ -139,7 +139,8 @@ class Refresher:
                 binding.add(node)
 
     def _split(self, nodes: list[Term], unclear: set[Term], root: Expr) -> Expr:
-        """Give every binder of an unclear variable a variable of its own, from the inside out."""
+        """Gives every binder of an ambiguous variable a variable of its own, from the
+        inside out."""
         memo: dict[Term, Term] = {}
         for node in nodes:
             new = rebuild(node, tuple([memo[kid] for kid in node._children]))

@@ -29,7 +29,7 @@ Equation: TypeAlias = tuple[Scalar, int]
 
 
 def size_of(dim: Scalar, sizes: Sizes) -> int | None:
-    """The number a dim is under `sizes`, None where they do not say."""
+    """The value of a dim under `sizes`, or None if undetermined."""
     if isinstance(dim, Lit):
         return int(dim.value)
     if isinstance(dim, ScalarVar):
@@ -38,7 +38,7 @@ def size_of(dim: Scalar, sizes: Sizes) -> int | None:
 
 
 def shape_of(shape: Iterable[Scalar], sizes: Sizes) -> tuple[int, ...] | None:
-    """A shape in numbers, None where some dim is not determined."""
+    """A numeric shape, or None if some dim is undetermined."""
     found = [size_of(dim, sizes) for dim in shape]
     return None if None in found else tuple(size for size in found if size is not None)
 
@@ -82,7 +82,7 @@ def type_equations(pattern: Type, type: Type, sizes: Sizes) -> Iterator[Equation
 
 
 def _solve_one(dim: Scalar, number: int, found: dict[Term, int]) -> bool:
-    """Add the one unknown of a linear equation, if there is just one and it comes out whole."""
+    """Solves a linear equation with exactly one unknown, if the division is exact."""
     slope, unknown, rest = 0, None, number
     for atoms, coefficient in polynomial(dim).values():
         factor = coefficient

@@ -3,8 +3,8 @@
     Type ::= TensorType(shape, dtype) | TupleType(items) | FuncType(dims, types, params, ret)
            | DataType(data, args) | TypeVar(name) | Unknown(name)
 
-Dims are index terms in normal form.  `Unknown` stands for what inference has yet to find; no
-inferred module holds one.
+Dims are index terms in normal form. `Unknown` stands for types yet to be inferred; inferred modules
+contain none.
 
 >>> str(tensor((dim_var("n"), 4), f32))
 'Tensor[("n", 4), f32]'
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class TypeTerm(Term):
-    """What the types have in common: they print as they are written in scripts."""
+    """Common base of types: they print in script syntax."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ def tensor(shape: Iterable[DimLike | str], of: DType | str) -> TensorType:
 
 
 def static_shape(of: TensorType) -> tuple[int, ...] | None:
-    """The shape in numbers, None where a dim is symbolic."""
+    """The numeric shape, or None if a dim is symbolic."""
     sizes = [known(size) for size in of.shape]
     return None if None in sizes else tuple(size for size in sizes if size is not None)
 

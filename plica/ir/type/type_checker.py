@@ -1,17 +1,17 @@
 """The type checker: the walk over an expression in which every part of it gets a type.
 
-A node whose type is decided by its parts is visited once, however often it is used.  A node whose
-type its use decides (an empty list, a function without annotations) is visited once per use: the
-term shares it, but the text may not.  What was inferred before is not visited at all.
+A node whose type follows from its parts is visited once, however often it is used. A node whose
+type depends on its use (an empty list, a function without annotations) is visited once per use,
+because sharing in the term does not imply one type. Nodes inferred before are not visited.
 
-The walk keeps its own stack, so the depth of a program is bounded by memory alone.
+The walk uses an explicit stack, so the depth of a program is bounded by memory alone.
 
 Elaboration: the inferred term, made from the instances that inference has found the types of.
 
 Numbers become constants of their dtype, variables carry their types, functions what they return,
 and calls of polymorphic functions their type arguments.  Every node of the result knows its type.
 
-Law: what needs none of this is kept: a term that was inferred before comes back as the same object.
+Law: a term that was inferred before is returned as the same object.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ VISIT, LEAVE, BIND, CASE = range(4)
 class TypeChecker(TypingState):
     """The walk; `bad` are nodes in which an error was found before.
 
-    A `local` walk stops at every node whose type somebody has found, even if it has numbers in it.
+    A `local` walk stops at every typed node, even one that contains literals.
     """
 
     def __init__(
@@ -201,11 +201,11 @@ class TypeChecker(TypingState):
         self._tied: set[Term] = set()  # unknowns that follow from others
 
     def visit(self, root: ex.Expr, signature: FuncType | None = None) -> Instance:
-        """The instance of `root`; a function may come with the type it is to have."""
+        """The instance of `root`; `signature` gives a function's expected type."""
         solver, shared, loose, mark = self.solver, self._shared, self._loose, self._leaf_mark
         known = solver.known
         values: list[Instance] = []
-        # Any: what a task carries depends on its kind.
+        # Any: the payload of a task depends on its kind.
         stack: list[tuple[int, Any, Any]] = [(VISIT, root, signature)]
         while stack:
             task, node, extra = stack.pop()
@@ -265,11 +265,11 @@ class TypeChecker(TypingState):
         return values[-1]
 
     def is_shared(self, instance: Instance) -> bool:
-        """Whether the type of an instance is that of its node, wherever it is used."""
+        """Whether the type of an instance is that of its node in every use."""
         return self._shared.get(self.nodes[instance]) == instance
 
     def _enter(self, node: ex.Expr, signature: FuncType | None, stack: list[Any]) -> None:
-        """Queue the parts of a node, and what has to happen between them."""
+        """Queues the parts of a node, and the steps between them."""
         entry = self.solver.count
         match node:
             case ex.Tuple(items):
@@ -387,7 +387,7 @@ class TypeChecker(TypingState):
         self.flow(value, expected, let, f"{name} is declared with another type.")
 
     def _is_loose(self, of: Type, entry: int) -> bool:
-        """Whether a type holds unknowns that are younger than `entry` and follow from no other."""
+        """Whether a type contains unknowns newer than `entry` that no other type determines."""
         solver = self.solver
         stack = [of]
         seen: set[Type] = set()  # a type may be a part of itself: that is reported at the end

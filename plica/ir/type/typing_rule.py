@@ -1,11 +1,11 @@
-"""Typing rules: what each kind of expression asks of its parts, and the type it then has.
+"""Typing rules: what each kind of expression requires of its parts, and its type.
 
-A rule gives a type, or None when it has to wait for something unknown; the solver then holds it
-until more is known.  No rule looks further than the parts of its node.
+A rule returns a type, or None if it has to wait for an unknown; the solver then retries it when
+more is known. Rules inspect only the parts of their node.
 
-Numbers: those among the arguments of an operator take the dtype of the arguments they must agree
-with (`Operator.like`).  If there are none but numbers, integers are i64 and floats f32.  A number
-with a fraction never becomes an integer.
+Literals among the arguments of an operator take the dtype of the arguments they must agree with
+(`Operator.like`). If all arguments are literals, integers are i64 and floats f32. A literal with a
+fraction never becomes an integer.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def call_rule(state: TypingState, instance: Instance) -> Type | None:
     if of is POISON:
         return POISON
     if isinstance(of, Unknown) and of not in solver.weak:
-        # A function nobody has described: it takes what it is given.
+        # A function without annotations: its parameters take the types of the arguments.
         wanted = FuncType((), (), tuple([state.typed(each) for each in args]), solver.fresh())
         state.flow(callee, wanted, node, "A function is called in different ways.")
         return wanted.ret
@@ -188,7 +188,7 @@ def call_rule(state: TypingState, instance: Instance) -> Type | None:
 
 
 def _fits(state: TypingState, node: ex.Call, of: FuncType, name: str) -> bool:
-    """Whether a call has as many arguments, of either kind, as the function takes."""
+    """Whether a call has the function's number of type and value arguments."""
     if len(node.args) != len(of.params):
         message = f"{name} is called with the wrong number of arguments."
         counts = len(of.params), len(node.args)

@@ -1,16 +1,16 @@
-"""Typing state: what inference holds to be true of the parts of an expression.
+"""Typing state: what inference knows about the parts of an expression.
 
-Each visit of a node is an *instance*: the node, the instances of its parts, and its type as far as
-it is known.  A number has no type before somebody uses it.  Errors go to a report with their place;
-what is in error has the type POISON, which agrees with everything, so that no second error follows.
+Each visit of a node is an *instance*: the node, the instances of its parts, and its type so far. A
+literal has no type before it is used. Errors are reported with their place; a node in error has the
+type POISON, which unifies with everything, so no follow-up errors occur.
 
-Not here: which instances there are (`plica.ir.type.type_checker`), what a node asks of its parts
-(`plica.ir.type.typing_rule`).
+Not here: which instances exist (`plica.ir.type.type_checker`), and what a node requires of its
+parts (`plica.ir.type.typing_rule`).
 
 Reports: the errors found in one definition, each with its place.
 
-Terms carry no places (equal terms are one object), so a place is looked up beside them: that of the
-node, or of the nearest node around it that has one, or the name of the definition.
+Terms carry no places (equal terms are one object), so places are looked up separately: that of the
+node, of the nearest enclosing node that has one, or the name of the definition.
 
 >>> from plica.ir.graph.expression import Literal, Tuple
 >>> inner = Tuple(())
@@ -54,7 +54,7 @@ class ErrorReport:
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """What was found, in the order in which it was."""
+        """All errors, in order."""
         return tuple(self._found)
 
     def error(
@@ -117,7 +117,7 @@ class ErrorReport:
 
 
 def described(what: object) -> str | None:
-    """A type or any other value in words; what is not known yet is `unknown`."""
+    """A type or another value in words; unknown parts are shown as `unknown`."""
     if what is None:
         return None
     if not isinstance(what, TypeTerm):
@@ -159,7 +159,7 @@ class TypingState:
         return len(self.nodes) - 1
 
     def typed(self, instance: Instance) -> Type:
-        """The type of an instance as far as it is known."""
+        """The current type of an instance."""
         if (of := self.types[instance]) is None:
             of = self.types[instance] = self.solver.fresh_weak(self.literal(instance).value)
         return self.solver.find(of)
@@ -184,7 +184,7 @@ class TypingState:
         return FuncType(of.dims, of.types, tuple(params), ret)
 
     def open(self, of: Type | None, what: str, user: Term) -> Type:
-        """A type with new unknowns for what an annotation leaves open."""
+        """A type with fresh unknowns for the parts that an annotation leaves open."""
         if of is None:
             unknown = self.solver.fresh()
             self.whose[unknown] = what, user
@@ -287,7 +287,7 @@ class TypingState:
     # --- the end ---------------------------------------------------------------------------
 
     def conclude(self) -> None:
-        """Decide what nothing else decides, and report what stays unknown."""
+        """Applies defaults, and reports what stays unknown."""
         solver = self.solver
         for instance, of in enumerate(self.types):
             if of is None:
@@ -312,7 +312,7 @@ class TypingState:
         self._undecided()
 
     def _undecided(self) -> None:
-        """Report each unknown once, where the program could have said what it is."""
+        """Reports each unknown once, where an annotation could have determined it."""
         solver = self.solver
         for instance, found in enumerate(self.types):
             assert found is not None

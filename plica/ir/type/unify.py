@@ -1,9 +1,9 @@
-"""Unification: what is known so far about the unknown types and dims of one inference.
+"""Unification: the current knowledge about unknown types and dims of one inference.
 
-An `Unknown` stands for a type to be found, a dim variable hinted `?` for a size to be found; every
-other dim variable is rigid: it is what a caller gives, and it never becomes a number.  Dims are
-equal as polynomials; an equation with one unknown in it is solved where the division is exact, and
-any other waits until something more is known.  A number without a dtype has a *weak* type.
+An `Unknown` is a type to be inferred, and a dim variable hinted `?` a size to be inferred; all
+other dim variables are rigid: callers choose them, and they never become numbers. Dims are equal as
+polynomials. An equation with one unknown is solved if the division is exact; others wait until more
+is known. A literal has a *weak* type.
 
 >>> from plica.ir.type.term import tensor
 >>> solver = Solver()
@@ -13,9 +13,9 @@ any other waits until something more is known.  A number without a dtype has a *
 >>> solver.unify(tensor(("m",), "f32"), tensor((7,), "f32")).code
 'shape-conflict'
 
-Whether a type would be a part of itself is seen when it is put together (`endless`), not at every
-step: that would cost the square of its depth.  A clash is a value; who asked turns it into an error
-with a place.  Nothing here looks at programs.
+Infinite types are detected when a type is assembled (`endless`), not at every step, which would
+cost quadratic time. A clash is a value; the caller turns it into an error with a place. Nothing
+here inspects programs.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Solver:
     # --- unknowns --------------------------------------------------------------------------
 
     def fresh(self) -> Unknown:
-        """A new unknown type; its name counts on, so older ones can be told from newer."""
+        """A new unknown type; names are numbered, so older ones can be distinguished from newer."""
         self.count += 1
         return Unknown(Name("?", self.count))
 
@@ -111,7 +111,7 @@ class Solver:
         return dim_var(Name("?", self.count))
 
     def wait(self, until: Term, what: Any) -> None:
-        """Put `what` into `ready` as soon as something is known of the unknown `until`."""
+        """Moves `what` to `ready` once something is known about the unknown `until`."""
         self.waiting.setdefault(until, []).append(what)
 
     # --- looking things up -----------------------------------------------------------------
@@ -131,7 +131,7 @@ class Solver:
         return of
 
     def size(self, of: Scalar) -> Scalar:
-        """A dim with everything known put in."""
+        """A dim with all solved unknowns substituted."""
         while self.sizes and of.__class__ is not Lit:
             if not (solved := {v: self.sizes[v] for v in free_vars(of) if v in self.sizes}):
                 break
@@ -139,7 +139,7 @@ class Solver:
         return of
 
     def is_known(self, of: Type) -> bool:
-        """Whether a type holds no unknown of either kind, not even a solved one."""
+        """Whether a type contains no unknowns, not even solved ones."""
         if (answer := self.known.get(of)) is not None:
             return answer
         stack: list[Term] = [of]
@@ -156,7 +156,7 @@ class Solver:
         return self.known[of]
 
     def resolve(self, of: Type) -> Type:
-        """A type with everything known put in, in all its parts."""
+        """A type with all solved unknowns substituted, in all its parts."""
         of = self.find(of)
         if self.is_known(of):
             return of
@@ -200,7 +200,7 @@ class Solver:
         return result
 
     def freeze(self) -> None:
-        """Nothing more will be found out: what is resolved once stays as it is."""
+        """Freezes the knowledge: resolved types are cached from now on."""
         self._resolved = {}
 
     def first_unknown(self, of: Type) -> Term | None:
@@ -323,8 +323,8 @@ class Solver:
     def _rigid(self, a: FuncType, b: FuncType) -> tuple[FuncType, FuncType]:
         """Two polymorphic functions over the same rigid variables.
 
-        What is unknown in a function's type may depend on what the function binds, so those are
-        the variables; where the other type has them free, they are new ones.
+        Unknowns in a function's type may depend on what the function binds, so these are the
+        variables; where the other type has them free, they are renamed.
         """
         model, other = (b, a) if self.is_known(a) else (a, b)
         types: Sequence[TypeVar] = model.types

@@ -1,4 +1,4 @@
-"""Unknowns: what stands in a type for a part that inference has yet to find.
+"""Unknowns: placeholders for parts of a type yet to be inferred.
 
 An unknown type is an `Unknown`; an unknown dim is a dim variable hinted `?`, which no program can
 write; a number whose dtype its neighbours decide has a *weak* type, which is an unknown with a
@@ -28,12 +28,12 @@ from plica.ir.type.dtype import DType, f32, i64
 Number: TypeAlias = bool | int | float
 
 POISON: Final = ty.Unknown(Name("?error"))
-"""The type of what is in error already: it agrees with everything, so that no error follows."""
+"""The type of a node in error: it unifies with everything, so no follow-up errors occur."""
 
 
 @attrs.frozen
 class Weak:
-    """What is known of a number without a dtype: whether it is a float, and its range."""
+    """What is known about a literal without a dtype: whether it is a float, and its range."""
 
     is_float: bool
     low: float
@@ -146,7 +146,7 @@ def solved(zero: Scalar, unknown: ScalarVar) -> Scalar | None:
 
 
 def is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
-    """Whether an unknown stands nowhere but in a term of its own."""
+    """Whether an unknown occurs only in a linear term of its own."""
     return all(
         atoms == (unknown,) or not any(unknown in free_vars(atom) for atom in atoms)
         for atoms, _ in polynomial(zero).values()
@@ -154,7 +154,7 @@ def is_linear(zero: Scalar, unknown: ScalarVar) -> bool:
 
 
 def blanked(of: ty.Type) -> ty.Type:
-    """A type for people to read: `unknown` for what is not known."""
+    """A type for display: unknown parts are shown as `unknown`."""
     blank: dict[Term, Term] = {}
     for each in unknowns(of):
         blank[each] = ty.dim_var("unknown") if is_open(each) else ty.Unknown(Name("unknown"))
