@@ -5,7 +5,7 @@
 >>> times(index(2), n, index(3)) is times(index(6), n), at_least(ceiling(n, index(4)) * 4, n)
 (True, True)
 
-Sites are built on demand: a schedule step needs few.
+A dim is at least 0.
 """
 
 from __future__ import annotations

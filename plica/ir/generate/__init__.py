@@ -1,7 +1,7 @@
 """Generators of well-typed programs, derived from the grammar: hypothesis strategies.
 
-For tests, and for the commands that look for mistakes (`plica fuzz`).  Nothing else imports this,
-since hypothesis takes a while to import.
+For tests, and for the fuzzers (`plica fuzz`). Nothing else imports this, because hypothesis is slow
+to import.
 
 >>> from hypothesis import Phase, given, settings
 >>> @settings(max_examples=3, database=None, derandomize=True, phases=[Phase.generate])

@@ -35,7 +35,7 @@ SCALAR_ATTRIBUTES: Final = (True, False, 0, -3, "always", "", "a b", 2.5, (1, 2)
 
 @attrs.define
 class Builder:
-    """Draws the parts that have no parts of their own."""
+    """Draws leaves."""
 
     draw: DrawFn
     used: set[Name] = attrs.field(factory=set)
@@ -161,7 +161,7 @@ def instantiate(
 
 
 def is_first_order(type: Type) -> bool:
-    """Whether values of the type hold no function (data types are taken to hold none)."""
+    """Whether values of the type contain no function (data types are assumed to contain none)."""
     if isinstance(type, TupleType):
         return all(is_first_order(item) for item in type.items)
     if isinstance(type, DataType):

@@ -26,7 +26,7 @@ from plica.ir.type import DataName, DataType, FuncType, TensorType, TupleType, T
 
 DEPTH: Final = 4
 EXTERNS: Final[Mapping[str, Callable[..., Any]]] = {"first": lambda x, y: x, "same": lambda x: x}
-"""What the extern symbols of generated modules mean, for an interpreter."""
+"""The implementations of extern symbols in generated modules, for interpreters."""
 
 Definitions: TypeAlias = list[tuple[Defined, Definition]]
 
@@ -59,7 +59,7 @@ def data_type(builder: Builder) -> tuple[DataName, DataDef]:
 def signature(
     builder: Builder, scope: GenerationScope, first_order: bool = False
 ) -> tuple[tuple[ScalarVar, ...], tuple[TypeVar, ...], list[ex.Var]]:
-    """Dims, type variables and parameters of a function; every dim stands alone somewhere."""
+    """Dims, type variables and parameters of a function; every dim is some parameter's extent."""
     own = builder.dims(builder.count(0, 2))
     types = () if first_order else builder.type_vars(builder.count(0, 1))
     params: list[Type] = [
@@ -95,7 +95,7 @@ def _over(builder: Builder, a: TypeVar) -> Type:
 
 
 def plain(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
-    """A function of what came before; it may be polymorphic, symbolic and higher order."""
+    """A function over earlier definitions; it may be polymorphic, symbolic and higher order."""
     dims, types, params = signature(builder, scope)
     inner = scope.inner(params, dims, types)
     tensors = [each for each in params if isinstance(each.type, TensorType)]
@@ -135,7 +135,7 @@ def mutual(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
 def count_down(
     builder: Builder, scope: GenerationScope, depth: int, type: FuncType, again: ex.Var
 ) -> ex.Function:
-    """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, count comes first."""
+    """`if count <= 0: base else: f(again(min(count, DEPTH) - 1, ...))`, with count first."""
     count, *params = (ex.Var(builder.name(), each) for each in type.params)
     zero, one, top = ex.const(0, i64), ex.const(1, i64), ex.const(DEPTH, i64)
     stop = apply("less_equal", count, zero)
@@ -150,7 +150,7 @@ def count_down(
     for each in params:
         made = make(builder, inner, typed(each), 0)
         args.append(each if made is None else made)
-    # Polymorphic recursion stays at its own types, dims at those of the parameters themselves.
+    # Polymorphic recursion keeps its own types and the dims of its parameters.
     if type.dims:
         args = [less, *params]
     call = ex.Call(again, tuple(args), type.types)
@@ -193,7 +193,7 @@ def structural(builder: Builder, scope: GenerationScope, depth: int) -> Definiti
 
 
 def local_recursion(builder: Builder, scope: GenerationScope, depth: int) -> Definitions:
-    """A function that lets a recursive function of its own and calls it."""
+    """A function that binds a local recursive function and calls it."""
     param = builder.tensor_type()
     x = ex.Var(builder.name(), param)
     inner = scope.inner((x,))
@@ -269,7 +269,8 @@ def main(builder: Builder, scope: GenerationScope, depth: int) -> tuple[ex.Var, 
 
 
 def use(builder: Builder, scope: GenerationScope, callee: KnownExpression, depth: int) -> None:
-    """A call of a definition, bound by a let so that it stays; then of what it returns."""
+    """A call of a definition, bound by a let so that it is kept; then a call of its result, if it
+    is a function."""
     if isinstance(callee.expr, ex.Var) and builder.cost.get(callee.expr, 1) > CALL_LIMIT:
         return
     for _ in range(2):

@@ -31,14 +31,14 @@ class RealDraw:
     high: float
     most: int = 3
     shapes: tuple[Shape, ...] = ()
-    """Of tensors that are there: a call may be one of theirs."""
+    """Choices taken from existing tensors, so that a call may fit them."""
 
     def size(self, least: int = 1, more: int | None = None) -> int:
         """A size."""
         return self.random.randint(least, max(least, self.most if more is None else more))
 
     def shape(self, least: int = 0, most: int = 3) -> Shape:
-        """A shape of few axes, or of something that is there."""
+        """A shape with few axes, or that of an existing tensor."""
         fit = [each for each in self.shapes if least <= len(each) <= most]
         if fit and self.maybe():
             return self.random.choice(fit)

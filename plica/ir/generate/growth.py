@@ -1,7 +1,7 @@
-"""How a body grows: one construct after another over what is known, then a result.
+"""How a body grows: one construct after another over the known expressions, then a result.
 
-Nothing here can fail to terminate when it runs: recursion comes only from the templates in
-`definition`, which count down.
+Every generated program terminates: recursion comes only from the templates in `definition`, which
+count down.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def choose(
 
 
 def make(builder: Builder, scope: GenerationScope, type: Type, depth: int) -> ex.Expr | None:
-    """An expression of the type, None where nothing in this scope can have it."""
+    """An expression of the type, or None if nothing in this scope can have it."""
     known = scope.of(type)
     if known and not builder.chance(4):
         found: KnownExpression = builder.choose(known[::-1])
@@ -112,7 +112,7 @@ def grow(builder: Builder, scope: GenerationScope, depth: int) -> None:
     before = len(scope.pool)
     builder.choose(ways)(builder, scope, depth)
     if len(scope.pool) > before and builder.chance(2):
-        # Bound by a let it stays in the program, used or not.
+        # Bound by a let, it stays in the program even if unused.
         value = scope.pool.pop()
         if isinstance(value.expr, ex.Var):
             scope.pool.append(value)
@@ -149,7 +149,7 @@ def grow_constant(builder: Builder, scope: GenerationScope, depth: int) -> None:
 
 
 def grow_tuple(builder: Builder, scope: GenerationScope, depth: int) -> None:
-    """A tuple of what is known, or the unit value."""
+    """A tuple of known expressions, or the unit value."""
     items = [builder.choose(scope.pool[::-1]) for _ in range(builder.count(0, 3)) if scope.pool]
     scope.add(
         ex.Tuple(tuple(each.expr for each in items)), TupleType(tuple(each.type for each in items))
@@ -244,7 +244,7 @@ def grow_partial_match(builder: Builder, scope: GenerationScope, depth: int) -> 
 
 
 def grow_function(builder: Builder, scope: GenerationScope, depth: int) -> None:
-    """A closure over what is known; at times polymorphic or with dims of its own."""
+    """A closure over known expressions; sometimes polymorphic or with its own dims."""
     types = builder.type_vars(1) if builder.chance(4) else ()
     dims = builder.dims(1) if builder.chance(4) else ()
     params = [ex.Var(builder.name(), builder.type(scope, 1)) for _ in range(builder.count(0, 2))]

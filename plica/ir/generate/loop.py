@@ -63,7 +63,7 @@ NOTES: Final[tuple[Annotations, ...]] = (
 
 @attrs.frozen
 class _Scope:
-    """What a statement may use."""
+    """The variables and buffers a statement may use."""
 
     buffers: tuple[Buffer, ...]
     writable: tuple[Buffer, ...]

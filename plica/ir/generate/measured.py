@@ -1,8 +1,8 @@
 """Programs whose sizes become known while they run: parts chosen by elements, branches, loops.
 
-Each is made step by step on a matrix: rows that a condition holds for, rows up to a number, a
-branch whose sides differ in size, a loop of unknown length, operators in between.  No program asks
-for what is not there, so each has a value, and each must be compiled.
+Each is built step by step on a matrix: rows selected by a condition, a prefix of rows, a branch
+whose sides differ in size, a loop of unknown length, and operators in between. All accesses are in
+bounds, so each program has a value and must compile.
 
 >>> from random import Random
 >>> module, inputs = measured_program(Random(3))
@@ -41,7 +41,7 @@ MAX_ROWS: Final = 5
 
 
 class MeasuredText:
-    """The lines of a program, and the matrix of so many rows that it has come to."""
+    """The lines of a program, and its current matrix with its number of rows."""
 
     def __init__(self, random: Random, width: int) -> None:
         self.random, self.width = random, width

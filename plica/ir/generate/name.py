@@ -14,7 +14,7 @@ ODD: Final = ("x_1", "lambda", "_0", "conv/w:0", "", "f32", "op", "main", "match
 
 
 def hints(odd: bool = True) -> st.SearchStrategy[str]:
-    """What a person calls something."""
+    """A name as a person would choose it."""
     plain = st.sampled_from(PLAIN)
     return st.one_of(plain, plain, plain, st.sampled_from(ODD)) if odd else plain
 

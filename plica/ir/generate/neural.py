@@ -1,4 +1,4 @@
-"""Operators applied to what is known; types come from the operators' own relations."""
+"""Operators applied to known expressions; types come from the operators' relations."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from plica.ir.type import DType, TensorType, TupleType, Type, f32, static_shape,
 Typed: TypeAlias = tuple[Expr, Type]
 
 MAX_ELEMENTS: Final = 64
-"""Of a tensor that is there and whose shape a call may have."""
+"""The maximum size of an existing tensor whose shape a call may take."""
 NOT_COMPARED: Final = ("after", "device_copy", "nn.conv_winograd", "on_device")
 """Operators with a row that need devices, or weights that were transformed."""
 
 
 def typed_apply(op: str, args: tuple[Typed, ...], **attributes: Any) -> Typed | None:
-    """An operator applied and the type its relation gives; None where it does not fit."""
+    """An operator call and its type, or None if it does not fit."""
     if (record := find(op)) is None:
         return None
     exprs = tuple(expr for expr, _ in args)
@@ -91,7 +91,7 @@ def plain_operators() -> dict[int, tuple[str, ...]]:
 
 
 def any_operator(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
-    """Any operator of the registry that takes tensors which are known."""
+    """Any registered operator that accepts known tensors."""
     count = pick(draw, (1, 2, 1, 2, 3))
     op = pick(draw, plain_operators()[count])
     known = [(each.expr, each.type) for each in scope.pool if isinstance(each.type, TensorType)]

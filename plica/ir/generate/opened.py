@@ -3,9 +3,8 @@
 Sizes are derived by strides, pads, halving, concatenation, slices and products, so that one program
 has many of them that differ in a name only, or not even in that.
 
-A row takes a tensor that is known and gives one more; what an operator's relation does not take is
-no row.  Nothing here jumps (a comparison of floats, an index by the greatest element): two ways of
-computing a program may be compared up to rounding.
+A row takes a known tensor and yields another; rows whose relation refuses are skipped. No operator
+is discontinuous (comparisons of floats, argmax), so two evaluations may be compared up to rounding.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SHAPES: Final[tuple[tuple[int | str, ...], ...]] = (
 MAX_AXES: Final = 5
 
 MAX_ROWS_TRIED: Final = 3
-"""How many rows are tried on a tensor, until one takes it."""
+"""The number of rows tried on a tensor before giving up."""
 
 
 @st.composite
@@ -70,7 +69,7 @@ def open_modules(draw: DrawFn, most: int = 6) -> Module:
 
 
 def _grown(draw: DrawFn, scope: GenerationScope, rows: Sequence[Row]) -> KnownExpression | None:
-    """One more tensor, mostly of what was made last."""
+    """One more tensor, mostly from the latest one."""
     back = min(pick(draw, (0, 0, 0, 0, 0, 1, 2)), len(scope.pool) - 1)
     x = scope.pool[-1 - back]
     made = None
@@ -118,7 +117,7 @@ def _whole(value: int) -> Typed:
 
 
 def _apply(op: str, *args: Typed | None, **attributes: Any) -> Typed | None:
-    """An operator on what is there; None where something is not, or where it does not fit."""
+    """An operator call, or None if an argument is missing or does not fit."""
     given = tuple([each for each in args if each is not None])
     if len(given) < len(args):
         return None
@@ -309,14 +308,14 @@ def convolved(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 
 def enlarged(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
-    """An image whose elements are there several times."""
+    """An image enlarged by repeating elements."""
     if len(_shape(x)) != 4:
         return None
     return _apply("nn.upsample", x, scale=tuple([draw(between(1, 2)) for _ in range(2)]))
 
 
 def multiplied(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
-    """A product of matrices: with known weights, with another tensor, or with itself turned."""
+    """A matrix product: with constant weights, another tensor, or its own transpose."""
     shape = _shape(x)
     if len(shape) < 2:
         return None
@@ -334,7 +333,7 @@ def multiplied(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
 
 
 def gathered(draw: DrawFn, x: Typed, scope: GenerationScope) -> Typed | None:
-    """Elements by indices that are computed: each of the first half twice, or one for all."""
+    """A gather by computed indices: each of the first half twice, or one for all."""
     if (axis := _axis(draw, x)) is None:
         return None
     if draw(between(0, 1)):
@@ -385,4 +384,4 @@ ROWS: Final[tuple[Row, ...]] = (
 )  # fmt: skip
 
 ENDS: Final[tuple[Row, ...]] = (averaged, reduced, averaged, multiplied, reshaped, averaged)
-"""What asks for sizes: programs end so more often than not."""
+"""Operators that constrain sizes, weighted by how often programs end with them."""

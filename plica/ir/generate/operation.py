@@ -1,7 +1,7 @@
-"""Operators of the registry as ways to grow a program whose types are known by construction.
+"""Registered operators as ways to grow a program whose types are known by construction.
 
-Each function takes what is known and returns one more expression with its type, or None where it
-does not fit.  An operator the registry does not have is never used.
+Each function takes known expressions and returns one more with its type, or None if it does not
+fit. Operators missing from the registry are never used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIGNED_UNARY: Final = ("negative", "absolute")
 
 
 def apply(op: str, *args: Any) -> Expr | None:
-    """The operator applied, None where the registry has none of that name."""
+    """The operator call, or None if the registry has no such name."""
     record = find(op)
     return None if record is None else record(*args)
 
@@ -132,7 +132,7 @@ GROWTHS: Final[tuple[tuple[int, Growth], ...]] = (
 
 
 def operation(draw: DrawFn, scope: GenerationScope) -> KnownExpression | None:
-    """One more operator applied to what is known."""
+    """One more operator applied to known expressions."""
     rank, growth = pick(draw, GROWTHS)
     known = [each for each in tensors(scope) if len(each[1].shape) >= rank]
     grown = growth(draw, scope, *pick(draw, known)) if known else None

@@ -46,7 +46,7 @@ def variables(pattern: Pattern) -> list[Var]:
 
 
 def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[Pattern, ...]]:
-    """Items for each case: one of the fields is looked into, the others are taken whole."""
+    """Patterns for each case: one field is matched further, the others are bound whole."""
     deep = [i for i, each in enumerate(types) if isinstance(each, DataType | TupleType)]
     where = builder.choose(deep or range(len(types))) if types else 0
     cases = cover(builder, types[where], depth - 1) if types else [PAny()]

@@ -1,8 +1,8 @@
 """Well-typed modules that cover every construct of the graph language.
 
-Types are known by construction: every variable is typed, every call of a polymorphic function has
-its type arguments, there is no `Literal`; so nothing here stands on inference, and inference can be
-tested against it.  Every module terminates on every input.
+Types are known by construction: every variable is typed, every polymorphic call has its type
+arguments, and there is no `Literal`; so generation does not depend on inference, and inference can
+be tested against it. Every module terminates on every input.
 """
 
 from __future__ import annotations

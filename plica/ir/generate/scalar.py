@@ -140,7 +140,7 @@ def dims(vars: Sequence[sc.ScalarVar] = (), depth: int = 2) -> st.SearchStrategy
 
 @st.composite
 def computes(draw: DrawFn, dtype: DType | None = None) -> Compute:
-    """Tensor expressions over one or two inputs with static shapes; loads stay in bounds."""
+    """Tensor expressions over one or two inputs with static shapes; loads are in bounds."""
     shape = draw(st.lists(st.integers(1, 3), max_size=2))
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     axes = tuple(axis("i", number) for number in range(len(shape)))
@@ -156,7 +156,7 @@ def _buffer(draw: DrawFn, name: str) -> sc.Buffer:
 
 @st.composite
 def kernels(draw: DrawFn) -> Kernel:
-    """Loop programs: every statement occurs; indices stay in bounds, outputs may be partial."""
+    """Loop programs: every statement kind occurs; indices are in bounds, outputs may be partial."""
     inputs = tuple(_buffer(draw, f"x{i}") for i in range(draw(st.integers(1, 2))))
     outputs = (_buffer(draw, "out"),)
     body = draw(_stmts(inputs, outputs, (), 3))

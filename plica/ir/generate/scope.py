@@ -1,4 +1,4 @@
-"""What is known while a program grows: expressions with their types, dims, type variables."""
+"""The known expressions with their types, dims and type variables, while a program grows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KnownExpression:
 class GenerationScope:
     """A place in a program: what may be used there, and the lets written there so far.
 
-    Whatever is taken from `pool` twice is shared in the result.
+    An expression drawn twice from `pool` is shared in the result.
     """
 
     pool: list[KnownExpression]
@@ -38,7 +38,7 @@ class GenerationScope:
         dims: tuple[ScalarVar, ...] = (),
         types: tuple[TypeVar, ...] = (),
     ) -> GenerationScope:
-        """A scope inside this one; what the new variables shadow is out of reach in it."""
+        """A nested scope; shadowed variables are removed."""
         new = [KnownExpression(var, typed(var)) for var in variables]
         shadow = {each.expr for each in new}
         pool = self.pool
@@ -53,15 +53,15 @@ class GenerationScope:
         return known
 
     def of(self, type: Type) -> list[KnownExpression]:
-        """What has exactly this type."""
+        """The expressions of exactly this type."""
         return [each for each in self.pool if each.type is type]
 
     def having(self, wanted: Callable[[Type], bool]) -> list[KnownExpression]:
-        """What has a type of this kind."""
+        """The expressions whose type satisfies a predicate."""
         return [each for each in self.pool if wanted(each.type)]
 
     def close(self, result: Expr) -> Expr:
-        """The lets of this scope around a result."""
+        """The result inside the lets of this scope."""
         for var, value in reversed(self.lets):
             result = Let(var, value, result)
         return result

@@ -1,4 +1,4 @@
-"""First-order modules with static shapes: what `compile` takes."""
+"""First-order modules with static shapes: the input of `compile`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Arithmetic on arrays: what each operation of a scalar term does to numpy arrays.
 
-What an operation does stands in its row of `plica.ir.loop.scalar_table`.
-Every function is total: elements that no one may look at (behind a guard) can hold anything.
-Integers convert to the narrow floats, and f64 to those of ml_dtypes, by way of f32, as they do it.
+Operations are defined by their row of `plica.ir.loop.scalar_table`. Every function is total:
+elements behind a false guard may hold anything. Integers convert to narrow floats, and f64 to those
+of ml_dtypes, via f32, as ml_dtypes does.
 
 >>> import numpy as np
 >>> cast(np.float32([300.0, np.nan, -1.5]), i8)
@@ -40,7 +40,7 @@ def constant(value: bool | int | float, dtype: DType) -> Any:
 
 
 def identity(combiner: str, dtype: DType) -> Any:
-    """What a reduction over nothing gives."""
+    """The result of a reduction over no elements."""
     return constant(unit(combiner, dtype), dtype)
 
 

@@ -1,8 +1,8 @@
 """Evaluation: the numpy meaning of a tensor expression.
 
-`prepare` turns an expression of known sizes into a list of steps over whole arrays, once; running
-it costs little more than numpy.  An axis is a range laid along its own dimension, so every term has
-just the elements it depends on, and numpy broadcasts the rest.
+`prepare` compiles an expression of known sizes to a list of steps over whole arrays; running it
+costs little more than numpy. An axis is a range along its own dimension, so every term has only the
+dimensions it depends on, and numpy broadcasts the rest.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import buffer, compute, reduce
@@ -11,11 +11,10 @@ just the elements it depends on, and numpy broadcasts the rest.
 >>> evaluate(rows, [np.float32([[1, 2, 3], [4, 5, 6]])])
 array([ 6., 15.], dtype=float32)
 
-Laws: integers are exact; a reduction of floats goes through its box in row-major order from the
-combiner's identity, one rounding at a time, as a plain loop would; one in runs does what
-`plica.ir.loop.summation` spells.
-A load behind a false guard does not happen, and one outside of its buffer is an error (see Note
-[Guards] in `plica.ir.interpret.lane`).
+Laws: integers are exact; a float reduction visits its box in row-major order from the combiner's
+identity, one rounding at a time, like a plain loop; one in runs follows `plica.ir.loop.summation`.
+A load behind a false guard does not happen, and a load out of bounds is an error (see Note [Guards]
+in `plica.ir.interpret.lane`).
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def evaluate(
 
 
 def sizes_of(of: TensorType) -> tuple[int, ...]:
-    """The shape of a result, all of whose sizes are known; refuses what no memory holds."""
+    """The shape of a result with known sizes; refuses shapes that exceed memory."""
     shape = tuple([number(size) for size in of.shape])
     if spanned_bytes(shape, of.dtype.bytes) > MOST_BYTES:
         raise EvaluationError(too_large(str(of)))
@@ -107,13 +106,13 @@ def prepare(compute: Compute) -> Run:
 
 
 def _reshaped(shape: tuple[int, ...]) -> Run:
-    """A view: nobody writes to a value, and what `interpret` gives is the caller's own copy."""
+    """A view: values are immutable, and `interpret` returns a copy."""
     return lambda arrays: arrays[0].reshape(shape)
 
 
 def at_each_place(compute: Compute) -> Callable[[Sequence[Array], tuple[int, ...]], Array] | None:
-    """A function of numbers, for arrays of any shapes that broadcast to one; None where it sums:
-    numpy lays the axes of a sum beside those of the arrays."""
+    """A function of scalars, applied to arrays that broadcast to one shape; None for reductions,
+    whose axes numpy would confuse with those of the arrays."""
     if any(isinstance(node, Reduce | Prefix) for node in post_order(compute.body)):
         return None
     root = Tape(None, {})
@@ -154,14 +153,14 @@ def at_once(compute: Compute, shape: tuple[int, ...]) -> Run:
 
 
 def _whole(result: Any, shape: tuple[int, ...], arrays: Sequence[Array], dtype: Any) -> Array:
-    """A result in its shape, in an array of its own.  Any: an array or a number; numpy's dtype."""
+    """A result in its shape, as a new array. Any: an array or a number; numpy's dtype."""
     if np.shape(result) != shape or any(result is each for each in arrays):
         return np.array(np.broadcast_to(result, shape), dtype)
     return np.ascontiguousarray(result) if shape else np.asarray(result)
 
 
 def in_pieces(compute: Compute, shape: tuple[int, ...], pieces: Sequence[Box]) -> Run:
-    """All steps over one piece of the result after the other: what they make stays in the cache.
+    """Runs all steps on one piece of the result after another, so that intermediates stay in cache.
 
     The axes that are cut lie in front, so they are a scope inside of the one of the others: what
     does not depend on them is made once.
@@ -202,10 +201,10 @@ def in_pieces(compute: Compute, shape: tuple[int, ...], pieces: Sequence[Box]) -
 
 
 def _pieces(compute: Compute, shape: tuple[int, ...]) -> Sequence[Box] | None:
-    """The pieces in which a result is made, None where it is made at once.
+    """The pieces in which a result is computed, or None if it is computed at once.
 
-    Worth it are reductions, which go over what they make again and again; not those that would be
-    made again for several pieces, nor what is read across the rows of its buffer.
+    Pieces pay off for reductions, which revisit their intermediates; not if a reduction would be
+    recomputed for several pieces, nor for buffers read across their rows.
     """
     if prod(shape) <= PIECE:
         return None

@@ -1,13 +1,13 @@
-"""The machine: one run of a program of the graph language, on a stack of its own.
+"""The machine: one run of a graph program, on an explicit stack.
 
 Neither a deep term nor a deep recursion of the user's program meets Python's limit.  An activation
 is an environment: the values of its variables, and of every node evaluated in it so far.  A node is
 evaluated at most once, and only if it is needed.
 
-Note [Marks]: the stack holds nodes to evaluate and marks.  A mark [there, targets, source] waits
-for `source` in the present activation; its value is that of `targets` in the activation `there`.
-What stands in tail position moves the mark along instead of stacking a new one, so a call in tail
-position leaves nothing behind.  Targets in an activation that nobody will return to are dropped.
+Note [Marks]: the stack holds nodes to evaluate and marks. A mark [activation, targets, source]
+waits for `source` in the current activation; its value becomes that of `targets` in the recorded
+activation. In tail position the mark is moved instead of stacking a new one, so tail calls use no
+stack. Targets in an activation that is never returned to are dropped.
 """
 
 from __future__ import annotations
@@ -265,7 +265,8 @@ class GraphMachine:
                 node = pop()
 
     def close(self, function: ex.Function, env: Env, itself: ex.Var | None) -> Closure:
-        """A closure over just what the function uses; `itself` is the let that binds it."""
+        """A closure over the variables a function uses; `itself` is the let-bound variable of a
+        recursive function."""
         code = self.program.codes.get(function) or self.program.code(function)
         captured = {each: env[each] for each in code.captured if each in env}
         return Closure(function, captured, self.call, itself)

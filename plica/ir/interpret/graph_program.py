@@ -5,8 +5,8 @@ its
 closures capture, and where its dims are found in its arguments.  An operator applied to arrays of
 known shapes becomes an executor: the prepared tensor expression, or the code of its decomposition.
 
-Nothing here has a second opinion on what an operator means: the tensor expression of its record is
-evaluated, or the decomposition interpreted.
+The meaning of an operator is defined in one place: the tensor expression of its record is
+evaluated, or its decomposition interpreted.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class GraphProgram:
         return known
 
     def constant(self, node: Const) -> Array:
-        """The array of a constant, which nobody may write to."""
+        """The array of a constant; must not be written."""
         if (known := self.constants.get(node)) is None:
             known = self.constants[node] = node.numpy()
         return known
 
     def site(self, node: Apply) -> OperatorSite:
-        """What is remembered about an operator call."""
+        """The cached evaluation state of an operator call."""
         if (known := self.sites.get(node)) is None:
             head = Apply(node.op, (), node.attrs)  # all calls with these attributes are one site
             if (known := self._heads.get(head)) is None:

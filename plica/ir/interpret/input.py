@@ -83,7 +83,7 @@ def type_given(param: Var) -> ty.Type:
 
 
 def read_result(name: str, value: Any, type: ty.Type, sizes: Sizes, module: Module) -> Value:
-    """What a Python function returned, as a value of the type it must have."""
+    """The result of a Python function as a value of the declared type."""
     read = _Reader(module).read(name, value, type, "The result")
     if read is not None and conforms(read, type, sizes, module):
         return read
@@ -113,14 +113,14 @@ def native(
 
 
 class _Reader:
-    """Reads values and collects what is wrong with them."""
+    """Reads values and collects errors."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.wrong: list[Diagnostic] = []
 
     def refuse(self, code: str, message: str, name: str, sides: tuple[object, object]) -> None:
-        """Note a fault, with what was expected and what was found."""
+        """Records an error with the expected and the given value."""
         expected, found = map(str, sides)
         self.wrong.append(Diagnostic(code, message, Place(node=name), expected, found))
 
@@ -134,7 +134,7 @@ class _Reader:
         )
 
     def read(self, name: str, value: Any, type: ty.Type, what: str) -> Value | None:
-        """The value in its canonical form; None where something is wrong with it already."""
+        """The value in its canonical form, or None if it is invalid."""
         sides = type, _describe(value)
         match type:
             case ty.TensorType():
@@ -204,7 +204,7 @@ class _Reader:
 
 
 def _with_arrays(value: DataValue, type: ty.DataType, module: Module) -> Value:
-    """The value with arrays for the numbers in it; what does not fit stays as it is."""
+    """The value with its numbers converted to arrays; what does not fit is unchanged."""
     done: dict[tuple[int, ty.Type], Any] = {}
     stack: list[tuple[Any, ty.Type]] = [(value, type)]
     while stack:

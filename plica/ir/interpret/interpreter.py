@@ -1,7 +1,7 @@
 """The reference meaning of the graph language: what every pass and every target must agree with.
 
-The branch that is not taken and the clause that does not match are never looked at; a let's value
-is evaluated before its body; calls in tail position do not grow the stack.
+Branches not taken and clauses that do not match are never evaluated; a let's value is evaluated
+before its body; tail calls do not grow the stack.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Tuple, Var
@@ -39,7 +39,7 @@ with lazy_imports(__name__):  # few programs take lists, or are kernels
     from plica.runtime.ragged import flat_inputs, nested_results
 
 MAX_RESULTS: Final = 1 << 20
-"""Each of the tensors of a result is an array of its own; no more of them are made."""
+"""The maximum number of tensors in a result, each of which is a separate array."""
 
 __all__ = ["GENEROUS", "RunLimits", "interpret"]
 
@@ -83,7 +83,7 @@ def interpret(
 def _kernel(
     kernel: Kernel, module: Module, args: tuple[Any, ...], named: dict[str, Any]
 ) -> Array | tuple[Array, ...]:
-    """What a kernel writes, given what it reads."""
+    """The buffers a kernel writes, given those it reads."""
     inputs = kernel.params[: kernel.inputs]
     params = [Var(each.name, TensorType(each.shape, each.dtype)) for each in inputs]
     values, sizes = read_inputs(params, args, named, module)
@@ -92,7 +92,7 @@ def _kernel(
 
 
 def _tensors(value: Value, known: dict[int, int]) -> int:
-    """How many tensors are in a value, tuples in tuples counted as often as they come."""
+    """The number of tensors in a value, counting shared tuples once per use."""
     if not isinstance(value, tuple):
         return 1
     if (count := known.get(id(value))) is None:

@@ -1,10 +1,9 @@
 """The reference meaning of the loop language: a kernel run one element at a time.
 
-Every load and store is checked: indices within the buffer, no element read before it was written,
-no two iterations of a parallel or vectorized loop, and no two threads that no barrier orders, at
-one element when one of them writes it (`plica.ir.interpret.race`).  A kernel is given its input
-arrays and
-returns the buffers it wrote, whole.
+Every load and store is checked: indices must be in bounds, elements must be written before they are
+read, and two iterations of a parallel or vectorized loop, or two threads not ordered by a barrier,
+must not access one element if one of them writes it (`plica.ir.interpret.race`). A kernel takes its
+input arrays and returns the buffers it wrote, whole.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For
@@ -21,7 +20,7 @@ without: what is
 wrong is always said by the plain machine.  Only a while loop that does not end is not waited for
 twice.
 
-Not here: how scalar terms are put into order (`plica.ir.interpret.scalar_program`), what they do
+Not here: the compilation of scalar terms (`plica.ir.interpret.scalar_program`) and their operations
 (`plica.ir.interpret.number`).
 """
 
@@ -45,7 +44,7 @@ from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 
 MAX_TURNS: Final = 500_000
-"""How many turns the while loops of a kernel may take together."""
+"""The maximum number of iterations of all while loops of a kernel together."""
 
 
 def run_kernel(
@@ -56,7 +55,7 @@ def run_kernel(
     sweeping: bool = True,
     turns: int = MAX_TURNS,
 ) -> tuple[Array, ...]:
-    """What a kernel writes, given the arrays it reads; dims are found from their shapes.
+    """The buffers a kernel writes, given the arrays it reads; dims come from their shapes.
 
     Without `sweeping` every element is computed on its own; the result is the same.
     """
@@ -114,7 +113,7 @@ def _run_once(
 
 @lru_cache(maxsize=256)
 def _stored(kernel: Kernel) -> frozenset[Buffer] | None:
-    """The buffers a kernel stores to; None where it invokes something that may store to any."""
+    """The buffers a kernel stores to; None if it invokes an intrinsic that may store to any."""
     found = set()
     for stmt in statements(kernel.body):
         if isinstance(stmt, Store):

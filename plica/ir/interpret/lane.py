@@ -1,4 +1,4 @@
-"""Lanes: the elements of a tensor expression side by side, and what is done to all at once.
+"""Lanes: all elements of a tensor expression evaluated together.
 
 Note [Guards]: nothing is skipped lane by lane.  A load outside its buffer gives some element and a
 *mark* at that place: the number of the load.  Marks flow with the values, and a `Select`, `And` or
@@ -131,7 +131,7 @@ def fold(combiner: str, is_float: bool) -> Callable[[Any, Array], Any]:
         found = function.reduce(rows, 0, rows.dtype)
         if np.all(found):
             return function(total, found)
-        # A zero's sign follows the law, not numpy's order: halves are held against each other.
+        # The sign of a zero follows the law, not numpy's order: halves are compared pairwise.
         lawful = binary(Max if combiner == "max" else Min)
         while len(rows) > 1:
             half = len(rows) // 2

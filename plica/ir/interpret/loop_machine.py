@@ -1,7 +1,7 @@
 """Performing a loop program: the machine that runs statements over storages.
 
-The stack holds statements, loops under way, and what to put back when a scope is left.  A run stops
-at barriers, so that the threads of a grid can take turns (`plica.ir.interpret.thread_block`).
+The stack holds statements, active loops, and scopes to restore. A run pauses at barriers, so that
+the threads of a grid can be interleaved (`plica.ir.interpret.thread_block`).
 
 >>> from plica.ir.type.dtype import i32
 >>> from plica.ir.loop.statement import For, Store
@@ -54,7 +54,7 @@ class LoopMachine:
         self.blocks: dict[st.Block, _Prepared] = {}
 
     def run(self, body: st.Stmt) -> None:
-        """Run a statement to its end; a barrier outside all threads holds nobody up."""
+        """Runs a statement to its end; a barrier outside all threads has no effect."""
         try:
             for _ in self.steps(body):
                 pass
@@ -64,7 +64,7 @@ class LoopMachine:
             raise
 
     def settle(self) -> None:
-        """Refuse what a launch read undefined, now that no race explains it."""
+        """Refuses undefined reads of a launch that no race explains."""
         if self.launch is not None and self.launch.suspect is not None:
             storage, indices = self.launch.suspect
             self.launch.suspect = None
@@ -156,7 +156,7 @@ class LoopMachine:
                 raise CompilerBug(f"The loop interpreter meets a {kind.__name__} it cannot run.")
 
     def values(self, owner: Term, scalars: tuple[Scalar, ...]) -> list[Any]:
-        """What some scalars are now; the line to compute them is kept with their owner."""
+        """The current values of some scalars; the compiled line is cached by owner."""
         if (known := self.lines.get(owner)) is None:
             known = self.lines[owner] = line(scalars, self.env)
         return run_line(known)
@@ -164,7 +164,7 @@ class LoopMachine:
     # --- blocks ----------------------------------------------------------------------------------
 
     def enter(self, block: st.Block, prepared: _Prepared, stack: list[Any]) -> None:
-        """Put the work of a block on the stack, if its predicate holds."""
+        """Pushes the work of a block, if its predicate holds."""
         if prepared.predicate is not None and not run_line(prepared.predicate)[0]:
             return
         env, count = self.env, len(block.vars)
@@ -183,7 +183,8 @@ class LoopMachine:
             stack.append(block.init)
 
     def cooperate(self, block: st.Block, prepared: _Prepared) -> Any:
-        """See Note [Cooperation]: the running thread's name before, None where it stays."""
+        """See Note [Cooperation]: returns the running thread's previous name, or None if
+        unchanged."""
         launch = self.launch
         assert launch is not None
         tags = {launch.variables[var] for var in prepared.followed if var in launch.variables}
@@ -230,7 +231,7 @@ class LoopMachine:
     # --- memory ----------------------------------------------------------------------------------
 
     def allocate(self, buffer: Buffer) -> Storage:
-        """An undefined storage for a buffer, its shape and strides as they are now."""
+        """An undefined storage for a buffer, with its current shape and strides."""
         scope(buffer.scope)  # a scope nobody declared is refused
         numbers = self.values(buffer, (*buffer.shape, *buffer.strides))
         shape = tuple([max(0, size) for size in numbers[: len(buffer.shape)]])
@@ -238,7 +239,7 @@ class LoopMachine:
         return Storage.blank(buffer, shape, self.watchers, strides)
 
     def allocated(self, alloc: st.Alloc) -> Storage:
-        """What an allocation gives: threads that share the scope have one storage together."""
+        """The storage of an allocation: threads that share the scope share one storage."""
         new, launch = self.allocate(alloc.buffer), self.launch
         of = scope(alloc.buffer.scope)
         if launch is None or of.reach in ("all", "thread"):
@@ -246,7 +247,7 @@ class LoopMachine:
         return launch.instance((alloc, launch.turn(alloc)), of, new)
 
     def invoke(self, call: st.Invoke, stack: list[Any]) -> None:
-        """Put the meaning of an intrinsic on the stack, over views of its regions."""
+        """Pushes the meaning of an intrinsic, over views of its regions."""
         if (intrinsic := find_intrinsic(call.name)) is None:
             raise EvaluationError(unknown_intrinsic(call.name))
         meaning = intrinsic.meaning

@@ -1,9 +1,8 @@
 """Numbers: what each operation of a scalar term does to single numbers.
 
 Integers are Python's, wrapped to their dtype; floats are Python's, rounded to theirs; bools are
-Python's.  What an operation does stands in its row; `plica.ir.interpret.evaluate` means the same
-on whole
-arrays, and a property test holds the two against each other.
+Python's. Operations are defined by their table rows; `plica.ir.interpret.evaluate` implements the
+same on whole arrays, and a property test compares the two.
 
 >>> from plica.ir.type.dtype import i8
 >>> binary(Add, i8)(127, 1), binary(FloorDiv, i8)(5, 0), binary(Div, f32)(1.0, 0.0)
@@ -120,7 +119,7 @@ COMBINERS: Final[dict[str, type[sc.Scalar]]] = {
 
 
 def identity(combiner: str, dtype: DType) -> sc.Number:
-    """What a reduction over nothing gives: the unit of its operation."""
+    """The result of a reduction over no elements: the identity of its operation."""
     match sc.ROW_OF[COMBINERS[combiner]].unit:
         case "zero":
             return rounding(dtype)(0)  # type: ignore[no-any-return]  # numbers
@@ -143,7 +142,7 @@ def combine(combiner: str, dtype: DType) -> Function:
 
 
 def _to_float(source: DType, target: DType, narrow: Unary) -> Unary:
-    """An integer rounded as arrays are: narrow floats come by way of f32."""
+    """Integers are rounded as arrays are: to narrow floats via f32."""
     exact = 1 << (24 if target.is_narrow else 53)
 
     def convert(x: int) -> float:

@@ -23,8 +23,8 @@ from plica.runtime.error import Diagnostic
 def fits(pattern: Pattern, value: Any, env: dict[Any, Any]) -> bool:
     """Whether a value fits a pattern; binds its variables on the way.
 
-    What a pattern binds before it fails stays behind, where nothing looks at it: no other clause
-    has its variables, unless it binds them too.
+    Bindings made before a pattern fails are left in place and never read: other clauses do not use
+    their variables without binding them.
     """
     match pattern:
         case PVar(var):
@@ -50,7 +50,7 @@ def unmatched(node: Match, value: Any) -> EvaluationError:
 
 
 def sketch_pattern(pattern: Pattern) -> str:
-    """A pattern as it is written in scripts."""
+    """A pattern in script syntax."""
     match pattern:
         case PAny():
             return "_"

@@ -1,13 +1,12 @@
 """Races: who touched which element, and whether anything orders them.
 
-A `Strand` is a parallel or vectorized loop under way: its iterations are not ordered, so an element
-that one of them writes is no business of any other.
+A `Strand` is an active parallel or vectorized loop: its iterations are unordered, so an element
+written by one must not be accessed by another.
 
-A `ThreadGrid` is a grid of threads under way.  The threads of one block run in *phases* that
-barriers
-separate: what happens in an earlier phase happens before.  Two threads that meet at one element in
-one phase, one of them writing, race.  Blocks are never ordered.  A thread is its coordinates, so
-two thread loops after one another have the same threads, and no order but each thread's own.
+A `ThreadGrid` is an active grid of threads. The threads of a block run in *phases* separated by
+barriers: earlier phases happen before later ones. Two threads that access one element in one phase
+race if one of them writes. Blocks are unordered. Threads are identified by their coordinates, so
+two consecutive thread loops have the same threads, ordered only within each thread.
 
 >>> from plica.core.diagnostic import EvaluationError
 >>> from plica.ir.type.dtype import i32
@@ -66,7 +65,8 @@ class Strand:
         self.written[key] = now
 
     def doubts(self, storage: Storage, indices: Sequence[int]) -> bool:
-        """Iterations run in order, so what is undefined in one may only be too early."""
+        """Iterations are simulated in order, so an undefined read may be one that only came too
+        early."""
         return False
 
     def race(self, storage: Storage, at: int, before: int, how: str) -> None:
@@ -80,7 +80,7 @@ class Strand:
 
 
 class _Touched:
-    """What a launch knows of one element: by whom it was written and read, and when last."""
+    """The writers and readers of one element in a launch, and the times of their last accesses."""
 
     __slots__ = (
         "read_block", "read_phase", "read_thread", "write_block", "write_phase", "write_thread",
@@ -145,7 +145,7 @@ class ThreadGrid:
         return self.instances[whole]
 
     def turn(self, key: Any) -> int:
-        """How often the running thread has come by here."""
+        """How often the running thread has reached this point."""
         whole = key, self.block, self.thread
         self.turns[whole] = self.turns.get(whole, 0) + 1
         return self.turns[whole]

@@ -1,8 +1,8 @@
-"""Scalar programs: terms put into order, so that a loop need not walk them again.
+"""Scalar programs: terms compiled to linear code, so that loops need not walk them again.
 
-A line computes several scalars at once, each shared node in one register.  The sides of a `Select`,
-an `And` or an `Or` are lines of their own, entered only when they are wanted.  Nothing recurses on
-Python's stack, however deep the term is.
+A line computes several scalars at once, with each shared node in one register. The operands of
+`Select`, `And` and `Or` are lines of their own, entered on demand. Nothing recurses on Python's
+stack, however deep the term is.
 
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import Lit
@@ -36,7 +36,7 @@ Step: TypeAlias = "tuple[int, Callable[[Registers], Any], Sides | None]"
 
 @attrs.frozen(eq=False)
 class Sides:
-    """What a lazy node enters when its first operand is true, and when it is false."""
+    """The lines a lazy node enters if its first operand is true, and if it is false."""
 
     then: tuple[list[Step], int]
     orelse: tuple[list[Step], int]

@@ -1,8 +1,8 @@
 """Storage: the memory of the loop interpreter, which notices every misuse.
 
-Each buffer's elements are kept with a mark for those that were written.  An element's address
-follows from the buffer's strides, so buffers whose strides overlap have elements in common; a view
-is a box of another storage.  Inside parallel loops and thread grids every access is noted
+Each buffer's elements carry a mark for those that were written. An element's address follows from
+the buffer's strides, so buffers with overlapping strides share elements; a view is a box of another
+storage. Inside parallel loops and thread grids every access is recorded
 (`plica.ir.interpret.race`).
 
 >>> from plica.ir.type.dtype import i32
@@ -33,7 +33,7 @@ from plica.runtime.error import Diagnostic, Place
 
 
 class Watcher(Protocol):
-    """Somebody who is told of every access, and refuses those that race."""
+    """Observes every access, and refuses races."""
 
     def read(self, storage: Storage, at: int) -> None: ...
 
@@ -81,7 +81,7 @@ class Storage:
         watchers: Sequence[Watcher],
         strides: tuple[int, ...] | None = None,
     ) -> Storage:
-        """A buffer that holds an array."""
+        """A buffer with the contents of an array."""
         new = Storage.blank(buffer, array.shape, watchers, strides)
         new.whole()[...] = array
         new.marks()[...] = 1
@@ -118,7 +118,7 @@ class Storage:
     def view(
         self, buffer: Buffer, starts: Sequence[int], extents: Sequence[int], kept: Sequence[int]
     ) -> Storage:
-        """A box of this storage as a buffer whose dimensions are the kept ones of the box."""
+        """A box of this storage as a buffer with the kept dimensions of the box."""
         for start, extent, size in zip(starts, extents, self.shape, strict=True):
             if extent < 0 or start < 0 or start + extent > size:
                 self.refuse(
@@ -192,7 +192,7 @@ class Storage:
         return np.array(self.whole(), order="C")
 
     def indices(self, at: int) -> tuple[int, ...]:
-        """The indices of the element at an address; where strides overlap, some that are there."""
+        """Indices of the element at an address; any of them if strides overlap."""
         left, found = at - self.offset, [0] * len(self.shape)
         order = sorted(range(len(self.shape)), key=lambda d: -abs(self.strides[d]))
         for d in order:
@@ -211,7 +211,7 @@ class Storage:
         )
 
     def undefined(self, indices: Sequence[int]) -> NoReturn:
-        """Refuse a read of what was never written."""
+        """Refuses a read of an element that was never written."""
         self.refuse(
             "uninitialised-read",
             f"An element of {str(self.buffer.name)!r} is read before it is written.",

@@ -37,8 +37,8 @@ _ZERO: Final = sc.Lit(0, i64)
 class StoreNest:
     """One store under loops.
 
-    Where `guard` holds `inside` must, and then `buffer[indices]` becomes `value`; where `reset`
-    holds as well it is `start` before.  `update` is the value as `kind(own element, rest)`.
+    Where `guard` holds, `inside` must hold, and `buffer[indices]` becomes `value`; where `reset`
+    holds too, it is first set to `start`. `update` is the value as `kind(own element, rest)`.
     """
 
     loops: tuple[For, ...]
@@ -69,7 +69,7 @@ class StoreNest:
 
 
 def nest(loop: For) -> StoreNest | None:
-    """The nest a loop is, None where it is something else."""
+    """The store nest of a loop, or None if it has another form."""
     if (found := _chain(loop)) is None:
         return None
     loops, guard, inside, reset, start, store = found
@@ -102,7 +102,7 @@ def nest(loop: For) -> StoreNest | None:
 
 
 def _chain(loop: For) -> Any:
-    """The loops, conditions and the store of a statement that holds nothing else."""
+    """The loops, conditions and store of a statement without anything else."""
     loops: list[For] = []
     known: dict[Term, Term] = {}  # block and bound variables, by the loops'
     guard: sc.Scalar = TRUE
@@ -189,7 +189,7 @@ def _update(value: sc.Scalar, own: sc.Load) -> tuple[type[sc.Scalar], sc.Scalar,
 
 
 def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
-    """Each load outside reductions once, and whether there are some inside."""
+    """Each distinct load outside reductions, and whether reductions contain loads."""
     found: list[sc.Load] = []
     hidden = False
     seen: set[Term] = set()
@@ -201,7 +201,7 @@ def _loads(terms: list[sc.Scalar]) -> tuple[list[sc.Load], bool]:
         seen.add(node)
         if isinstance(node, sc.Reduce):
             hidden = hidden or _has_loads(node)
-            # The stored buffer must show itself, wherever it is read.
+            # The updated buffer must be loaded where it is used.
             for each in sorted(_buffers(node), key=lambda b: b.name):
                 found.append(sc.Load(each, tuple([_ZERO] * len(each.shape))))
             continue

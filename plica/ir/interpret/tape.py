@@ -3,9 +3,8 @@
 Placing a term adds the steps that compute it, each node once; its result has a slot.
 A load with affine indices is a strided view of its buffer; any other looks its places up.
 
-Not here: what the steps do (`plica.ir.interpret.array_arithmetic`, `plica.ir.interpret.lane`), and
-running them from outside
-(`plica.ir.interpret.evaluate`).
+Not here: the operations of steps (`plica.ir.interpret.array_arithmetic`,
+`plica.ir.interpret.lane`), and running them (`plica.ir.interpret.evaluate`).
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ NO_MARKS: Final = 0
 class Tape:
     """The steps of an expression, or of the body of a reduction, over slots for their results.
 
-    A reduction's axes lie in front of the dimensions around it, so that what comes from outside
-    broadcasts.  What does not depend on them is placed in the scope around, and brought in.
+    A reduction's axes precede the outer dimensions, so that outer values broadcast. Terms
+    independent of them are placed in the outer scope and imported.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Tape:
         return to
 
     def released(self, *kept: int) -> list[Released]:
-        """The steps, each with the results that nobody needs after it."""
+        """The steps, each with the results that are dead after it."""
         last: dict[int, int] = {}
         for at, (_, to, sources) in enumerate(self.steps):
             last.update(dict.fromkeys((to, *sources), at))
@@ -220,7 +219,7 @@ class Tape:
         return scope.axes[axis], scope.rank - position
 
     def fits(self, index: Affine, size: int) -> bool:
-        """Whether an affine index stays inside wherever its axes are."""
+        """Whether an affine index is in bounds for all values of its axes."""
         low = high = index[0]
         for axis, factor in index[1].items():
             reach = factor * (self.extent(axis) - 1)
@@ -228,7 +227,7 @@ class Tape:
         return low >= 0 and high < size
 
     def is_whole(self, indices: list[Affine], shape: tuple[int, ...]) -> bool:
-        """Whether a load gives the buffer as it is: its dimensions are the last axes in order."""
+        """Whether a load is the whole buffer: its dimensions are the last axes in order."""
         if len(shape) > self.rank:
             return False  # dimensions of size 1 that the result does not have
         for at, ((start, factors), size) in enumerate(zip(indices, shape, strict=True)):
@@ -330,7 +329,7 @@ def play(steps: list[Released], values: list[Any]) -> None:
 
 
 def number(size: sc.Scalar) -> int:
-    """A size, which must be known by now."""
+    """The value of a size, which must be known."""
     if (found := known(normal_dim(size))) is None:
         raise CompilerBug("A tensor expression is evaluated while one of its sizes is unknown.")
     return found

@@ -1,8 +1,8 @@
-"""Thread blocks: the threads of a grid, run in turns on one machine.
+"""Thread blocks: simulates the threads of a grid on one machine.
 
-Each thread is a run of its own with its own variables.  It goes on until it comes to a barrier,
-then the next one does; when all of them have come to the barrier a new phase begins, and they go on
-(`plica.ir.interpret.race` says what that orders).  Blocks of threads run one after the other.
+Each thread is a separate run with its own variables. Threads run one after another up to a barrier;
+when all of them have reached it, a new phase begins (`plica.ir.interpret.race` defines the
+ordering). Blocks run one after another.
 
 >>> import numpy as np
 >>> from plica.ir.type.dtype import i32
@@ -34,7 +34,7 @@ from plica.runtime.error import Diagnostic, Place
 
 @attrs.define(eq=False)
 class Thread:
-    """A thread under way: what is left of it, the barrier it waits at, its variables there."""
+    """A suspended thread: its remaining work, the barrier it waits at, and its variables."""
 
     number: int
     rest: Iterator[Barrier]
@@ -42,7 +42,7 @@ class Thread:
     inside: dict[Term, Any] | None = None
 
     def advance(self, machine: KernelRun) -> Barrier | None:
-        """Go on to the next barrier; None where there is none, and the thread has ended."""
+        """Runs to the next barrier; None if the thread has ended."""
         self.at = next(self.rest, None)
         self.inside = None if self.at is None else dict(machine.env)
         return self.at
@@ -64,7 +64,7 @@ def spread(machine: KernelRun, loop: For, extent: int) -> Iterator[Barrier]:
 
 
 def coordinate(machine: KernelRun, loop: For, extent: int) -> int | None:
-    """Where the running thread is along a loop's axis, None where that axis is not spread yet.
+    """The running thread's coordinate along a loop's axis, or None if that axis is not yet bound.
 
     A loop inside another of the same name is the same threads again, as many or fewer.
     """
@@ -82,7 +82,7 @@ def coordinate(machine: KernelRun, loop: For, extent: int) -> int | None:
 
 
 def meets(machine: KernelRun, barrier: Barrier) -> bool:
-    """Whether there is anybody to wait for at a barrier."""
+    """Whether a barrier has threads to wait for."""
     if scope(barrier.scope).reach not in ("all", "block", "warp"):
         message = "A barrier is for memory that threads have together."
         found = f"the scope {barrier.scope!r}"
@@ -141,7 +141,7 @@ def _team(machine: KernelRun, launch: ThreadGrid, loop: For, extent: int) -> Ite
 def _narrow(
     launch: ThreadGrid, tag: str, outside: dict[Term, Any]
 ) -> list[tuple[Term, MemoryScope, Storage]]:
-    """The buffers around of which each thread or block has one of its own."""
+    """The buffers of which each thread or block has a private copy."""
     found = []
     for buffer, each in outside.items():
         if isinstance(each, Storage):

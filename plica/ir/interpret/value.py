@@ -40,7 +40,7 @@ Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
 
 @attrs.frozen(eq=False, repr=False, slots=True)
 class DataValue:
-    """A value of an algebraic data type: which constructor made it, and of what."""
+    """A value of an algebraic data type: its constructor and fields."""
 
     data: ty.DataName
     index: int
@@ -55,8 +55,9 @@ class DataValue:
 class Closure:
     """A function with the values of its free variables; `call` runs it on Python's side.
 
-    `itself` is the variable by which a recursive function knows itself.  It is bound on entry, not
-    captured: a closure that held itself would be a cycle, and wait for the garbage collector.
+    `itself` is the variable by which a recursive function refers to itself. It is bound on entry,
+    not captured: a closure that contained itself would be a reference cycle and stay until garbage
+    collection.
     """
 
     function: Function
@@ -92,7 +93,7 @@ Value: TypeAlias = "Array | tuple[Value, ...] | DataValue | Closure | NativeFunc
 
 
 def arity(value: Value) -> int | None:
-    """How many arguments a function takes, None for what is no function."""
+    """The number of arguments of a function, or None for other values."""
     if isinstance(value, Closure):
         return len(value.function.params)
     if isinstance(value, NativeFunction):
@@ -147,7 +148,7 @@ def conforms(
 def equations(type: ty.Type, value: Any, module: Module | None = None) -> Iterator[Equation]:
     """One equation per axis of every tensor in a value; with a module, inside data as well.
 
-    A value that does not fit its type gives no equations there: whoever measures it checks it.
+    A value that does not match its type yields no equations: the caller validates it.
     """
     stack: list[tuple[ty.Type, Any]] = [(type, value)]
     while stack:
@@ -165,7 +166,7 @@ def equations(type: ty.Type, value: Any, module: Module | None = None) -> Iterat
 
 
 def field_types(type: ty.DataType, index: int, module: Module | None) -> tuple[ty.Type, ...] | None:
-    """The types of what the constructor with this index holds, at the arguments of `type`."""
+    """The field types of the constructor with this index, at the arguments of `type`."""
     definition = None if module is None else module.definitions().get(type.data)
     if not isinstance(definition, DataDef):
         raise CompilerBug(f"The data type {type.data.name} is not defined in the module given.")

@@ -1,9 +1,10 @@
 """Vectorised runs: a nest of loops at once over arrays, bits and refusals as one by one.
 
 The loops that the stored place depends on are *spread*: their iterations touch different elements,
-so they can be computed together.  The others are *rows*: they come to each element in order, one
-rounding after the other.  Whatever cannot be shown to be the same - two iterations at one place, a
-place outside, an undefined element - is left to the plain machine, before anything is stored.
+so they are computed together. The others are *rows*: they update each element in order, one
+rounding after the other. Any case not shown to be equivalent - two iterations at one place, an
+index out of bounds, an undefined element - falls back to the plain machine before anything is
+stored.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Kernel, Store
@@ -39,7 +40,7 @@ from plica.ir.type import bool_
 MIN_POINTS: Final = 16
 """A nest of fewer points is faster one by one."""
 MAX_POINTS: Final = 1 << 22
-"""A nest of more points takes too much memory at once; its inner loops may be nests, too."""
+"""The maximum number of points of a nest, limited by memory; inner loops may still be nests."""
 
 _FOLDS: Final[dict[type[Scalar], str]] = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
 _find: Final = lru_cache(maxsize=4096)(nest)
@@ -91,7 +92,7 @@ def _can_sweep(
 def _plan(
     of: StoreNest, extents: tuple[int, ...], unsure: tuple[Buffer, ...], noting: bool
 ) -> _Plan | None:
-    """The arrays of a nest, None where its shape does not allow a sweep."""
+    """The arrays of a nest, or None if its shape does not allow a sweep."""
     sizes = {each.var: size for each, size in zip(of.loops, extents, strict=True)}
     unordered = [
         each.var for each in of.loops if each.kind not in ("serial", "unrolled", "virtual")
@@ -205,7 +206,7 @@ class _Plan:
         return not bool(np.any((found != 0) & open_))
 
     def places(self, slots: list[Any], open_: Any, target: Storage) -> Any:
-        """The addresses that are stored to, None where some are outside."""
+        """The stored addresses, or None if some are out of bounds."""
         at: Any = np.int64(target.offset)
         for (slot, marks), size, step in zip(
             self.indices, target.shape, target.strides, strict=True
@@ -292,9 +293,9 @@ class _Plan:
     def note(
         self, slots: list[Any], done: Any, storages: dict[Buffer, Storage], machine: KernelRun
     ) -> None:
-        """Tell the loops around what was touched.
+        """Reports the touched elements to enclosing loops.
 
-        Reads behind a guard are told as if they happened: see Note [Sweeps] in
+        Guarded reads are reported as if they happened: see Note [Sweeps] in
         `plica.ir.interpret.kernel`.
         """
         for buffer, places in self.reads:

@@ -1,9 +1,6 @@
 """Formulas of arcs and hyperbolas, for numbers of any carrier (`plica.ir.loop.formula`).
 
-It is the only term between graph and loops: form rules rewrite it, schedules start from it, and
-search, features and accelerators read nothing else. Prologues and epilogues are ordinary stages. Of
-the stages' results, `outputs` are memory of the launch: scratch first, the result last; all others
-are local to the kernel.
+asin acos atan  sinh cosh asinh acosh atanh
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Layout(Term):
         return np.asarray(cut, order="C")
 
     def _from_parts(self) -> list[int]:
-        """For each dimension in memory, the index of its part among the logical axes' parts."""
+        """The value of an expression."""
         parts = [at for axis in range(self.rank) for at in self.positions(axis)]
         return [parts.index(at) for at in range(len(parts))]
 

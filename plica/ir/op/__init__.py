@@ -1,4 +1,4 @@
-"""Operators: the file of a record is loaded when its name is asked for.
+"""Operators: the module of a record is imported when its name is looked up.
 
 >>> find("sub") is find("subtract"), "nn.conv" in names()
 (True, True)

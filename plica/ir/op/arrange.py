@@ -1,7 +1,8 @@
 """Arranging: views, grids and sequences, each in terms of other operators.
 
-Axes are regrouped by codes or by the words of layouts, windows slide over an axis, vectors span
-grids, indices index several axes at once, and sequences of different lengths are cut or turned.
+Axes are regrouped by codes or by layout names, windows slide over an axis, vectors span grids,
+indices select along several axes at once, and sequences of different lengths are masked or
+reversed.
 
 >>> from plica.ir.type.term import tensor
 >>> found = reshape_codes.relation({"codes": (0, -3, -4, 2, -1)}, tensor((5, 2, 3, 8), "f32"))
@@ -34,7 +35,7 @@ from plica.ir.type import TensorType, TupleType, i64, known, normal_dim, product
 
 
 def _coded(attrs: Values, shape: Shape) -> Shape:
-    """The shape that codes stand for; -1 stays, for what is left over."""
+    """The shape that the codes denote; -1 stays for the inferred dim."""
     codes, at, found = list(attrs["codes"]), 0, []
 
     def next_axis() -> Scalar:
@@ -129,7 +130,7 @@ layout_transform = composite(
 
 
 def _windows(attrs: Values, x: TensorType) -> tuple[int, Shape, tuple[int, ...], tuple[int, ...]]:
-    """The first axis, how many windows there are along each, their sizes and strides."""
+    """The first axis, the number of windows along each axis, their sizes and strides."""
     at, sizes = axis_of("sliding_window", attrs["axis"], len(x.shape)), attrs["window"]
     strides = attrs["strides"] if len(attrs["strides"]) > 1 else attrs["strides"] * len(sizes)
     if at + len(sizes) > len(x.shape) or len(strides) != len(sizes):

@@ -1,7 +1,8 @@
 """Attributes: readers that bring a setting into its one canonical form, or say why they cannot.
 
-Numpy numbers become Python's, lists become tuples, names become dtypes.  What needs the rank of an
-argument (a negative axis, one stride for all axes) stays as it was given: relations settle it.
+Numpy numbers become Python numbers, lists become tuples, names become dtypes. Attributes that need
+an argument's rank (a negative axis, one stride for all axes) stay as given: type relations
+normalise them.
 
 >>> axes([0, -1]), axes(2), axes(None)
 ((0, -1), (2,), None)
@@ -21,7 +22,7 @@ from plica.ir.graph.operator import Attribute, Mismatch
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
 from plica.ir.type import DTYPES, DType, dim, dim_var, i64
 
-# Any: a reader takes whatever a user wrote and returns the form its operator works with.
+# Any: a reader takes the user's value and returns the form its operator uses.
 Reader: TypeAlias = Callable[[Any], Any]
 
 BAD: Final = "bad-attribute"
@@ -66,7 +67,7 @@ def flag(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """A number of any kind, kept as it is."""
+    """A number of any kind, unchanged."""
     if isinstance(value, np.generic):
         value = value.item()
     return value if isinstance(value, bool | int | float) else _bad("a number", value)
@@ -107,7 +108,7 @@ def choice(*words: str) -> Reader:
 
 
 def optional(read: Reader) -> Reader:
-    """None, or what the other reader takes."""
+    """None, or a value of the other reader."""
 
     def read_or_none(value: Any) -> Any:
         return None if value is None else read(value)
@@ -116,7 +117,7 @@ def optional(read: Reader) -> Reader:
 
 
 def many(read: Reader) -> Reader:
-    """A sequence of what the other reader takes; a single one counts as a sequence of one."""
+    """A sequence of values of the other reader; a single value counts as a sequence of one."""
 
     def read_all(value: Any) -> Any:
         given = value if isinstance(value, list | tuple | np.ndarray) else (value,)
@@ -190,7 +191,7 @@ bounds: Final = many(optional(index))
 
 
 def new_shape(value: Any) -> Any:
-    """A shape in which one dim may be -1: what is left over."""
+    """A shape in which one dim may be -1, to be inferred."""
     if isinstance(found := indices(value), Mismatch):
         return found
     numbers = [each.value for each in found if isinstance(each, Lit)]
@@ -213,7 +214,7 @@ _CALLS: Final[dict[str, Callable[[Scalar, Scalar], Scalar]]] = {"min": Min, "max
 
 
 def read_dim(source: str) -> Scalar | Mismatch:
-    """The index term a text such as `"2*n+1"` stands for; its names are symbolic dims."""
+    """The index term of a text such as `"2*n+1"`; its names are symbolic dims."""
     wrong = _bad("an index term such as '2*n+1'", source)
     if len(source) > 1000:
         return wrong

@@ -1,8 +1,9 @@
 """Fields of bits: integers that lie at regular distances in blocks of bytes.
 
-The last axis of bytes is cut into blocks.  In each, a field holds integers of `width` bits over an
+The last axis of bytes is cut into blocks. In each, a field holds integers of `width` bits over an
 index space `extents`: the first starts at bit `at`, and along axis k the next one is `strides[k]`
-bits further on.  Within a byte the lowest bit comes first, and the lowest byte of 16 or 32 bits.
+bits further. Bits are counted from the lowest within a byte, and 16- and 32-bit integers are
+little-endian.
 
     at=16, width=4, extents=(2, 16), strides=(4, 8)      16 bytes from byte 2 on, low halves first
 

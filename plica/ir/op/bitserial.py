@@ -1,12 +1,12 @@
-"""Products of numbers of few bits: what bit planes, combined by `and` and counted, come to.
+"""Products of low-bit numbers, defined by bit planes combined with `and` and popcount.
 
-A plane of x and a plane of the weight count where both have a 1.  Where the weight is `unipolar`
-its zeros count as -1: a weight w of b bits then stands for 2 w - (2^b - 1).  Summed with their
-powers of two, the planes are a product of whole numbers in i32, which is how it is computed: of
-bytes, where they fit these.
+A plane of x and a plane of the weight contribute where both have a 1. If the weight is `unipolar`,
+its zeros count as -1: a b-bit weight w then denotes 2 w - (2^b - 1). Weighted by powers of two, the
+planes sum to an i32 product of integers, and are computed as one: a product of bytes, if the
+numbers fit.
 
-`nn.packed_dense` multiplies floats by a weight of 2, 4 or 8 bits, several numbers to a word of 32
-bits, the lowest first.  Each row has a scale and a zero point for each of its groups of columns:
+`nn.packed_dense` multiplies floats by a 2-, 4- or 8-bit weight, packed into 32-bit words, lowest
+number first. Each row has a scale and a zero point per group of columns:
 
     y[n] = sum over k of x[k] * (number(weight[n], k) - zero[n, k // group]) * scale[n, k // group]
 
@@ -34,7 +34,7 @@ from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
 from plica.ir.type import TensorType, bf16, f16, f32, i8, i32, known, u8
 
 MAX_BITS = 8
-"""Of a number: what more planes come to does not fit i32 any more."""
+"""The maximum width of a number: products of wider ones overflow i32."""
 
 
 def _derived(name: str, record: Operator, doc: str) -> Operator:
@@ -92,7 +92,7 @@ bitserial_conv = _derived("nn.bitserial_conv", conv, "nn.conv of the low bits of
 # --- weights of few bits --------------------------------------------------------------------------
 
 WORD_BITS = 32
-"""Bits of a word that holds several numbers of a weight."""
+"""Bits of a word that packs several numbers of a weight."""
 
 
 def _packed_rule(

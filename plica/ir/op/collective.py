@@ -10,9 +10,9 @@ tensor expression as any other, with a gradient and a numpy meaning.
     ring_shift        row i is row i - shift
     own_block         row i is block i of row i: nothing moves
 
-A program that all devices run holds one value where a collective has a row for each.
-`stack_devices` goes from the value to the rows, `own_device` back: alone, such a program means what
-it does where all devices are given the same; `plica.mesh` runs it with each given its own.
+In a program that all devices run, a value corresponds to one row of a collective's operand.
+`stack_devices` converts the value to rows, `own_device` back. On one device, such a program has the
+meaning of all devices receiving equal inputs; `plica.mesh` runs it with separate inputs.
 
 >>> from plica.ir.type.term import tensor
 >>> str(all_gather.relation({"dim": 0}, tensor((4, 2, 3), "f32")))
@@ -43,7 +43,7 @@ _AXIS = attribute("axis", text, "devices")
 
 
 def _rows(name: str, x: TensorType, *dims: int) -> Scalar:
-    """How many devices there are; their values have these dims."""
+    """The number of devices; their values have these dims."""
     rel.rank_at_least(name, x, 1 + max(dims, default=-1) + 1 if dims else 1)
     return x.shape[0]
 

@@ -94,7 +94,7 @@ def _by_data(attrs: Values, d: Expr, x: Expr, weight: Expr) -> Expr:
     exact = True
     for window, size, k in zip(sliding, shape, kernel, strict=True):
         room = known(normal_dim(plus(size, window.before + window.after) - window.reach(k)))
-        # Past the last window lies what no window saw; how much is not known where sizes are open.
+        # Elements past the last window are unused; with open sizes their number is unknown.
         extra.append(window.stride - 1 if room is None else room % window.stride)
         exact = exact and (room is not None or window.stride == 1)
     how = {name: attrs[name] for name in ("strides", "padding", "dilation", "groups")}
@@ -107,7 +107,7 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
     """The cotangent of a weight: data slid over by what came of the windows, strides and dilation
     exchanged, with examples in the place of channels.
 
-    Of (n, g·c, …) and (n, g·o, …) it is (g·o, c, …): each group keeps to itself.
+    (n, g·c, …) and (n, g·o, …) give (g·o, c, …): groups are independent.
     """
     groups = attrs["groups"]
     types = tensor_of(data), tensor_of(windows_), tensor_of(weight)
@@ -123,7 +123,7 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
         data = transpose(data, (1, 0, *range(2, 2 + rank)))
     how = {"strides": attrs["dilation"], "padding": attrs["padding"], "dilation": attrs["strides"]}
     if groups == 1 and _fits_apart(*types):
-        # Each example by itself, then their sum: what is read again and again stays near.
+        # Computes one example at a time, then sums: reused data stays in cache.
         kernel = reshape(windows_, (product((n, outputs)), index(1), *counts))
         every = conv(data, kernel, **how, groups=known(n))
         over = windows("nn.conv", how, rank)
@@ -145,7 +145,7 @@ def by_weight(attrs: Values, data: Expr, windows_: Expr, weight: Expr) -> Expr:
 
 
 def _fits_apart(data: TensorType, windows_: TensorType, weight: TensorType) -> bool:
-    """Whether what each example alone says of a weight is less than what it is made of."""
+    """Whether the per-example weight gradients are smaller than their operands."""
     sizes = [known(product(each.shape[1:])) for each in (data, windows_)]
     made, n = known(product(weight.shape)), known(data.shape[0])
     if made is None or None in sizes or n is None or n < 2:

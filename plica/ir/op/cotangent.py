@@ -1,7 +1,7 @@
 """Words of gradients: the terms that pullbacks of many operators are made of.
 
-A pullback names operators of other files, some of which need its own; `word` finds them when it is
-run, when all are there.
+A pullback refers to operators of other files, some of which need its own; `word` looks them up at
+run time, when all are loaded.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -26,7 +26,7 @@ from plica.ir.type import TensorType, known
 def word(name: str) -> Callable[..., Expr]:
     """An operator by its name, found when it is used."""
 
-    # Any: what an operator takes.
+    # Any: an operator's arguments.
     def applied(*args: Any, **attributes: Any) -> Expr:
         if (record := find(name)) is None:
             raise CompilerBug(f"A gradient uses the operator {name}, which does not exist.")

@@ -1,4 +1,5 @@
-"""Elementwise arithmetic: each element of the result comes from the elements at its place.
+"""Elementwise arithmetic: each element of the result depends on the operands' elements at the same
+index.
 
 Integers wrap around, division of integers by zero gives 0, floats follow IEEE 754 as numpy does;
 `plica.ir.loop.scalar` has the laws.  Binary operators broadcast, and both sides have one dtype.
@@ -105,17 +106,17 @@ def binary(
 
 
 def negated(x: sc.Scalar) -> sc.Scalar:
-    """`-x`; of floats as a difference from -0.0, which turns 0.0 into -0.0."""
+    """`-x`; for floats as a difference from -0.0, which maps 0.0 to -0.0."""
     return sc.Sub(sc.like(-0.0 if sc.dtype_of(x).is_float else 0, x), x)
 
 
 def absolute_value(x: sc.Scalar) -> sc.Scalar:
-    """`|x|`; the least integer stays itself."""
+    """`|x|`; the minimum integer maps to itself."""
     return x if sc.dtype_of(x).kind == "uint" else call("abs", x)
 
 
 def signum(x: sc.Scalar) -> sc.Scalar:
-    """-1, 0 or 1; nan stays nan."""
+    """-1, 0 or 1; NaN is propagated."""
     if sc.dtype_of(x).kind == "uint":
         return sc.Select(sc.Eq(x, sc.like(0, x)), sc.like(0, x), sc.like(1, x))
     return call("sign", x)
@@ -200,7 +201,7 @@ def _power_slope(d: Expr, z: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 
 def _first_of_equals(d: Expr, is_first: Expr, y: Expr) -> tuple[Expr, Expr]:
-    """Of equals the first takes the cotangent; it does where the second is nan, too."""
+    """The first of equal operands takes the cotangent, also if the second is NaN."""
     return where(is_first, d, where(isnan(y), d, 0)), where(is_first, 0, where(isnan(y), 0, d))
 
 
@@ -280,7 +281,7 @@ cast = primitive(
 
 
 WHOLE_FLOATS: Final = (f32, f64)
-"""Floats that have a register of their own everywhere."""
+"""Floats that every target has registers for."""
 
 DECODED: Final = (*CODED_FLOATS, *WHOLE_FLOATS)
 

@@ -2,9 +2,9 @@
 
     dft(x)[…, 0, k, c] + i dft(x)[…, 1, k, c]  =  Σ_t (x[…, 0, t, c] + i x[…, 1, t, c]) w^(t k)
 
-with w = exp(-2πi / length), or its inverse and a factor of 1 / length.  The operator is defined by
-one product with a constant matrix, which takes length² steps (long ones by two); the pack `fourier`
-writes those of composite length as short ones.  Places that x does not have are zeros.
+with w = exp(-2πi / length), or its inverse and a factor of 1 / length. The operator is defined as
+one product with a constant matrix, which takes length² steps (long transforms: two products); the
+pack `fourier` rewrites composite lengths to shorter transforms. Missing elements of x are zeros.
 
 >>> from plica.ir.type.term import tensor
 >>> settings = {"length": 8, "bins": 5, "parts": 2, "inverse": False}
@@ -38,14 +38,14 @@ LARGEST_MATRIX: Final = 1 << 11
 """The length of a transform by one product, where it has a factor."""
 
 MIN_VECTOR_COLUMNS: Final = 16
-"""Columns that do not fill a vector: they are taken for rows of the product."""
+"""The number of columns below which they do not fill a vector and become rows of the product."""
 
 
 def roots(rows: int, columns: int, length: int, inverse: bool) -> Array:
     """The powers w^(r c) of a root of unity, with angles below a whole turn."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
     made = np.exp((2j if inverse else -2j) * np.pi * turns / length)
-    # Quarters of a turn are exact: bins that are real for real signals stay so.
+    # Quarter turns are exact: bins that are real for real signals stay real.
     quarters = np.array([1, 1j, -1, -1j] if inverse else [1, -1j, -1, 1j])
     exact = 4 * turns % length == 0
     made[exact] = quarters[4 * turns[exact] // length]
@@ -61,7 +61,8 @@ def on_parts(matrix: Array, given: int, wanted: int) -> Array:
 def applied(matrix: Array, x: Expr, wanted: int = 2) -> Expr:
     """A complex matrix times the columns of x, (…, parts, t, columns).
 
-    Few columns become rows, beside all others, and the matrix the right side of one product.
+    Few columns become rows, together with all others, and the matrix is the right operand of one
+    product.
     """
     *rows, parts, length, columns = tensor_of(x).shape
     given, inner, count = known(parts), known(length), known(columns)
@@ -102,11 +103,12 @@ def extents(attrs: Values, there: int) -> tuple[int, int]:
 
 
 def by_factor(x: Expr, factor: int, length: int, bins: int, *, parts: int, inverse: bool) -> Expr:
-    """The same transform, by a factor of its length and what is left of it.
+    """The same transform, by a factor of its length and the cofactor.
 
-    Place t (length / factor) + s of the signal is in row t of a matrix.  Its columns are
-    transformed first; bin k of column s turns by w^(k s); then come its rows (Cooley and Tukey).
-    Bins of the first become columns of the second, so nothing is put in order at the end.
+    Element t (length / factor) + s of the signal is in row t of a matrix. The columns are
+    transformed first; bin k of column s is multiplied by w^(k s); then the rows are transformed
+    (Cooley-Tukey). Bins of the first transform become columns of the second, so no final
+    permutation is needed.
     """
     *rows, planes, places, columns = tensor_of(x).shape
     rest, rank, there = length // factor, len(rows), known(places)

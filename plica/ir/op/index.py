@@ -1,7 +1,7 @@
 """Indexing by values: which elements are read depends on other elements.
 
-Negative indices count from the end.  An index outside its axis has no meaning by default
-(`mode="raise"`): evaluation fails with `index-out-of-bounds`; `clip` takes the nearest place and
+Negative indices count from the end. An index out of bounds is undefined by default
+(`mode="raise"`): evaluation fails with `index-out-of-bounds`; `clip` takes the nearest element and
 `wrap` counts modulo the size.
 
 >>> from plica.ir.type.term import tensor
@@ -25,13 +25,13 @@ from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
 from plica.ir.type import TensorType, f32, i32, i64, known, normal_dim, product
 
 NARROW: Final = 1 << 31
-"""Places of an axis as long as this are told apart by an i32."""
+"""Axes up to this length are indexed by i32."""
 
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
 
 
 def integers(name: str, of: TensorType) -> None:
-    """Ask for indices."""
+    """Requires integer indices."""
     if not of.dtype.is_integer:
         message = f"{name} takes integers as indices."
         rel.refuse("dtype-conflict", message, "an integer type", str(of.dtype))
@@ -45,7 +45,7 @@ def place(value: sc.Scalar, extent: sc.Scalar, mode: str) -> sc.Scalar:
     if mode == "clip":
         size = known(extent)
         if sc.dtype_of(value) is i32 and size is not None and size <= NARROW:
-            # A vector holds twice as many of these.
+            # A vector holds twice as many i32.
             return as_dtype(sc.Max(sc.Lit(0, i32), sc.Min(value, sc.Lit(size - 1, i32))), i64)
         return sc.Max(sc.index(0), sc.Min(at, extent - 1))
     return sc.Select(sc.Lt(at, sc.index(0)), at + extent, at)
@@ -256,7 +256,7 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: sc.Buffer) -> Compute
         wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
         if depth is None or depth >= NARROW or at < len(i) - 1:
             return sc.Select(sc.Eq(wanted, i[at]), on, off)
-        # One index for a row, which stays outside if it is: a vector holds twice as many places.
+        # One i32 index per row, which stays out of bounds if it was: a vector holds twice as many.
         near = sc.Max(sc.index(-1), sc.Min(wanted, sc.index(depth)))
         return sc.Select(sc.Eq(as_dtype(near, i32), as_dtype(i[at], i32)), on, off)
 

@@ -1,4 +1,4 @@
-"""Joining and cutting: tensors put together, cut apart, cut out and surrounded.
+"""Joining and cutting: concatenation, splits, slices and padding.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.type.term import tensor

@@ -1,4 +1,4 @@
-"""Losses: how far predictions for classes (axis 1) are from what is wanted.
+"""Losses: the distance of predictions for classes (axis 1) from their targets.
 
 A target is the number of a class, or, for `nn.cross_entropy`, a probability for each.  Every class
 has a weight; a mean is over the weights of the targets that count.

@@ -1,10 +1,9 @@
 """Marks: values that mean what their argument means, and are treated apart.
 
-`stop_gradient(x)` is x, and nothing flows back through it.  `after(x, y)` is x too, but cannot be
-computed before y is there: what is computed from it is not shared with what is computed from x, so
-it is how values are computed again instead of being kept (`plica.checkpoint`).
-`on_device` and `device_copy` say where a value belongs and that it is brought there;
-`plica.rewrite.device_placement` reads the marks and writes the copies.
+`stop_gradient(x)` is x without a gradient. `after(x, y)` is x, but is not computed before y: its
+users are not merged with users of x, so values can be recomputed instead of kept
+(`plica.checkpoint`). `on_device` and `device_copy` state where a value resides and that it is
+copied there; `plica.rewrite.device_placement` reads the marks and inserts the copies.
 
 >>> from plica.ir.type.term import tensor
 >>> x = tensor((2, 3), "f32")

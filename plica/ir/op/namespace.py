@@ -42,7 +42,7 @@ class OperatorNamespace:
 
 
 class Operators:
-    """The operators of Plica: the record of a name is loaded when it is asked for."""
+    """The operators of Plica; a record is loaded when its name is looked up."""
 
     nn: Final = OperatorNamespace("nn")
 

@@ -192,7 +192,7 @@ def _instance_norm(attrs: Values, x: Expr, gamma: Expr, beta: Expr) -> Expr:
 
 
 def _grouped(x: TensorType, groups: int) -> rel.Shape:
-    """Batch, groups, channels of a group, and what a channel holds."""
+    """Batch, groups, channels per group, and elements per channel."""
     n, c, *rest = x.shape
     if (own := quotient(c, index(groups))) is None:
         message = "nn.group_norm shares out channels evenly among groups."
@@ -256,7 +256,7 @@ def _lrn_rule(attrs: Values, x: TensorType) -> TensorType:
 
 
 def _lrn_reach(size: int, channels: Scalar) -> tuple[int, int]:
-    """The channels before and after one that are summed: no more than there are."""
+    """The number of channels summed before and after each, at most those that exist."""
     before = (size - 1) // 2
     most = max(0, size - 1 if (count := known(channels)) is None else count - 1)
     return min(before, most), min(size - 1 - before, most)

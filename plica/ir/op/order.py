@@ -1,17 +1,17 @@
 """Order: sorting, searching, ranking, and which elements differ.
 
-Everything stands on primitives that search by halving: `merge_runs` says in which order two
-sorted runs become one (`merge_planes` brings them, and what lies beside them, into it), and
-`searchsorted` where a value belongs.  Sorting n elements counts within
-short runs (`plica.ir.op.rank`) and merges runs of 32, 64, …: n log² n comparisons, without a loop
-that depends on values, so that it is the same tensor expressions on every target; where elements
-are gone through one by one a form makes n of those of a merge.
+All are built on primitives with binary search: `merge_runs` computes the order that merges two
+sorted runs (`merge_planes` applies it to them and to accompanying tensors), and `searchsorted`
+finds the insertion point of a value. Sorting n elements ranks short runs by counting
+(`plica.ir.op.rank`) and merges runs of 32, 64, …: n log² n comparisons without a data-dependent
+loop, so every target runs the same tensor expressions. For targets that visit elements one by one,
+a form reduces a merge to n comparisons.
 
-The order is numpy's: a nan comes after every number, equal elements keep their order (so do both
-zeros).  `descending` is the reverse, in which equal elements keep their order too.
+The order is numpy's: NaN comes after every number, and the sort is stable (both zeros are equal).
+`descending` is the reverse order, and is stable too.
 
-Results whose size depends on values (`unique`, `argwhere`) are as long as they can become, and
-come with how many of their elements count.
+Results with a data-dependent size (`unique`, `argwhere`) have their maximum size, together with the
+number of valid elements.
 
 >>> from plica.ir.type.term import tensor
 >>> found = sort.relation({"axis": -1, "descending": False}, tensor((3, 5), "f32"))
@@ -46,7 +46,7 @@ from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
 from plica.ir.type import DType, TensorType, TupleType, bool_, i64, known, normal_dim, product, u8
 
 LARGEST_EXPONENT: Final = 48
-"""Bits of a size that is open: no memory holds 2^48 elements."""
+"""The bits of an open size: no memory holds 2^48 elements."""
 
 COUNTED_RUN: Final = 32
 """Elements that count those before them, before runs are merged."""
@@ -57,7 +57,7 @@ _ORDERED: Final = NUMBER | BOOL
 
 
 def is_before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
-    """Whether a comes before b, however they are stored; a nan is the greatest."""
+    """Whether a comes before b in any representation; NaN is the greatest."""
     if descending:
         return is_before(b, a, False)
     if sc.dtype_of(a).is_float:
@@ -68,10 +68,10 @@ def is_before(a: sc.Scalar, b: sc.Scalar, descending: bool) -> sc.Scalar:
 def _prefix(
     bits: int, start: sc.Scalar, stop: sc.Scalar, holds: Callable[[sc.Scalar], sc.Scalar]
 ) -> sc.Scalar:
-    """Where what holds from `start` on ends, at `stop` at the latest; a given number of bits tell
-    how far.
+    """The end of the prefix, from `start` to at most `stop`, in which a predicate holds; binary
+    search with a given number of bits.
 
-    `holds` may be asked of places past `stop`, and what it says of them does not matter.
+    `holds` may be evaluated past `stop`, with an arbitrary result.
     """
     end = start
     for bit in reversed(range(bits)):
@@ -81,7 +81,7 @@ def _prefix(
 
 
 def _clipped(x: sc.Buffer, rest: tuple[sc.Scalar, ...], at: sc.Scalar) -> sc.Scalar:
-    """The element at a place, or at the nearest that there is."""
+    """The element at an index clamped to the axis."""
     return x[(*rest, sc.Max(sc.index(0), sc.Min(at, x.shape[-1] - 1)))]
 
 
@@ -137,7 +137,7 @@ def _planes_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
 
 
 def _planes_taken(attrs: Values, x: Expr) -> Expr:
-    """The same as elements that are taken, runs in order or not."""
+    """The same as a gather, whether or not the runs are sorted."""
     of = tensor_of(x).shape
     if known(of[-2]) == 0:
         return x
@@ -214,7 +214,7 @@ def _argsort(attrs: Values, x: Expr) -> Expr:
 
 
 def last_of(of: DType, descending: bool) -> float:
-    """What comes behind everything else, or with it; the order of equals puts it behind them."""
+    """A value that sorts last, or equal to the last; stability puts it behind equal ones."""
     if of.is_float:
         return -math.inf if descending else math.nan
     return of.bounds[0 if descending else 1]
@@ -228,8 +228,8 @@ def sorted_places(
 ) -> Expr:
     """The places of the elements along the last axis in their order.
 
-    Short runs are counted, or whatever `places` does, and merged two by two; what fills the last
-    run up comes behind all.
+    Short runs are ranked by counting (or by `places`) and merged pairwise; the padding of the last
+    run sorts last.
     """
     of = tensor_of(keys)
     if (size := known(of.shape[-1])) is None:

@@ -1,4 +1,4 @@
-"""Padding: a tensor surrounded by a constant, or by what it holds itself.
+"""Padding: surrounds a tensor with a constant, or with its own elements.
 
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = pad.bind((1.0,), {"pad_width": ((1, 2), (0, 0))})

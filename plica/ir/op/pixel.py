@@ -80,7 +80,7 @@ space_to_depth = composite(
 
 
 def _batched(name: str, attrs: Values, x: TensorType) -> tuple[tuple[int, ...], Any]:
-    """The blocks along the axes after the first, and what is added to or cut from each."""
+    """The block sizes of the axes after the first, and the padding or cropping of each."""
     blocks = attrs["block"]
     rank_at_least(name, x, 1 + len(blocks))
     sides = attrs["sides"] or ((0, 0),) * len(blocks)

@@ -1,6 +1,6 @@
 """Pools: a window over the spatial axes of (n, c, …) becomes its maximum or its mean.
 
-Padding takes no part in a maximum; in a mean it counts as zeros only where asked.
+Padding is ignored by a maximum, and counts as zeros in a mean only on request.
 
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = max_pool.bind((1.0,), {"kernel": 2})
@@ -142,7 +142,7 @@ def _settings(attrs: Values) -> dict[str, Any]:
 
 
 def _max_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    """The first of the greatest takes the cotangent."""
+    """The first maximum takes the cotangent."""
     how = _settings(attrs)
     return [window_put(d, window_first(x, y, **how), **how, size=tensor_of(x).shape[2:])]
 
@@ -277,7 +277,7 @@ def _parts(length: int, wanted: int) -> list[tuple[int, int]]:
 
 
 def _max_of_parts(attrs: Values, x: Expr) -> Expr:
-    """Windows cut out as axes of their own, the shorter ones filled up."""
+    """Windows as separate axes, short ones padded."""
     of = tensor_of(x)
     sizes = per_axis("nn.adaptive_max_pool", "output size", attrs["output_size"], len(of.shape) - 2)
     for n, wanted in reversed([*enumerate(sizes)]):  # of equals the first takes the gradient

@@ -92,8 +92,8 @@ def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:
 
 
 def _rows_among(table: Expr, rows: Expr, updates: Expr) -> Expr:
-    """A table (places, width) with rows (count,) put: which of them is the last is asked once for
-    each place, and not for each of its elements."""
+    """A table (places, width) with rows (count,) written: the last writer is determined once per
+    row, not once per element."""
     places = expand_dims(iota((tensor_of(table).shape[0],)), (0,))
     hit = equal(expand_dims(rows, (1,)), places)
     last = max_(where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
@@ -154,7 +154,8 @@ def _elements(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     at = rel.axis_of("scatter_elements", attrs["axis"], len(shape))
     if known(product(given)) == 0:
         return x
-    # Taking from the places themselves refuses what is outside, and counts from the end.
+    # Gathering from the row numbers refuses indices out of bounds, and counts negative ones from
+    # the end.
     indices = take(iota((shape[at],)), indices)
     if _is_large(shape, given[at : at + 1]):
         return _flat(kind, x, (indices, updates), at)
@@ -223,7 +224,8 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     count, outer, inner = (product(e) for e in (given[:-1], shape[:depth], shape[depth:]))
     if known(product((count, inner))) == 0:
         return x
-    # Gathering the numbers of the places refuses what is outside, and counts from the end.
+    # Gathering from the index numbers refuses indices out of bounds, and counts negative ones from
+    # the end.
     numbers = reshape(iota((outer,)), shape[:depth])
     rows = gather_nd(numbers, reshape(indices, (count, given[-1])))
     table, updates = reshape(x, (outer, inner)), reshape(updates, (count, inner))

@@ -4,8 +4,8 @@
     dequantise(q, scale, zero)    (q - zero) * scale
     fixed_multiply(x, m, n)       round(x * m / 2**n) in whole numbers, exact but for the rounding
 
-Scale and zero point broadcast: one for all, or one for each channel as (c, 1, 1).  Rounding is to
-the nearest; a tie goes to the `even` number, `up`, or `away` from zero.
+Scale and zero point broadcast: one for all, or one per channel as (c, 1, 1). Rounding is to
+nearest; ties go to `even`, `up`, or `away` from zero.
 
 >>> from plica.ir.type.term import tensor
 >>> x, scale, zero = tensor((2, 3), "f32"), tensor((), "f32"), tensor((), "i8")
@@ -31,7 +31,7 @@ from plica.ir.type import DTYPES, DType, TensorType, f32, f64, i32, i64
 SCALES: Final = frozenset({f32, f64})
 STORED: Final = frozenset(each for each in DTYPES if each.is_integer and each.bits <= i32.bits)
 MAX_SHIFT: Final = 62
-"""The farthest shift of a product of two numbers of 32 bits: a half still fits beside it."""
+"""The maximum right shift of a product of 32-bit numbers: the rounding half still fits."""
 
 _ROUNDING = attribute("rounding", choice("even", "up", "away"), "even")
 

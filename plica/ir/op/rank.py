@@ -25,7 +25,8 @@ PLACE_LIMIT: Final = 1 << 30
 
 
 def without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
-    """Keys in which a nan is infinite, and ties that put it before all that are, or behind them."""
+    """Keys with NaN replaced by infinity, and tie-breakers that sort NaN before or behind all
+    infinities."""
     of = tensor_of(keys).dtype
     if not of.is_float:
         return keys, ties
@@ -35,7 +36,7 @@ def without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:
 
 
 def by_counting(keys: Expr, places: Expr, k: int, largest: bool) -> Expr:
-    """The places that come with the k greatest (or least) keys of a row of known length."""
+    """The k places with the greatest (or smallest) keys of a row of static length, by counting."""
     own = cast(places, i32)  # all are below `PLACE_LIMIT`, and twice as many fit into a vector
     keys, ties = without_nan(keys, own, largest)
     mine, other = expand_dims(keys, (-2,)), expand_dims(keys, (-1,))

@@ -5,7 +5,7 @@ term.  The shape is said once, by the rule; the body receives it.  A *composite*
 over other operators, built for arguments of known types.
 
 Scalar laws and loads stay visible to every derivation (kind, shape function, numpy meaning, loops),
-so a record here is all there is to an operator.
+so a record here defines the operator completely.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plica.ir.type import DType, TensorType, TupleType, known
 from plica.ir.type.local_type import local_type
 from plica.runtime.late import late
 
-# Any: the result type is a TensorType where there is one output, a TupleType of them where several.
+# Any: the result type is a TensorType for one output, a TupleType for several.
 Body: TypeAlias = Callable[..., "Compute | tuple[Compute, ...]"]  # (attrs, result type, *buffers)
 Build: TypeAlias = Callable[..., Expr]  # (attrs, *typed expressions)
 # ([attrs,] cotangent, result, *arguments) -> the cotangents of the arguments in the result's shape
@@ -41,7 +41,7 @@ class Named(TypedDict, total=False):
 
 
 class Described(Named, total=False):
-    """What a record may say besides, as fields of `Operator`."""
+    """Optional fields of a record, as in `Operator`."""
 
     attributes: tuple[Attribute, ...]
     like: tuple[int, ...] | None
@@ -102,9 +102,9 @@ def pointwise(
 ) -> Operator:
     """Register an operator whose element depends on the elements at the same place.
 
-    `value` takes one scalar per input, and the attributes first if there are any; `fits` refuses
-    what broadcasting alone would let through.  `slope` is the gradient before it is summed where
-    an argument was broadcast.
+    `value` takes one scalar per input, after the attributes if there are any; `fits` refuses
+    arguments that broadcasting would accept. `slope` is the gradient before summation over
+    broadcast axes.
     """
 
     def rule(attrs: Values, *types: TensorType) -> TensorType:

@@ -112,7 +112,7 @@ def _sum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]
 
 
 def _extreme_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    """The extreme takes the cotangent; where several are, each takes an equal part."""
+    """The extreme elements share the cotangent equally."""
     of = tensor_of(x)
     axes = rel.axes_of("max", attrs["axis"], len(of.shape))
     kept = reduced(of.shape, axes, True)
@@ -184,7 +184,7 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
 
         return compute((x,), out.shape, element)
 
-    # The extreme of nothing is no number that anybody asks for.
+    # The extreme of an empty axis is undefined.
     words = ("exclusive", "reverse") if combiner in ("sum", "prod") else ("reverse",)
     ways = (attribute(word, flag, False) for word in words)
     said["attributes"] = (attribute("axis", axis), *ways)
@@ -192,14 +192,13 @@ def _running(name: str, combiner: Combiner, doc: str, **said: Unpack[Described])
 
 
 def _cumsum_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    """With a single exponent, numpy computes square roots instead of powers for -inf and -0.0; a
-    full array of exponents avoids that."""
+    """The suffix sum: each element contributes to all later prefix sums."""
     return [cumsum(d, attrs["axis"], attrs["exclusive"], not attrs["reverse"])]
 
 
 def _in_square(name: str, fold: Operator, neutral: Callable[[DType], float]) -> Through:
-    """A running fold as folds over rows of a matrix, in which what a place does not count changes
-    nothing."""
+    """A running fold as folds over rows of a square matrix, with neutral elements outside the
+    prefix."""
 
     def square(attrs: Values, x: Expr) -> Expr:
         shape, of = tensor_of(x).shape, tensor_of(x).dtype
@@ -357,7 +356,7 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
         if tensor_of(x).dtype.is_float:
             hit = logical_or(hit, ew.isnan(x))  # the extreme is nan where any element is
         length = known(tensor_of(x).shape[at])
-        # A vector holds twice as many of narrow places.
+        # A vector holds twice as many narrow indices.
         of = i32 if length is not None and length <= NARROW else i64
         places = iota_like(x, axis=at, dtype=of)
         behind = of.bounds[1] if length is None else length  # no mask that machines have words for

@@ -1,10 +1,10 @@
-"""Type relations: what the operators ask of their arguments, and what type they give.
+"""Type relations: what operators require of their arguments, and their result types.
 
 Everything works on symbolic dims: two dims agree when they are equal whatever their variables are.
 
-Note [Refusals in relations]: a relation gives a type or a `Mismatch`.  Inside one, a refusal may be
-found many calls deep, so it travels as the exception `Unfit`, which `fitting` turns into the value;
-nothing else catches it, and it never leaves this package.
+Note [Refusals in relations]: a relation returns a type or a `Mismatch`. A refusal may be detected
+many calls deep, so inside it is raised as the exception `Unfit`, which `fitting` turns into the
+value; nothing else catches it, and it never leaves this package.
 
 >>> n = dim_var("n")
 >>> broadcast("add", ((n, dim(1)), (dim(4),))) == (n, dim(4))
@@ -75,8 +75,8 @@ _NEEDED: Final[ContextVar[list[Scalar] | None]] = ContextVar("needed", default=N
 def need(least: Scalar) -> None:
     """Say that a term over dims must not be negative, where it is no number yet.
 
-    A relation that refuses a number says so of an open size: whoever asks, `needs_of`, knows then
-    what to check once sizes come.
+    A check that a relation makes of a static size is recorded for an open size: `needs_of` collects
+    the checks to make once sizes are known.
     """
     wanted = _NEEDED.get()
     if wanted is not None and known(least) is None:
@@ -84,8 +84,8 @@ def need(least: Scalar) -> None:
 
 
 def needs_of(relation: Relation, attrs: Values, *types: Type) -> tuple[Scalar, ...]:
-    """The terms that must not be negative for a relation to hold: what it asks for, and every size
-    of its result, so that no operator computes with a negative size."""
+    """The terms that must be non-negative for a relation to hold: its checks, and every size of its
+    result, so that no operator computes with a negative size."""
     found: list[Scalar] = []
     token = _NEEDED.set(found)
     try:
@@ -111,7 +111,8 @@ def fitting(
     admits: Collection[DType] = ANY,
     like: tuple[int, ...] | None = None,
 ) -> Relation:
-    """The relation that asks for tensors, for one admitted dtype among `like`, then the rule."""
+    """The relation that requires tensors, with one admitted dtype among `like`, then applies the
+    rule."""
     variadic = inputs[:1] != () and inputs[0].startswith("*")
 
     def relation(attrs: Values, *types: Type) -> Type | Mismatch:
@@ -192,14 +193,14 @@ def same(name: str, what: str, a: Scalar, b: Scalar) -> None:
 
 
 def rank_at_least(name: str, of: TensorType, rank: int) -> None:
-    """Ask for a tensor with a given number of dims."""
+    """Requires a tensor with at least a given rank."""
     if len(of.shape) < rank:
         message = f"{name} takes a tensor of rank {rank} or more."
         refuse("shape-conflict", message, f"rank {rank} or more", str(of))
 
 
 def rank_is(name: str, what: str, of: TensorType, rank: int) -> None:
-    """Ask for a tensor with exactly a given number of dims."""
+    """Requires a tensor of exactly a given rank."""
     if len(of.shape) != rank:
         message = f"{name}: {what} must have rank {rank}."
         refuse("shape-conflict", message, f"rank {rank}", str(of))

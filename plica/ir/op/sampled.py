@@ -72,7 +72,7 @@ def _deformed(attrs: Values, x: Expr, offset: Expr, mask: Expr, weight: Expr) ->
     ]
     flat = reshape(x, (n, groups, own, product((rows, columns))))
     whole = (n, groups, own, product((taps, spots)))
-    # Places are inside; where there are some, nothing has to be said of them once more.
+    # Indices are in bounds by construction; if there are elements, no further check is needed.
     mode = "clip" if known(product((rows, columns))) else "raise"
     lows = [ew.floor(each) for each in places]
     total: Expr | None = None
@@ -147,7 +147,7 @@ deformable_conv2d = composite(
 
 
 def _displaced(attrs: Values, x: TensorType) -> tuple[int, tuple[Scalar, Scalar]]:
-    """How many displacements there are along an axis, and the size of the result."""
+    """The number of displacements along an axis, and the size of the result."""
     border = attrs["max_displacement"] + (attrs["kernel"] - 1) // 2
     sizes = []
     for size in x.shape[2:]:

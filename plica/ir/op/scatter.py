@@ -1,8 +1,8 @@
 """Scattering: what gathers do, backwards.  Values are added up at the places that indices name.
 
-They are the adjoints of `take` and `take_along_axis`: <g, take(x)> = <scatter_sum(g), x>.  Several
-values at one place are summed; a place that no index names has 0.  `scatter_rows` puts rows into a
-table that is there already, or joins them with its rows; an index outside it names none.
+They are the adjoints of `take` and `take_along_axis`: <g, take(x)> = <scatter_sum(g), x>. Values
+with the same index are summed; indices that do not occur give 0. `scatter_rows` writes rows into an
+existing table, or combines them with its rows; indices out of bounds are ignored.
 
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = scatter_sum.bind((1.0, 0), {"size": 5})
@@ -33,13 +33,13 @@ take, take_along_axis = word("take"), word("take_along_axis")
 scatter_nd, expand_dims = word("scatter_nd"), word("expand_dims")
 
 COMBINERS: Final[dict[str, sc.Combiner]] = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
-"""How values that name one place are joined, and what a reduction calls that."""
+"""How values with the same index are combined, by reduction name."""
 
 REDUCTION: Final = attribute("reduction", choice("replace", *COMBINERS), "replace")
 
 
 def combines(name: str, kind: str, x: TensorType) -> None:
-    """Ask for numbers where values are joined."""
+    """Requires numbers if values are combined."""
     if kind != "replace" and x.dtype not in rel.NUMBER:
         message = f"{name} combines numbers."
         rel.refuse("dtype-conflict", message, "an integer or floating-point type", str(x.dtype))

@@ -29,7 +29,7 @@ __all__ = ["dim_var", "same_dim"]
 
 
 def new_shape_of(shape: Shape, wanted: Shape) -> Shape:
-    """The shape asked for, with -1 replaced by what is left over."""
+    """The requested shape, with -1 replaced by the inferred dim."""
     whole = product(shape)
     rest = [each for each in wanted if known(each) != -1]
     if len(rest) < len(wanted):
@@ -60,8 +60,8 @@ def _reshape_rule(attrs: Values, x: TensorType) -> TensorType:
 def regroup(axes_: Sequence[Scalar], shape: Shape, into: Shape) -> list[Scalar]:
     """The place in `into` of the element at `axes_` of `shape`: both hold the same elements.
 
-    Axes are taken in the smallest groups that hold equally many elements on both sides, so that an
-    axis the reshape does not touch stays plain.
+    Axes are grouped as finely as both shapes allow, so that axes unaffected by the reshape keep
+    plain indices.
     """
     if known(product(into)) == 0:
         return [index(0)] * len(into)  # nothing is ever read

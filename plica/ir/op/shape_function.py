@@ -1,7 +1,7 @@
 """Shape functions: from the shapes of arguments at run time to the shapes of results.
 
 They are derived: the relation of an operator at symbolic types gives result dims as index terms,
-and at run time the arguments say what the symbols are.
+and at run time the arguments determine the symbols.
 
 >>> from plica.ir.op import find
 >>> from plica.ir.type.term import tensor

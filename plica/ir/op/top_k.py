@@ -45,10 +45,10 @@ _LANES: Final = 16
 """Comparisons that most processors do at once, or two at a time."""
 
 _TURN: Final = 64
-"""To end a turn, in which one is found among all, takes as long as to compare this many keys."""
+"""The fixed cost of one selection pass over all keys, in key comparisons."""
 
 _TURNED: Final = 4096
-"""For this many keys turns after the first are not worth choosing blocks."""
+"""Up to this many keys, passes after the first are cheaper than choosing blocks."""
 
 _COUNTED: Final = 64
 """This many keys, or fewer, are brought into order by comparing each with each."""
@@ -95,8 +95,8 @@ def _topk(attrs: Values, x: Expr) -> Expr:
 def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
     """The places of the k greatest (or least) along the last axis, in order.
 
-    They are in the k blocks whose own greatest are so: of blocks with the same the first come
-    first.  So blocks are chosen first, and then elements among those of the chosen blocks.
+    They are in the k blocks with the greatest maxima; of blocks with equal maxima the first come
+    first. So blocks are selected first, then elements in the selected blocks.
     """
     of = tensor_of(keys)
     if (size := known(of.shape[-1])) is None:
@@ -129,7 +129,7 @@ def _greatest(keys: Expr, k: int, largest: bool) -> Expr:
 
 
 def _least(blocks: Expr) -> Expr:
-    """The least of each block: a nan only where there is nothing else."""
+    """The minimum of each block; NaN only if there is nothing else."""
     of = tensor_of(blocks).dtype
     if not of.is_float:
         return min_(blocks, axis=(-1,))
@@ -185,8 +185,7 @@ def place_of_rank(
     terms: tuple[sc.ScalarVar, sc.ScalarVar],
     descending: bool,
 ) -> sc.Scalar:
-    """The place of the element that a given number of others come before, by two variables for
-    places."""
+    """The index of the element of a given rank, by two index variables."""
     mine, other = terms
     before = comes_before((key(other), other), (key(mine), mine), descending)
     count = sc.Reduce("sum", (other,), (size,), sc.Select(before, index(1), index(0)))
@@ -198,7 +197,7 @@ Keyed: TypeAlias = tuple[sc.Scalar, sc.Scalar]
 
 
 def comes_before(a: Keyed, b: Keyed, descending: bool) -> sc.Scalar:
-    """Whether one comes before another: of equals, that of the lower place."""
+    """Whether one comes before another; ties are broken by the lower index."""
     (left, here), (right, there) = a, b
     tied = sc.And(sc.Not(is_before(right, left, descending)), sc.Lt(here, there))
     return sc.Or(is_before(left, right, descending), tied)

@@ -1,4 +1,4 @@
-"""Pools backwards: what the gradients of pools are made of.
+"""Gradients of pools.
 
 A window over (n, c, …) is described as in `plica.ir.op.pool`.  Of the places of a window that hold
 its maximum the first counts, in row-major order; where that is nan, the last, as in torch.
@@ -68,7 +68,7 @@ window_sum = primitive(
 
 
 def _whole(name: str, attrs: Values, x: TensorType) -> TensorType:
-    """The type of what a pool of these windows was made from; refuses if it gives no such pool."""
+    """The input type of a pool with these windows; refuses if no input gives such a pool."""
     whole = TensorType((*x.shape[:2], *attrs["size"]), x.dtype)
     found = pool_rule(name, attrs, whole)
     fits = len(found.shape) == len(x.shape) and all(map(same_dim, found.shape, x.shape))
@@ -84,7 +84,7 @@ def _holding(
     k: Sequence[sc.Scalar],
     counts: Sequence[sc.Scalar],
 ) -> tuple[list[sc.Scalar], list[sc.Scalar]]:
-    """The windows whose place `k` is `at`, and the conditions under which there are such."""
+    """The windows whose element `k` is at `at`, and the conditions under which they exist."""
     found: list[sc.Scalar] = []
     checks: list[sc.Scalar] = []
     for window, place, inner, count in zip(sliding, at, k, counts, strict=True):

@@ -1,13 +1,13 @@
-"""Winograd: 3x3 convolutions whose weight is kept where products are few.
+"""Winograd: 3x3 convolutions with the weight in the transformed domain.
 
-A tile of m x m results comes from (m + 2)² products instead of 9 m²:
+An m x m output tile takes (m + 2)² products instead of 9 m²:
 
     out = A (sum over channels of (B x Bᵀ) * (G w Gᵀ)) Aᵀ
 
-`nn.winograd_weight` is `G w Gᵀ` for every pair of channels, which is computed once, and
-`nn.conv_winograd` takes that.  Its meaning is the convolution itself: w comes back as
-`E (G w Gᵀ) Eᵀ`, where E G = 1.  How a kernel computes it, by A and B, is a matter of schedules, and
-of rounding; numbers that are not finite may come to all places of a tile there.
+`nn.winograd_weight` is `G w Gᵀ` for every pair of channels, computed once, and `nn.conv_winograd`
+consumes it. Its meaning is the convolution itself: w is recovered as `E (G w Gᵀ) Eᵀ` with E G = 1.
+The transforms A and B are chosen by the schedule and affect rounding; a non-finite input may affect
+its whole output tile.
 
 >>> from operator import mul
 >>> of = TILES[4]
@@ -63,7 +63,7 @@ class WinogradMatrices:
 
 
 def matrix(text: str) -> Matrix:
-    """A matrix as it is written.
+    """A matrix from its text.
 
     >>> matrix("1 1/2; 0 -1")
     ((Fraction(1, 1), Fraction(1, 2)), (Fraction(0, 1), Fraction(-1, 1)))
@@ -91,7 +91,7 @@ TILES: Final[dict[int, WinogradMatrices]] = {
         back=matrix("4 0 0 0 0 0; 0 -3 3 0 0 0; 0 0 0 0 0 1"),
     ),
 }
-"""The sizes of tiles there are."""
+"""The supported tile sizes."""
 
 
 def _tile(value: Any) -> Any:

@@ -35,7 +35,7 @@ def prelude() -> Module:
 
 
 def list_value(items: Iterable[Any]) -> DataValue:
-    """The list of the prelude that holds these values; numpy numbers become arrays."""
+    """The prelude list of these values; numpy numbers become arrays."""
     library = prelude()
     result = build(library, "Nil")
     empty, cons = result, build(library, "Cons", np.int64(0), result)
@@ -46,7 +46,7 @@ def list_value(items: Iterable[Any]) -> DataValue:
 
 
 def list_items(value: Value) -> list[Any]:
-    """The values a list of the prelude holds."""
+    """The values of a prelude list."""
     found = []
     while isinstance(value, DataValue) and value.fields:
         item, value = value.fields

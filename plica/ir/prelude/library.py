@@ -192,7 +192,7 @@ def rev(xs: List[A]) -> List[A]:
     return foldl(before, Nil(), xs)
 
 
-# From the right: the state goes from the last element to the first.
+# From the right: the state passes from the last element to the first.
 @function(forall="A B C")
 def map_accumr(f: Fn[(A, B), tuple[A, C]], start: A, xs: List[B]) -> tuple[A, List[C]]:
     match xs:
@@ -204,7 +204,7 @@ def map_accumr(f: Fn[(A, B), tuple[A, C]], start: A, xs: List[B]) -> tuple[A, Li
             return (here[0], Cons(here[1], done[1]))
 
 
-# From the left: the state goes from the first element to the last.
+# From the left: the state passes from the first element to the last.
 @function(forall="A B C")
 def map_accuml(f: Fn[(A, B), tuple[A, C]], start: A, xs: List[B]) -> tuple[A, List[C]]:
     def step(state: tuple[A, List[C]], x: B) -> tuple[A, List[C]]:

@@ -28,7 +28,7 @@ SCRIPT_WORDS: Final = frozenset(
         "measure",  # sizes
     }
 )  # fmt: skip
-"""What `plica.script` holds for texts."""
+"""The names of `plica.script` used by texts."""
 
 BUILTINS: Final = frozenset({"bool", "float", "tuple", "min", "max"})
 """Python's own names that have a meaning in a text."""
@@ -48,7 +48,7 @@ KERNEL_WORDS: Final = frozenset(
         *INTRINSICS - _BUILTIN_CALLS,
     }
 )  # fmt: skip
-"""What `plica.script` holds for kernels besides the dtypes."""
+"""The names of `plica.script` for kernels, besides the dtypes."""
 
 TAKEN_IN_KERNELS: Final = KERNEL_WORDS | _BUILTIN_CALLS | {"where", "annotations"}
 """Names that no variable of a printed kernel has."""
@@ -68,5 +68,5 @@ _RESERVED: Final = re.compile(r"_[0-9]+\Z")
 
 
 def is_reserved(name: str) -> bool:
-    """Whether the name stands for sharing: `_0`, `_1`, …"""
+    """Whether the name is reserved for sharing: `_0`, `_1`, …"""
     return _RESERVED.match(name) is not None

@@ -1,6 +1,6 @@
-"""Operator calls in text: which arguments are operands, and what the attributes are.
+"""Operator calls in text: which arguments are operands and which are attributes.
 
-The names come from the operator's record, as they do when it is called from Python.
+The parameter names come from the operator's record, as in calls from Python.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OperatorReader(ValueReader):
     """Reads calls of operators."""
 
     def operator_name(self, node: ast.expr) -> str | None:
-        """The name of the operator an expression stands for, None where it stands for none."""
+        """The operator's name if the expression denotes an operator, else None."""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             if self.meaning(node.value) == Word("op") and isinstance(node.slice.value, str):
                 return node.slice.value

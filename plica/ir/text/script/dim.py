@@ -29,9 +29,9 @@ _CALLS: Final[dict[str, type[Scalar]]] = {"min": Min, "max": Max}
 
 
 def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
-    """The index term a text stands for, or what is wrong with it.
+    """The index term of a text, or what is wrong with it.
 
-    `name` gives the meaning of a name, None where it has none.
+    `name` returns the meaning of a name, or None if it has none.
     """
     if text.isidentifier():
         found = name(text)

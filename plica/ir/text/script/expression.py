@@ -1,7 +1,7 @@
 """Expressions in text: Python's expressions as expressions of the graph language.
 
-They are read with an explicit stack: what is still to be read, and what has been.  Only a region,
-which is made of statements, is a task of its own.
+They are read with an explicit stack of pending and finished parts. Only a region, which consists of
+statements, is a separate task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plica.ir.text.script.scope import Data, DeferredRegion, NameScope, Word
 from plica.ir.type import Type
 
 HOLE: Final[ex.Expr] = ex.Tuple(())
-"""Stands where something could not be read; the problem is noted, nothing is produced."""
+"""A placeholder for an unreadable part; the problem is recorded and no module is produced."""
 
 SIGNS: Final[dict[type[ast.AST], str]] = {
     ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide",
@@ -68,7 +68,7 @@ class ExpressionReader(OperatorReader):
         yield
 
     def expression(self, root: ast.expr) -> Task[ex.Expr]:
-        """The term an expression stands for."""
+        """The term of an expression."""
         done: list[ex.Expr] = []
         work: list[Work] = [root]
         note, origin = self.places.note, self.origin
@@ -146,7 +146,7 @@ class ExpressionReader(OperatorReader):
         return HOLE
 
     def constructor(self, node: ast.expr) -> ex.Constructor | None:
-        """The constructor that a name or `Data.Name` stands for."""
+        """The constructor denoted by a name or `Data.Name`."""
         if isinstance(node, ast.Name):
             found = self.scope.outer.constructors(node.id)
             if len(found) > 1:
@@ -162,7 +162,7 @@ class ExpressionReader(OperatorReader):
         return None
 
     def _global(self, node: ast.Name | ast.Attribute) -> ex.Expr:
-        """What a name stands for that the function itself does not bind."""
+        """The meaning of a name that the function itself does not bind."""
         found = self.meaning(node)
         value: ex.Expr | None = found if isinstance(found, ex.Expr) else self.constructor(node)
         if value is not None:
@@ -259,7 +259,7 @@ class ExpressionReader(OperatorReader):
             done.append(HOLE)
 
     def subject(self, node: ast.expr) -> tuple[ast.expr, bool]:
-        """What a match looks at, and whether it must be total."""
+        """The scrutinee of a match, and whether the match must be total."""
         match node:
             case ast.Call(callee, [inner], []) if self.meaning(callee) == Word("partial"):
                 return inner, False
@@ -339,7 +339,7 @@ def _is_slice(index: ast.expr) -> bool:
 
 
 def _is_index(node: ast.expr) -> bool:
-    """Whether what stands in brackets selects an item; otherwise it is types."""
+    """Whether the bracket content selects an item; otherwise it lists types."""
     return isinstance(node, ast.Slice) or (
         isinstance(node, ast.Constant) and isinstance(node.value, int)
     )

@@ -12,8 +12,8 @@
 >>> kernel.inputs, [str(each.name) for each in kernel.dims]
 (1, ['n'])
 
-The buffers it stores to are its outputs, and come last.  Names in quotes in the shapes of its
-parameters are its dims, in the order of the text.
+The buffers it stores to are its outputs, and come last. Quoted names in its parameter shapes are
+its dims, in order of occurrence.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from plica.ir.type import i64
 def read_kernel(
     node: ast.FunctionDef, outer: Outer, origin: Origin, problems: Problems
 ) -> Kernel | None:
-    """The kernel a `def` stands for; None where something is wrong, which is noted."""
+    """The kernel of a `def`, or None if there are errors, which are recorded."""
     return KernelReader(KernelScope(outer), origin, problems).kernel(node)
 
 
@@ -42,7 +42,7 @@ class KernelReader(BlockReader):
     """Reads one kernel."""
 
     def kernel(self, node: ast.FunctionDef) -> Kernel | None:
-        """The kernel a `def` stands for."""
+        """The kernel of a `def`."""
         before = len(self.problems.found)
         self.open_regions = []
         names, inputs, notes = self._options(node.decorator_list, len(node.args.args))
@@ -123,7 +123,7 @@ class KernelReader(BlockReader):
     def _inputs(
         self, args: list[ast.arg], buffers: tuple[Buffer, ...], body: Stmt, given: int | None
     ) -> int | None:
-        """How many buffers are only read; those that are written come last."""
+        """The number of buffers that are only read; those that are written come last."""
         stored = set(written(body, buffers))
         if given is not None:
             for arg, each in zip(args[:given], buffers, strict=False):

@@ -31,7 +31,7 @@ KINDS: Final[dict[str, IterKind]] = {kind: kind for kind in ITER_KINDS.values()}
 
 @attrs.define
 class _Header:
-    """What stands in the parentheses after `block`, before it is bound."""
+    """The contents of the parentheses after `block`, before binding."""
 
     names: list[str] = attrs.Factory(list)
     hints: list[str] = attrs.Factory(list)
@@ -121,7 +121,7 @@ class BlockReader(StatementReader):
             header.bindings.append(term)
 
     def _variable(self, node: ast.keyword, name: str, header: _Header) -> None:
-        """`vi=spatial(n, i)`: a variable with its extent, and what it is."""
+        """`vi=spatial(n, i)`: a variable with its kind, extent and binding."""
         match node.value:
             case ast.Call(callee, [extent, binding], []) if (kind := self.word(callee)) in KINDS:
                 size, value = self.index(extent), self.index(binding)

@@ -1,6 +1,6 @@
 """Calls in the text of kernels: casts, intrinsics, reductions, vectors.
 
-Each says what is to be read next, and what is to be made of it.
+Each function returns the parts to read next, and how to combine them.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class CallReader(NumberReader):
         self, node: ast.Call, combiner: sc.Combiner, arg: ast.expr, runs: sc.Runs, work: list[Work],
         done: list[Value],
     ) -> None:  # fmt: skip
-        """`sum(body for k in range(n))`, maybe in runs; after the axes come names of shared
-        terms."""
+        """`sum(body for k in range(n))`, optionally in runs; shared terms are named after
+        the axes."""
         axes: list[ast.comprehension] = []
         shared: list[ast.comprehension] = []
         match arg:
@@ -238,7 +238,7 @@ def _is_alias(clause: ast.comprehension) -> bool:
 
 
 def _runs(node: ast.Call) -> sc.Runs | None:
-    """The runs of a reduction; None where that is not how they are said."""
+    """The runs of a reduction, or None if the syntax is different."""
     match node.keywords:
         case []:
             return ""
@@ -254,6 +254,6 @@ def _string(node: ast.expr) -> str | None:
 
 
 def _count(node: ast.expr) -> int:
-    """The positive number a node is, 0 where it is none."""
+    """The positive number of a node, or 0 if it is none."""
     number = node.value if isinstance(node, ast.Constant) and type(node.value) is int else 0
     return max(0, number)

@@ -1,4 +1,4 @@
-"""Numbers in the text of kernels: bare ones take the dtype of what stands beside them.
+"""Numbers in the text of kernels: literals take the dtype of the adjacent operand.
 
 Alone a number is i64, f32 or bool.
 """
@@ -33,11 +33,11 @@ Work: TypeAlias = "ast.expr | tuple[Build, int]"
 
 
 class ScopeOnly:
-    """What a step gives that only changes the scope."""
+    """The result of a step that only changes the scope."""
 
 
 class NumberReader:
-    """Gives terms their dtypes; where something is wrong it says so and goes on."""
+    """Assigns dtypes to terms; records errors and continues."""
 
     def __init__(self, scope: KernelScope, origin: Origin, problems: Problems) -> None:
         self.scope = scope
@@ -55,7 +55,7 @@ class NumberReader:
         )
 
     def word(self, node: ast.expr) -> str | None:
-        """The word a name stands for, None where it stands for something else."""
+        """The keyword of a name, or None if it means something else."""
         steps: list[str] = []
         while isinstance(node, ast.Attribute):
             steps.append(node.attr)

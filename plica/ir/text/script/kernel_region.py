@@ -19,7 +19,7 @@ from plica.ir.type import i64
 
 
 class RegionReader(ScalarReader):
-    """Reads what statements are made of besides scalars."""
+    """Reads the parts of statements other than scalars."""
 
     def buffer_type(self, node: ast.expr, name: str) -> Buffer | None:
         """The buffer of a name whose type is written as `Buffer[(4, n), f32, …]`."""

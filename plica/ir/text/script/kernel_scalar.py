@@ -1,7 +1,7 @@
 """Scalars in text: Python's expressions as scalar terms of a kernel.
 
-A number takes the dtype of what stands beside it; alone it is i64, f32 or bool.  They are read
-with an explicit stack, so that a text may be as deep as Python's parser goes.
+A number takes the dtype of the adjacent operand; alone it is i64, f32 or bool. Scalars are read
+with an explicit stack, so nesting is limited only by Python's parser.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SIGNED: Final = {each.sign: of for of, each in sc.ROW_OF.items() if each.sign}
 SIGNS: Final[dict[type[ast.AST], type[sc.Scalar]]] = {
     ast.Pow: sc.Pow, **{node: _SIGNED[sign] for node, sign in _PYTHON.items()},
 }
-"""What a sign of Python stands for; the signs are those of the rows."""
+"""The scalar class of each Python operator; the spellings come from the rows."""
 SWAPPED: Final[dict[type[ast.AST], type[sc.Scalar]]] = {ast.Gt: sc.Lt, ast.GtE: sc.Le}
 # fmt: on
 
 
 class ScalarReader(CallReader):
-    """Reads scalars in a scope; where something is wrong it says so and goes on."""
+    """Reads scalars in a scope; records errors and continues."""
 
     def scalar(self, root: ast.expr, like: DType | None = None) -> sc.Scalar | None:
-        """The term an expression stands for; a bare number is one of the given dtype."""
+        """The term of an expression; a literal takes the given dtype."""
         return self.settle(root, self.value(root), like)
 
     def condition(self, root: ast.expr) -> sc.Scalar | None:
@@ -61,7 +61,7 @@ class ScalarReader(CallReader):
     def placed(
         self, buffer: sc.Buffer, indices: tuple[sc.Scalar, ...]
     ) -> tuple[sc.Buffer, tuple[sc.Scalar, ...]]:
-        """The buffer that holds an element, and where: of a view another one does."""
+        """The buffer and indices of an element; a view refers to another buffer."""
         while buffer in self.scope.views:
             of, begins = self.scope.views[buffer]
             indices = place_in(of, buffer, begins, indices, self.scope.extents)
@@ -95,7 +95,7 @@ class ScalarReader(CallReader):
         return None
 
     def value(self, root: ast.expr) -> Value:
-        """What an expression stands for."""
+        """The value of an expression."""
         done: list[Any] = []  # Any: values, while steps are under way
         work: list[Work] = [root]
         while work:

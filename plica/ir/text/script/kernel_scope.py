@@ -1,7 +1,7 @@
 """Names inside a kernel: what each means at a place of its text.
 
-A name written twice in places apart is one variable; inside the other it is a new one, so that a
-term never comes to stand where one of its variables means something else.
+A name bound in two separate places is one variable; nested inside itself it is a new one, so that a
+term never occurs where one of its variables is rebound.
 
 >>> from plica.ir.type.dtype import i64
 >>> scope = KernelScope(Nowhere())
@@ -35,12 +35,12 @@ What: TypeAlias = Literal[
 ]
 
 ARTICLE: Final = {"axis": "an axis", "alias": "a shared term"}
-"""What a bound name is called in a sentence, where that is not its own word after `a`."""
+"""The noun for a bound name, if it is not its keyword after `a`."""
 
 
 @attrs.frozen(eq=False)
 class Bound:
-    """What a name is: a variable, a buffer, the term it is short for, or statements."""
+    """The meaning of a name: a variable, a buffer, an alias of a term, or statements."""
 
     what: What
     term: Scalar | Buffer | None  # None where something was wrong with it
@@ -62,15 +62,15 @@ class KernelScope:
         self._trail: list[tuple[str, Bound | None, Name | None]] = []
 
     def find(self, name: str) -> Bound | None:
-        """What the kernel itself binds `name` to."""
+        """The kernel's own binding of `name`."""
         return self._table.get(name)
 
     def mark(self) -> int:
-        """Where we are: what `leave` goes back to."""
+        """The current position, to return to with `leave`."""
         return len(self._trail)
 
     def leave(self, mark: int) -> None:
-        """Forget what was bound since `mark`."""
+        """Removes the bindings made since `mark`."""
         while len(self._trail) > mark:
             text, before, name = self._trail.pop()
             if before is None:

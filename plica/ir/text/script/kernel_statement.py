@@ -1,4 +1,4 @@
-"""Statements of kernels in text: loops, blocks, stores, and what has a scope.
+"""Statements of kernels in text: loops, blocks, stores, and allocations.
 
 `t = alloc(...)`, `t = view(...)` and `t = value` scope over the statements that follow them in the
 same list; `with alloc(...) as t:` and `with let(value) as t:` say where the scope ends.
@@ -79,7 +79,7 @@ class StatementReader(RegionReader):
         return joined(found)
 
     def statement(self, node: ast.stmt) -> Task[st.Stmt | None]:
-        """One statement; None where it is wrong."""
+        """One statement, or None if it is wrong."""
         match node:
             case ast.Pass():
                 return st.NOTHING

@@ -2,9 +2,9 @@
 
     v = view(x, Buffer[(3, 2), f32, strides(4, 1)], offset=5)
 
-`v[i, j]` is the element `5 + 4 * i + j` of x, counted row by row.  A view is no memory: each access
-of it is read as one of x, so that whoever looks at kernels knows buffers only.  An index outside
-the view is outside x as well, whatever x holds there.
+`v[i, j]` is the element `5 + 4 * i + j` of x in row-major order. A view is no memory: each access
+is read as an access to x, so later passes see buffers only. An index out of the view's bounds is an
+error even if x has such an element.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.loop.tensor import axis, buffer

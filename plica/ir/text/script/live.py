@@ -1,6 +1,6 @@
 """Reading live scripts: the source of a marked function, with the names that its globals give.
 
-Names are looked up when the module is first asked for, so functions may use what comes after them.
+Names are resolved when the module is first used, so functions may refer to later definitions.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class _Globals:
         self._makers: dict[str, list[ScriptedData]] | None = None
 
     def find(self, name: str) -> Meaning | None:
-        """What the Python object of that name means in a script."""
+        """The meaning of the Python object of that name in a script."""
         if name not in self._found:
             value = self.local[name] if name in self.local else self.names.get(name)
             self._found[name] = None if value is None else self._meaning(name, value)

@@ -1,8 +1,8 @@
 """Live scripts: functions and data types written in a running Python program.
 
 Python never runs the body of a decorated function: its source is read when its module is first
-asked for, and the names in it are looked up in its globals then, so functions may use what is
-defined after them.  Calling it interprets it.
+used, and its names are resolved in its globals then, so functions may refer to later definitions.
+Calling it interprets it.
 
     @plica.function
     def twice(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
@@ -55,7 +55,7 @@ class Scripted:
         return self.module.canonical()
 
     def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, tuples, data
-        """What the script means for these values: it is interpreted, which is slow.
+        """Interprets the script on these values, which is slow.
 
         Law: `f(x)` is `plica.interpret(f, x)`, and `plica.compile(f)(x)` agrees with it.
         """

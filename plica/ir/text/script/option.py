@@ -1,4 +1,4 @@
-"""Options in text: what the decorator of a function says.
+"""Options in text: the arguments of a function's decorator.
 
 @plica.function(forall="A B", dims="n", attrs={"inline": True})
 """
@@ -16,7 +16,7 @@ from plica.ir.text.script.scope import Word
 
 @attrs.frozen
 class Options:
-    """What the decorator of a function says."""
+    """The arguments of a function's decorator."""
 
     forall: tuple[str, ...] = ()
     dims: tuple[str, ...] | None = None

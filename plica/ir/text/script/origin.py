@@ -1,4 +1,4 @@
-"""Origins: where a text comes from, what is wrong in it, and which term stands where.
+"""Origins: the source of a text, its errors, and the place of each term.
 
 >>> import ast
 >>> origin = Origin("f.py", "x = 1\\ny = z\\n")
@@ -54,11 +54,11 @@ MAX_PROBLEMS: Final = 100
 """This many problems are reported together; a text with more is not read further."""
 
 MAX_SUGGESTIONS: Final = 10
-"""To this many problems a suggestion is looked for: it takes time with many names."""
+"""Suggestions are computed for up to this many errors, because comparing many names is slow."""
 
 
 class Problems:
-    """What is wrong, in the order in which it was found; everything is reported together."""
+    """The errors in order of detection, reported together."""
 
     def __init__(self) -> None:
         self.found: list[Diagnostic] = []
@@ -85,7 +85,7 @@ class Problems:
                 self.refuse()
 
     def refuse(self) -> None:
-        """Raise all problems, in the order of the text, if there are any."""
+        """Raises all errors in text order, if there are any."""
         if self.found:
             raise ScriptError(*sorted(self.found, key=_position))
 

@@ -1,8 +1,8 @@
-"""Scopes: what a name means at a place of a text.
+"""Scopes: the meaning of a name at a place of a text.
 
-A scope is a table that changes while a function is read: binding a name remembers what it meant
-before, and leaving a block brings that back.  What the function does not bind is looked for
-outside: among the definitions of the text or in Python's globals, and then among the words.
+A scope is a table that changes while a function is read: binding a name saves its earlier meaning,
+and leaving a block restores it. Names that the function does not bind are resolved among the
+definitions of the text or Python's globals, and then among the keywords.
 
 >>> scope = NameScope(Nowhere())
 >>> mark = scope.mark()
@@ -42,7 +42,7 @@ class Word:
 
 
 class Data:
-    """A data type that can be named; its definition is read when somebody needs it."""
+    """A data type that can be named; its definition is read on demand."""
 
     def __init__(self, name: DataName, arity: int, define: Callable[[], DataDef]) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Data:
         self._definition: DataDef | None = None
 
     def definition(self) -> DataDef:
-        """What the type is."""
+        """The definition of the type."""
         if self._definition is None:
             self._definition = self._define()
         return self._definition
@@ -77,10 +77,10 @@ Local: TypeAlias = Expr | DeferredRegion | ScalarVar | TypeVar
 
 
 class Outer(Protocol):
-    """What is around a function."""
+    """The environment of a function."""
 
     def find(self, name: str) -> Meaning | None:
-        """What a name means here, None where it means nothing."""
+        """The meaning of a name here, or None."""
 
     def constructors(self, name: str) -> list[Constructor]:
         """The constructors of that name, of all data types that can be named."""
@@ -139,7 +139,8 @@ def inside(of: Word, name: str) -> Word | None:
 class NameScope:
     """The names of one function while it is read.
 
-    Dims and types are kept in the same table under names no identifier has, `dim n` and `type A`.
+    Dims and types are stored in the same table under names that are no identifiers: `dim n` and
+    `type A`.
     """
 
     def __init__(self, outer: Outer) -> None:
@@ -156,7 +157,7 @@ class NameScope:
         return Name(hint, index)
 
     def mark(self) -> int:
-        """Where we are: what `leave` goes back to."""
+        """The current position, to return to with `leave`."""
         return len(self._trail)
 
     def bind(self, name: str, meaning: Local) -> None:
@@ -166,7 +167,7 @@ class NameScope:
         self._table[name] = meaning, len(trail)
 
     def leave(self, mark: int) -> None:
-        """Forget what was bound since `mark`."""
+        """Removes the bindings made since `mark`."""
         trail = self._trail
         while len(trail) > mark:
             name, before = trail.pop()
@@ -176,7 +177,7 @@ class NameScope:
                 self._table[name] = before
 
     def find(self, name: str) -> Local | None:
-        """What the function itself binds `name` to."""
+        """The function's own binding of `name`."""
         if (entry := self._table.get(name)) is None:
             return None
         if self.regions and entry[1] <= self.regions[-1].start:

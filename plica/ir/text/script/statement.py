@@ -35,7 +35,7 @@ class BodyReader(OptionReader):
     """Reads functions."""
 
     def function(self, node: ast.FunctionDef, options: Options) -> Task[ex.Function]:
-        """The function a `def` stands for."""
+        """The function of a `def`."""
         mark = self.scope.mark()
         types = self.bind_types(list(options.forall))
         dims = self.bind_dims(list(options.dims or ()))

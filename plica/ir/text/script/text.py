@@ -51,10 +51,10 @@ _HEADER: Final = re.compile(r"\s*#\s*plica\s+([0-9]{1,9})\s*$", re.MULTILINE)
 def from_text(
     source: str, file: str = "<text>", constants: Mapping[str, Const] | None = None
 ) -> Module:
-    """The module a text stands for, with all its types.
+    """The module of a text, with all types inferred.
 
-    `constants` holds what the text refers to as `archived`: the table that `show_module` gives
-    with the text.  Raises `ScriptError` or `IllTyped` with everything that is wrong.
+    `constants` holds what the text refers to as `archived`: the table that `show_module` returns
+    with the text. Raises `ScriptError` or `IllTyped` with all errors.
     """
     if not isinstance(source, str):
         hint = "Decode the bytes first: source.decode()." if isinstance(source, bytes) else None
@@ -65,7 +65,7 @@ def from_text(
 
 
 def read_text(source: str, file: str, constants: Mapping[str, Const]) -> tuple[Module, PlaceTable]:
-    """The module a text stands for as it is written, before inference; and what stands where."""
+    """The module as written, before inference, and the place of each term."""
     tree = parse(source, file)
     reader = TextReader(Origin(file, source), constants)
     surface = reader.module(tree.body)
@@ -106,7 +106,7 @@ def _refuse(place: Place, message: str, expected: str, found: str | None, hint: 
 
 
 class TextReader:
-    """Reads a whole text; it is what is around each of its functions."""
+    """Reads a whole text; the environment of each of its functions."""
 
     def __init__(self, origin: Origin, constants: Mapping[str, Const]) -> None:
         self.origin = origin
@@ -122,10 +122,10 @@ class TextReader:
         self.last_kernel: Var | None = None
         self._makers: dict[str, list[Data]] = {}  # which data types have a constructor so called
 
-    # What the functions see.
+    # The names that functions see.
 
     def find(self, name: str) -> Meaning | None:
-        """A definition of the text, or what was imported."""
+        """A definition of the text, or an import."""
         if name in self.numbers:
             return Literal(self.numbers[name])
         return self.values.get(name) or self.datas.get(name) or self.imported.get(name)

@@ -26,7 +26,7 @@ UNIT: Final = TupleType(())
 
 
 class TypeReader:
-    """Reads types in a scope; where something is wrong it says so and goes on."""
+    """Reads types in a scope; records errors and continues."""
 
     def __init__(self, scope: NameScope, origin: Origin, problems: Problems) -> None:
         self.scope = scope
@@ -52,7 +52,7 @@ class TypeReader:
         )
 
     def meaning(self, node: ast.expr) -> Meaning | None:
-        """What a dotted name means outside the function, None where it is no such name."""
+        """The meaning of a dotted name outside the function, or None."""
         steps: list[str] = []
         while isinstance(node, ast.Attribute):
             steps.append(node.attr)
@@ -67,7 +67,7 @@ class TypeReader:
         return found
 
     def read(self, node: ast.expr) -> Type:
-        """The type an annotation stands for."""
+        """The type of an annotation."""
         match node:
             case ast.Subscript(base, index):
                 return self._applied(node, base, index)
@@ -79,7 +79,7 @@ class TypeReader:
                 return self._no_type(node)
 
     def dtype(self, node: ast.expr) -> DType | None:
-        """The element type a word stands for."""
+        """The element type of a name."""
         found = self.meaning(node)
         return DTYPE_WORDS.get(found.path) if isinstance(found, Word) else None
 
@@ -98,7 +98,7 @@ class TypeReader:
         return True
 
     def dim(self, node: ast.expr, text: str) -> Scalar:
-        """The dim a string stands for."""
+        """The dim of a string."""
         if isinstance(found := read_dim(text, self._dim_name), Scalar):
             return found
         unbound = found.startswith("no dim")

@@ -1,4 +1,4 @@
-"""Values in text: what is known without running anything.
+"""Values in text: literals and constants.
 
 The attributes of operators and functions are plain data; constants are numbers with a dtype.  A
 constant that does not fit its dtype is refused, never rounded to infinity or wrapped around.
@@ -26,7 +26,7 @@ from plica.ir.type import DType, bool_, f32, i64
 # Any: values of attributes are whatever operators declare.
 Value = Any
 WRONG: Final = object()
-"""Stands for a value that could not be read; the problem is noted."""
+"""A placeholder for an unreadable value; the problem is recorded."""
 
 _FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _LIMIT: Final = 1 << 32  # elements: more than any text or archive can hold
@@ -58,7 +58,7 @@ class ValueReader(TypeReader):
                 return self._no_value(node)
 
     def number(self, node: ast.expr) -> bool | int | float | None:
-        """A number as it stands in the text, None where the node is none."""
+        """The literal number of a node, or None."""
         match node:
             case ast.Constant(bool() | int() | float() as value):
                 return value
@@ -77,7 +77,7 @@ class ValueReader(TypeReader):
         return path in DTYPE_WORDS or path in ("const", "data", "archived", "float")
 
     def constant(self, node: ast.Call, path: str) -> Expr | None:
-        """The constant a call of such a word stands for; None where it is wrong."""
+        """The constant of such a call, or None if it is wrong."""
         args = node.args
         plain = not node.keywords and not any(isinstance(arg, ast.Starred) for arg in args)
         if path == "float":
@@ -111,7 +111,8 @@ class ValueReader(TypeReader):
         return Const(dtype, shape, np.ascontiguousarray(array).tobytes())
 
     def _flatten(self, node: ast.expr, flat: list[Any]) -> tuple[int, ...] | None:
-        """Collect the numbers of nested lists; their shape, None where they have none."""
+        """Appends the numbers of nested lists to `flat`; returns their shape, or None if it is
+        ragged."""
         if not isinstance(node, ast.List | ast.Tuple):
             number = self.number(node)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Attributes in print: what an operator or a function is told besides its arguments.
+"""Attributes in print: the arguments of operators and functions besides operands.
 
 >>> from plica.ir.type.dtype import f32
 >>> value_text(("same", 1, None, f32, 0.5, True), TypePrinter())
@@ -40,7 +40,7 @@ def attrs_text(attrs: Attrs, types: TypePrinter) -> str:
 
 
 def value_text(value: Any, types: TypePrinter, brief: bool = False) -> str:
-    """A value; where `brief` holds, dims are written as numbers and strings."""
+    """A value; with `brief`, dims are written as numbers and strings."""
     if isinstance(value, tuple):
         return parenthesised([value_text(item, types, brief) for item in value])
     if isinstance(value, str):
@@ -87,7 +87,7 @@ def _short(attribute: Attribute, value: Any, types: TypePrinter) -> str:
 
 
 def _numbers(value: Any) -> Any:
-    """The value as it comes back from its short text."""
+    """The value that its brief text reads back to."""
     if isinstance(value, tuple):
         return tuple([_numbers(item) for item in value])
     return value.value if isinstance(value, Lit) else value

@@ -1,7 +1,7 @@
 """Constants in print: exact to the bit, whatever they hold.
 
-A scalar is `f32(0.1)`, a few numbers are `const([1.0, 2.0], f32)`, up to 4 KiB stand in the text as
-`data("…", (32, 32), f32)`, and more lie beside it, in a table, under their hash.
+A scalar is `f32(0.1)`, a few numbers are `const([1.0, 2.0], f32)`, up to 4 KiB are inline as
+`data("…", (32, 32), f32)`, and larger constants are in a separate table, under their hash.
 
 >>> from plica.ir.graph.expression import const
 >>> constant_text(const(0.1, "f32")), constant_text(const([1, 2], "i8"))
@@ -45,12 +45,12 @@ def constant_text(of: Const) -> str:
 
 
 def is_small(of: Const) -> bool:
-    """Whether the constant is written out wherever it is used."""
+    """Whether the constant is written out at each use."""
     return math.prod(of.shape) <= MAX_NUMBERS_INLINE
 
 
 def is_archived(of: Const) -> bool:
-    """Whether the constant lies beside the text."""
+    """Whether the constant is in the separate table."""
     return len(of.data) > INLINE and not is_small(of)
 
 
@@ -62,7 +62,7 @@ def constant_key(of: Const) -> str:
 
 
 def number_text(of: Const) -> str | None:
-    """The number a scalar is, None where no Python number is it (nan, infinity)."""
+    """The literal of a scalar, or None if it has none (NaN, infinity)."""
     if of.shape:
         raise CompilerBug(f"{of!r} is no scalar.")
     numbers = _numbers(of)
@@ -70,7 +70,7 @@ def number_text(of: Const) -> str | None:
 
 
 def _numbers(of: Const) -> list[str] | None:
-    """The elements as text, None where some have no exact one."""
+    """The elements as text, or None if some have no exact one."""
     array = of.numpy()
     if of.dtype.is_float:
         found = [_float(value, of.dtype) for value in array.reshape(-1)]

@@ -1,7 +1,7 @@
 """Distinct binders: in print every variable has one binder, and every node one scope.
 
-Terms allow a variable to be bound again elsewhere: `x + 1` under two lets of `x` is one node.  In
-a text it stands in two places, so all binders but the first get a variable of their own.
+Terms may bind a variable in several places: `x + 1` under two lets of `x` is one node. In a text it
+occurs twice, so all binders but the first get a fresh variable.
 
 >>> from plica.ir.graph.expression import Tuple, Var, const
 >>> x = Var(Name("x"), None)

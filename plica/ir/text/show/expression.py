@@ -1,7 +1,7 @@
 """Expressions in print: the text of every node of one body, operands first.
 
-A node whose text stands elsewhere (it is shared, nested too deep, or needs statements) gets a
-reserved name, `_0`, `_1`, …, and is an alias at its spot.
+A node defined elsewhere (because it is shared, nested too deep, or needs statements) gets a
+reserved name, `_0`, `_1`, …, and is an alias at its uses.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Body:
         self.done[node] = word, ATOM, 0
 
     def _block(self, node: ex.Expr) -> None:
-        """A node that needs statements: it stands in a block, or is named before its use."""
+        """A node that needs statements: it is written in a block, or named before its use."""
         home = {ex.Let: (TAIL,), ex.LetDim: (TAIL,), ex.Match: (TAIL, HELD), ex.Function: (HELD,)}[
             type(node)
         ]
@@ -140,7 +140,7 @@ class Body:
             self._name(node)
 
     def _choice(self, node: ex.If) -> Text | None:
-        """`a if c else b` where both branches are expressions; None where there are statements."""
+        """`a if c else b` if both branches are expressions; None if they need statements."""
         role = self.layout.role.get(node)
         simple = role != TAIL and not any(spot.aliases for spot in self.layout.inside[node])
         if not simple or not (self.has_text(node.then) and self.has_text(node.orelse)):
@@ -153,7 +153,7 @@ class Body:
         return f"{then} if {condition} else {parts[2][0]}", CHOICE, depth
 
     def has_text(self, node: ex.Expr) -> bool:
-        """Whether a node is written as an expression where it stands."""
+        """Whether a node is written inline as an expression."""
         return node in self.done or isinstance(node, ex.Var | ex.Constructor | ex.Literal)
 
     def _constant(self, node: ex.Const) -> Text:

@@ -11,8 +11,8 @@ def affine(x: Buffer[(3,), f32], out: Buffer[(3,), f32]):
     for i in range(3):
         out[i] = x[i] * 2.0 + 1.0
 
-The text is linear in the kernel, however deep it is: what is nested deeper than Python's parser
-goes is a region, `def _0():`, that is read where its name is called.
+The text is linear in the kernel, however deep it is: statements nested deeper than Python's parser
+allows are a region, `def _0():`, that is read where its name is called.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from plica.ir.type import i64
 __all__ = ["kernel_lines", "show_kernel"]
 
 MAX_NESTING: Final = 40
-"""Statements nested deeper than this stand in a region of their own."""
+"""Statements nested deeper than this become a region."""
 
 MAX_COLUMNS: Final = 100
-"""The header of a kernel or a block that is longer has its parts on lines of their own."""
+"""The width beyond which the header of a kernel or a block is split over lines."""
 
 MAX_ELIF_LINKS: Final = 20
-"""So many conditions are in one chain of `elif`."""
+"""The maximum number of conditions in one chain of `elif`."""
 
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _NO_DIMS: Final = TAKEN_IN_KERNELS | DTYPE_WORDS.keys()
@@ -121,7 +121,7 @@ class _Printer:
         return [line for region in self.regions for line in region] + main
 
     def buffer_type(self, of: Buffer, quoted: bool = False) -> tuple[Lines, str]:
-        """Lines to come before, and the type; symbolic sizes are in quotes where they are new."""
+        """Preceding lines, and the type; new symbolic sizes are quoted."""
         sizes = [*of.shape, *of.strides]
         before, texts = self.scalars.lines([(each, i64) for each in sizes], naming=not quoted)
         if quoted:
@@ -148,7 +148,7 @@ class _Printer:
         self._list(stmt, level, out)
 
     def _shallow(self, level: int, out: Lines) -> tuple[int, Lines]:
-        """Where one more statement goes: into a region of its own where this is too deep."""
+        """Where the next statement goes: into a region if the nesting is too deep."""
         if level <= MAX_NESTING:
             return level, out
         name = self.scalars.temporary()
@@ -245,7 +245,7 @@ class _Printer:
     def _choice(  # where we are in the text
         self, then: st.Stmt, orelse: st.Stmt, level: int, out: Lines, links: int
     ) -> None:  # fmt: skip
-        """What follows an `if` or `elif`; a long chain goes deeper, as Python's parser does."""
+        """The continuation of an `if` or `elif`; a long chain nests deeper, for Python's parser."""
         if orelse is not st.Seq(()):
             self.work.append(lambda: self._otherwise(orelse, level, out, links))
         self._inside(then, level + 1, out)
@@ -355,7 +355,7 @@ class _Printer:
     def _operands(
         self, operands: tuple[st.Region | Scalar, ...], pad: str, out: Lines, whole: bool = True
     ) -> list[str]:  # fmt: skip
-        """Regions and scalars; where `whole` holds even one element is written as a slice."""
+        """Regions and scalars; with `whole`, single elements are written as slices, too."""
         roots: list[Root] = []
         for each in operands:
             if isinstance(each, st.Region):

@@ -1,8 +1,8 @@
-"""Layout: where in a function's text each node of its body stands.
+"""Print layout: where in a function's text each node of its body is written.
 
-The text of a body is a tree of spots.  A spot is a place for statements: the start of a function,
-of a branch or of a clause, and what follows each `let`.  A node that is used once stands where it
-is used; one that is used several times stands at the spot nearest to all its uses, under a name.
+The text of a body is a tree of spots. A spot is a position for statements: the start of a function,
+of a branch or of a clause, and after each `let`. A node used once is written inline; one used
+several times is named at the innermost spot that encloses all its uses.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.term import tensor
@@ -23,7 +23,7 @@ from plica.ir.graph import expression as ex
 from plica.ir.text.show.constant import is_small
 
 ATOMS: Final = frozenset({ex.Var, ex.Literal, ex.Constructor})
-"""Expressions that are written as they are wherever they are used."""
+"""Expressions that are always written inline."""
 
 PLAIN, TAIL, HELD = 0, 1, 2
 """How a node is used: inside another; as the value of a block; as the value of a let."""
@@ -61,7 +61,7 @@ def meet(a: StatementSpot, b: StatementSpot) -> StatementSpot:
 
 
 class PrintLayout:
-    """What is known of the nodes of one body before any of it is printed."""
+    """The analysis of the nodes of one body before printing."""
 
     def __init__(self, order: list[ex.Expr]) -> None:
         self.order = order  # every expression but atoms, operands first

@@ -1,4 +1,5 @@
-"""Modules in print: text that reads back to the same module, big constants in a table beside it.
+"""Modules in print: text that reads back to the same module, with large constants in a separate
+table.
 
 The last graph function of a text is the module's main; without any it is the last kernel.
 """

@@ -4,7 +4,7 @@
 >>> [supply.draw(Name(hint)) for hint in ("x", "x", "op", "lambda", "a b")]
 ['x', 'x_1', 'op_1', 'lambda_', 'v_a_b']
 
-What was printed and read again has its printed name as hint, and keeps it.
+A name that was printed and read back has its printed form as hint, and keeps it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class IdentifierSupply:
         self._next: dict[str, int] = {}
 
     def draw(self, name: Name) -> str:
-        """The identifier nearest to `name` that is not taken."""
+        """The unused identifier most similar to `name`."""
         base = spelling(name)
         text, index = base, self._next.get(base, 1)
         while text in self._taken or text in self._outer:
@@ -48,7 +48,7 @@ def spelling(name: Name) -> str:
         if keyword.iskeyword(text):
             return f"{text}_"
         return f"v{text}" if text == "_" or is_reserved(text) else text
-    # Python reads identifiers in this normal form: another one would come back changed.
+    # Python normalises identifiers to this form: any other would change when read back.
     if text.isidentifier() and unicodedata.normalize("NFKC", text) == text:
         return text
     return "v_" + _UNFIT.sub("_", text)

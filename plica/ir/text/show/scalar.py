@@ -1,8 +1,8 @@
-"""Scalars in print: expressions inside kernels, with names for what is shared or deep.
+"""Scalars in print: expressions inside kernels, with names for shared or deep terms.
 
 A term that is used several times, or is deep, is written once under a reserved name `_0, _1, …`.
-Such a name stands for the term; it does not say when the term is evaluated.  Under a reduction
-the names are clauses of its comprehension: `sum(_0 * _0 for k in range(4) for _0 in [x[k]])`.
+The name denotes the term, not an evaluation order. Under a reduction the names are clauses of its
+comprehension: `sum(_0 * _0 for k in range(4) for _0 in [x[k]])`.
 
 >>> from plica.ir.type.dtype import f16
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -10,7 +10,7 @@ the names are clauses of its comprehension: `sum(_0 * _0 for k in range(4) for _
 >>> ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(x[i] * 2 + 1, None)])
 ([], ['x[i] * 2.0 + 1.0'])
 
-A number is written bare where its dtype follows from what stands beside it.
+A number is written bare if the adjacent operand determines its dtype.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class ScalarNames:
         self.shown[term] = text
 
     def mark(self) -> int:
-        """Where we are: what `leave` goes back to."""
+        """The current position, to return to with `leave`."""
         return len(self._trail)
 
     def leave(self, mark: int) -> None:
-        """Forget what was bound since `mark`."""
+        """Removes the names bound since `mark`."""
         while len(self._trail) > mark:
             term, before = self._trail.pop()
             if before is None:
@@ -105,7 +105,7 @@ class ScalarPrinter:
         self.temporaries = 0
 
     def temporary(self) -> str:
-        """A reserved name that nobody else has."""
+        """A fresh reserved name."""
         self.temporaries += 1
         return f"_{self.temporaries - 1}"
 
@@ -241,7 +241,7 @@ class ScalarPrinter:
 
 
 def show_scalar(of: sc.Scalar) -> str:
-    """A scalar term by itself; what is used often has a line of its own before it."""
+    """A scalar term alone; shared terms are defined on lines before it."""
     named, (text,) = ScalarPrinter(ScalarNames(IdentifierSupply(()))).lines([(of, None)])
     return "\n".join([*named, text])
 

@@ -18,7 +18,7 @@ from plica.ir.text.show.scalar import ScalarNames, ScalarPrinter
 
 
 def shown_stages(of: Sequence[Stage]) -> str:
-    """All stages, a line each; what is deep or shared is named on lines before its own."""
+    """All stages, one per line; deep or shared terms are named on lines before their stage."""
     printer = ScalarPrinter(ScalarNames(IdentifierSupply(())))
     return "\n".join([line for each in of for line in _lines(each, printer)])
 

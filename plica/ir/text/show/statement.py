@@ -126,7 +126,7 @@ class StatementWriter:
             self._define(node, name, level, items)
 
     def _define(self, node: ex.Expr, name: str, level: int, items: list[Item]) -> None:
-        """Statements after which `name` stands for a function, an `if` or a `match`."""
+        """Statements that bind `name` to a function, an `if` or a `match`."""
         if isinstance(node, ex.Function):
             self._function(node, name, level, items)
         else:
@@ -224,7 +224,7 @@ def heading(
     owners: dict[ScalarVar, ex.Function],
     decorator: str = "",
 ) -> list[str]:
-    """The lines of a function down to its `def`; a decorator where there is something to say."""
+    """The lines of a function up to its `def`, with a decorator if it has options."""
     options = []
     if node.types:
         options.append(f'forall="{" ".join([types.name(each) for each in node.types])}"')

@@ -1,4 +1,4 @@
-"""Parts of statements in print: slices, annotations, and what a header may leave out.
+"""Parts of statements in print: slices, annotations, and implicit parts of headers.
 
 >>> keywords((("pipeline", (0, 1)), ("unroll", True)))
 ['pipeline=(0, 1)', 'unroll=True']
@@ -49,7 +49,7 @@ def is_short(block: Block, extents: Mapping[ScalarVar, Scalar]) -> bool:
 
 
 def stop(start: Scalar, extent: Scalar) -> Scalar:
-    """The end of a slice; the reader takes the extent out of it again."""
+    """The end of a slice; the reader recovers the extent from it."""
     if start is ZERO:
         return extent
     if isinstance(start, Lit) and isinstance(extent, Lit) and extent.dtype is start.dtype is i64:
@@ -60,7 +60,7 @@ def stop(start: Scalar, extent: Scalar) -> Scalar:
 
 
 def slice_text(start: str, end: str, extent: Scalar, whole: bool) -> str:
-    """A slice; one element is an index unless `whole` asks for slices."""
+    """A slice; a single element is an index unless `whole` holds."""
     if extent is ONE and not whole:
         return start
     return f"{start} : {end}" if " " in start or " " in end else f"{start}:{end}"

@@ -30,13 +30,13 @@ class TypePrinter:
 
     def __init__(self, outer: TypePrinter | None = None) -> None:
         self.names: dict[Term, str] = {} if outer is None else dict(outer.names)
-        # The names of constructors, and the words that what was printed uses, are the module's.
+        # The names of constructors and the used keywords belong to the module printer.
         self.constructors: dict[tuple[ty.DataName, int], str] = outer.constructors if outer else {}
         self.words: set[str] = outer.words if outer else set()
         self._known: dict[ty.Type, str] = {}
 
     def show(self, of: ty.Type) -> str:
-        """A type as it is written in scripts."""
+        """A type in script syntax."""
         if (text := self._known.get(of)) is None:
             text = self._known[of] = self._show(of)
         return text
@@ -61,11 +61,11 @@ class TypePrinter:
         return spelling(of.name) if known is None else known
 
     def dim(self, of: sc.Scalar) -> str:
-        """A dim as it is written inside quotes."""
+        """A dim as written inside quotes."""
         return show_dim(of, self.name)
 
     def shape(self, dims: tuple[sc.Scalar, ...]) -> str:
-        """A shape: numbers as they are, symbolic dims in quotes."""
+        """A shape: static dims as numbers, symbolic dims in quotes."""
         return parenthesised(
             [str(d.value) if isinstance(d, sc.Lit) else f'"{self.dim(d)}"' for d in dims]
         )
@@ -92,7 +92,7 @@ class TypePrinter:
         self.words.add("Fn")
         if not of.dims and not of.types:
             return f"Fn[{self.show_tuple(of.params)}, {self.show(of.ret)}]"
-        # What the type binds is named for its own extent, unlike anything else in it.
+        # The variables that the type binds get names distinct from all others in it.
         inner = TypePrinter(self)
         bound = {*of.dims, *of.types}
         free = [each for each in post_order(of) if type(each).variable and each not in bound]
@@ -112,7 +112,7 @@ class TypePrinter:
 
 
 def show_type(of: ty.TypeTerm) -> str:
-    """A type as it is written in scripts."""
+    """A type in script syntax."""
     return TypePrinter().show(of)  # type: ignore[arg-type]  # every TypeTerm is a Type
 
 
