@@ -1,1 +1,2 @@
-"""What a deployed artefact needs: errors, arrays, executors.  Imports nothing of the compiler."""
+"""The runtime of a deployed artefact: errors, arrays, executors. Imports nothing of the
+compiler."""

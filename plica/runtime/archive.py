@@ -1,8 +1,8 @@
 """Archives: the file an artefact is, a zip whose every byte is accounted for.
 
-Members are stored as they are, in order, without times; the comment at the end holds the SHA-256
-of everything before it.  So the same members give the same bytes, any edit is found before
-anything is read, and any zip tool shows what is inside.
+Members are stored uncompressed, in order, without timestamps; the comment at the end holds the
+SHA-256 of everything before it. The same members give the same bytes, any edit is detected before
+anything is read, and any zip tool shows the contents.
 
 >>> packed = pack({"a.txt": b"hello"})
 >>> dict(unpack(packed))
@@ -12,11 +12,11 @@ Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The artefact is damaged: its digest is another. [bad-artefact]
   expected: sha256:...
 
-The compile cache has digests of its own: there, members have no seal and lie at aligned offsets, so
-that they are used where they are mapped (`aligned_members`, `member_views`).
+The compile cache has its own digests: there, members are not sealed and lie at aligned offsets, so
+that they can be used in place when mapped (`aligned_members`, `member_views`).
 
-Not here: what the members mean (`plica.runtime.artefact`).  A digest tells damage, not malice:
-whoever can write an artefact can run code where it is loaded.
+Not here: the meaning of the members (`plica.runtime.artefact`). A digest detects damage, not
+malice: whoever can write an artefact can run code where it is loaded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from plica.runtime.error import (
 )
 
 FORMAT: Final = 1
-"""Raised when an older runtime could not read what is written."""
+"""Increased whenever older runtimes cannot read the format."""
 
 Piece: TypeAlias = bytes | memoryview
 P = TypeVar("P")
@@ -99,7 +99,7 @@ def aligned_members(members: Mapping[str, Sequence[Piece]], align: int = 1) -> l
 
 
 class _Sink(io.RawIOBase):
-    """A file that keeps what is written to it as it is; what is written again takes its place."""
+    """A file that keeps written objects without copying; rewritten ranges are replaced."""
 
     def __init__(self) -> None:
         self.written: dict[int, Piece] = {}
@@ -126,7 +126,7 @@ class _Sink(io.RawIOBase):
 
 
 class _Source(io.RawIOBase):
-    """Bytes as a file; none is copied but what is read."""
+    """Bytes as a file; only what is read is copied."""
 
     def __init__(self, data: Piece) -> None:
         self._data = memoryview(data)
@@ -287,7 +287,7 @@ def destination(path: str | os.PathLike[str]) -> Path:
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that it is there as a whole or not at all."""
+    """Writes a file atomically."""
     target = destination(path)
     name = None
     try:

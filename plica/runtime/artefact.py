@@ -8,7 +8,7 @@
     params.bin        constants, each at a multiple of 64
     derivation.json, traces.json, kernels.txt      where it comes from (`plica.runtime.record`)
 
-Nothing is pickled and no path is taken from the file.  `from_members(to_members(a))` is `a`.
+Nothing is pickled and no path is taken from the file. `from_members(to_members(a))` is `a`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ ALIGNMENT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launch in the code: its kernel, and how many operations and bytes one run of it takes."""
+    """A launch in the code: its kernel, and the operations and bytes of one run."""
 
     kernel: str
     operations: int
@@ -108,12 +108,12 @@ class Launched:
 
 
 NotedCode: TypeAlias = tuple[tuple[Launched, ...], Callable[[int], None]]
-"""What a code launches, and what tells it where to note how long that takes."""
+"""The launches of a code, and a function that sets where it records their times."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtefactMachine:
-    """What code was made for: LLVM's triple, name of the processor, and features."""
+    """The target of code: LLVM triple, processor name and features."""
 
     triple: str
     cpu: str
@@ -147,7 +147,7 @@ class StoredAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """A compiled model; the record is made when somebody asks for it."""
+    """A compiled model; its record is computed on demand."""
 
     interface: Interface
     machine: ArtefactMachine
@@ -161,7 +161,7 @@ class Artefact:
     versions: tuple[tuple[str, str], ...]
     record: Callable[[], CompilationRecord]
     device: DeviceProgram | OpenProgram | None = None
-    """What is launched, where the code is for a GPU."""
+    """The launches, if the code is for a GPU."""
     text: str = ""
     """The text that code was made from, where that is C or CUDA C++."""
 
@@ -176,7 +176,7 @@ def member_pieces(
 ) -> dict[str, Sequence[Piece]]:
     """The same members, each as the pieces it is made of: constants are not copied.
 
-    What is not `sealed` has no digests of its members: it is read as `checked` only.
+    Unless `sealed`, there are no digests of members: such an archive is read only as `checked`.
     """
     kind = CODE_SUFFIXES.get(of.machine.architecture, "o")
     members: dict[str, Sequence[Piece]] = {
@@ -227,8 +227,7 @@ def from_members(
 ) -> Artefact:
     """The artefact in an archive; nothing in it is believed before it is checked.
 
-    `record` takes the place of the one in the archive; `checked` says that the digests of the
-    members have been compared already.
+    `record` replaces the one in the archive; `checked` means that digests were verified before.
     """
     manifest = read_json(_texts_of(members), "manifest.json")
     match manifest:

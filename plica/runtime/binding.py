@@ -6,8 +6,8 @@
     Model.java     Java, by JNA
     model.mjs      JavaScript for Node, over model_node.c (N-API)
 
-Each needs `libmodel.so` and takes arrays of the elements that C has; what C calls `uint16_t` for
-halves is that there, too.  The first lines of each say how it is built.
+Each needs `libmodel.so` and takes arrays of C's element types; halves are `uint16_t`, as in C. The
+first lines of each file say how to build it.
 
 >>> sorted(LANGUAGES)
 ['.go', '.hpp', '.java', '.mjs', '.rs']
@@ -30,7 +30,7 @@ from plica.runtime.c_interface import c_dims, c_parameters, checked_word
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Parameter: TypeAlias = tuple[str, str, int]
-"""A name, the type of an element in C, and how many there are."""
+"""A name, its element type in C, and its number of elements."""
 
 # fmt: off
 _TYPES: Final[dict[str, tuple[str, str, str, str]]] = {
@@ -52,7 +52,7 @@ _RUST, _GO, _JAVA, _NODE = range(4)
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """The function of a library: its name, what it takes, what it gives."""
+    """The function of a library: its name, parameters and results."""
 
     word: str
     inputs: tuple[Parameter, ...]

@@ -1,7 +1,7 @@
 """The C interface of an artefact: texts of a header, of a function around the code, and an example.
 
-A model whose sizes are open is one function for all of them: its dims come first, as `int64_t`, and
-a second function says how large the workspace, the inputs and the outputs are.
+A model with open sizes is one function for all sizes: its dims come first, as `int64_t`, and a
+second function returns the sizes of the workspace, the inputs and the outputs.
 
 >>> identifier("3d model")
 'model_3d_model'
@@ -47,7 +47,7 @@ _THREADS: Final = "_threads(int64_t count)"
 """How headers begin, and what those of libraries declare."""
 
 EXAMPLE: Final = 3
-"""What an open size is in the example, where the model takes it."""
+"""The value of open sizes in the example, if the model accepts it."""
 
 
 def identifier(text: str) -> str:
@@ -278,7 +278,7 @@ def _asked(artefact: Artefact, word: str) -> list[str]:
 
 
 def example_text(artefact: Artefact, word: str) -> str:
-    """A program that gives the function numbers, and prints the sums of what comes back."""
+    """A program that calls the function with numbers and prints the sums of the results."""
     count = len(artefact.interface.inputs)
     lines = [
         f"/* cc {word}_example.c -L. -l{word} -Wl,-rpath,'$ORIGIN' -o {word}_example",
@@ -372,7 +372,7 @@ def _counts(artefact: Artefact) -> dict[str, str]:
 
 
 def _named(artefact: Artefact) -> list[tuple[str, Port]]:
-    """The inputs and outputs, each with a name of its own that is no word of C."""
+    """The inputs and outputs with unique names that are no C keywords."""
     found: dict[str, Port] = {}
     interface = artefact.interface
     for prefix, ports in (("in", interface.inputs), ("out", interface.outputs)):

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from typing import Final
 
 LACKING: Final = -4
-"""What a library gives back on a machine that lacks instructions it uses."""
+"""The status of a library on a machine that lacks an instruction set it uses."""
 
 _AUXILIARY: Final = "#include <sys/auxv.h>\n"
 
-# What C compilers of x86 know by name; features of others are bits of what the kernel tells.
+# Features that C compilers for x86 know by name; other features are bits of the kernel's hwcap.
 _X86: Final = frozenset((
     "ssse3", "sse4.1", "sse4.2", "popcnt", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt",
     "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16",

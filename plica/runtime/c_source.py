@@ -27,7 +27,7 @@ from plica.runtime.c_interface import c_dims, c_parameters, check_header, checke
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 FLAGS: Final = "-std=c99 -O2 -ffp-contract=off -fno-strict-aliasing"
-"""What the files are to be compiled with: memory is used again for values of other types."""
+"""The required compiler flags: memory is reused for values of other types."""
 
 _WORDS_A_LINE: Final = 6
 
@@ -35,7 +35,7 @@ _WORDS_A_LINE: Final = 6
 def export_source(
     artefact: Artefact, path: str | os.PathLike[str], name: str | None = None
 ) -> None:
-    """Write `path`, which ends with `.c`, and the header beside it."""
+    """Writes `path`, which ends with `.c`, and its header."""
     target = Path(path)
     destination(target)
     word = checked_word(name if name is not None else target.stem)

@@ -116,8 +116,8 @@ def emulated_model(artefact: Artefact, cpu: str = "") -> EmulatedModel:
 
 
 def linked_program(artefact: Artefact) -> bytes:
-    """A program of one file that reads `inputs.bin`, runs the model, and writes `outputs.bin`: what
-    the model said, the nanoseconds of the shortest of as many runs as it is told, and outputs."""
+    """A single-file program that reads `inputs.bin`, runs the model, and writes `outputs.bin`: the
+    model's status, the minimum nanoseconds over a given number of runs, and the outputs."""
     tools = CROSS[artefact.machine.architecture]
     check_tool(tools.compiler, tools.package)
     with tempfile.TemporaryDirectory(prefix="plica-") as name:
@@ -141,8 +141,8 @@ def linked_program(artefact: Artefact) -> bytes:
 def mathematics(compiler: str) -> tuple[str, ...]:
     """The words that link a static library of mathematics.
 
-    Where that is a script, it may name files as they lie on the machine itself (Debian's for x86-64
-    does): the compiler is asked where it has files of these names.
+    A linker script may name files by their path on the target machine (Debian's for x86-64 does):
+    the compiler is asked for their location here.
     """
     script = Path(_file(compiler, "libm.a"))
     with script.open("rb") if script.is_file() else BytesIO() as file:
@@ -161,7 +161,7 @@ def _file(compiler: str, name: str) -> str:
 
 
 def write_parts(artefact: Artefact, word: str, folder: Path) -> None:
-    """What a compiler makes a library or a program of: objects, weights, the function in C."""
+    """Writes the sources of a library or program: objects, weights, the function in C."""
     (folder / f"{word}.h").write_text(header_text(artefact, word), encoding="utf-8")
     (folder / "wrapper.c").write_text(wrapper_text(artefact, word), encoding="utf-8")
     params = to_members(artefact, with_record=False)["params.bin"]

@@ -1,7 +1,7 @@
 """Device executables: compiled models whose code something else than this processor runs.
 
-A `DeviceKind` says how a kind of device loads an artefact and what is exported for it; all else is
-the same for OpenCL, SPIR-V, WebGPU, WebAssembly, emulated GPUs and emulated processors.
+A `DeviceKind` defines how a kind of device loads an artefact and what it exports; everything else
+is shared by OpenCL, SPIR-V, WebGPU, WebAssembly, emulated GPUs and emulated processors.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class LoadedProgram(Protocol):
 
 
 class LoadSteps(Protocol):
-    """Loads code, its steps and constants, given the bytes of inputs and outputs, and what the
-    device must have."""
+    """Loads code, steps and constants, given the byte sizes of inputs and outputs and the required
+    device features."""
 
     def __call__(
         self,
@@ -46,12 +46,12 @@ class DeviceKind:
 
     load: Callable[[Artefact], LoadedProgram]
     source: str = "llvm"
-    """The kind of source that is shown unless another is asked for."""
+    """The kind of source shown by default."""
     is_text: bool = False
     """Whether the code of an artefact is that source."""
     export: Exporter = refuse_library
     untimed: Diagnostic | None = None
-    """Why what a launch takes here says nothing."""
+    """Why launch times are meaningless here."""
 
 
 def sizes_in_bytes(of: Artefact) -> list[int]:
@@ -60,7 +60,7 @@ def sizes_in_bytes(of: Artefact) -> list[int]:
 
 
 def step_loader(load: LoadSteps) -> Callable[[Artefact], LoadedProgram]:
-    """What loads an artefact that holds one code and the steps that launch its functions."""
+    """Returns a loader for artefacts with one code and steps that launch its functions."""
 
     def loaded(of: Artefact) -> LoadedProgram:
         (code,) = of.objects
@@ -71,7 +71,7 @@ def step_loader(load: LoadSteps) -> Callable[[Artefact], LoadedProgram]:
 
 
 class DeviceExecutable(Executable):
-    """A compiled model on a device; calls from several threads take turns."""
+    """A compiled model on a device; calls from several threads are serialised."""
 
     def __init__(self, artefact: Artefact, texts: Sources | None, kind: DeviceKind) -> None:
         self.program, self._kind = kind.load(artefact), kind

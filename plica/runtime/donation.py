@@ -1,7 +1,6 @@
-"""Donation: inputs that a call gives away, and whose memory holds a result afterwards.
+"""Donation: inputs whose memory a call reuses for its results.
 
-What is donated must be an array that can be written in place, and nobody else's: no other input may
-lie in the same memory.
+A donated array must be writable in place and unshared: no other input may alias its memory.
 
 >>> from plica.runtime.port import Port
 >>> x = Port("x", (2,), "f32", np.dtype("float32"))
@@ -26,7 +25,7 @@ from plica.runtime.port import Array, address_of
 
 
 def check_donated(of: Interface, arrays: Sequence[Array], values: Sequence[object]) -> None:
-    """Refuse donated inputs that cannot be written over; `values` is what the caller gave."""
+    """Refuses donated inputs that cannot be overwritten; `values` are the caller's objects."""
     own, shared = {id(each) for each in values}, _shared(of, arrays)
     wrong: list[Diagnostic] = []
     for old, _ in of.donated:

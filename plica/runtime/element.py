@@ -1,4 +1,4 @@
-"""Element types: what a deployed model must know of each, one row a type.
+"""Element types: the runtime properties of each, one row per type.
 
 The compiler's table (`plica.ir.type.dtype`) builds on these rows and adds what only it asks.
 
@@ -29,8 +29,8 @@ class Element:
     """One element type.
 
     `name` is Plica's, in scripts and artefacts; `array` is numpy's, which is also torch's;
-    `extended` says that it lives in the package `ml_dtypes`, not in numpy itself; `dlpack` is the
-    number of its kind in DLPack, None where DLPack packs it otherwise than we do.
+    `extended` marks types of the package `ml_dtypes`; `dlpack` is DLPack's type code, or None if
+    DLPack packs the type differently.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Element:
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of one element in memory; what has fewer than 8 bits takes one."""
+        """Bytes per element in memory; types narrower than 8 bits take one."""
         return max(1, self.bits // 8)
 
     @cached_property
@@ -105,8 +105,8 @@ ELEMENTS: Final = {each.name: each for each in ROWS}
 def wrong_element(
     what: str, name: str, expected: str, found: str, hint: str | None = None
 ) -> Diagnostic:
-    """What is said of elements of another type: nothing is rounded without being asked to be.  How
-    they are converted is said as for an array of numpy, if nobody knows better."""
+    """The diagnostic for another element type: nothing is converted implicitly. The suggested
+    conversion is numpy's unless another is given."""
     message = f"{what} has the wrong element type."
     if hint is None and (element := ELEMENTS.get(expected)) is not None:
         word = f"ml_dtypes.{element.array}" if element.extended else f'"{element.array}"'

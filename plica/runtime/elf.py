@@ -1,18 +1,16 @@
-"""Object files: what LLVM makes for Linux, taken apart (ELF, 64 bits, little endian).
+"""Object files: reads LLVM's output for Linux (ELF, 64 bits, little endian).
 
-Nothing in the bytes is believed: every offset is checked before it is followed, and what is not
-understood is refused.
+The bytes are untrusted: every offset is checked before use, and unknown features are refused.
 
 >>> header(b"\\x7fELF" + bytes(60))  # doctest: +ELLIPSIS
 Traceback (most recent call last):
 plica.runtime.error.ArtefactError: The object code is not an object file ...
   expected: ...
 
-Relocation: how machine code is told where something is.
+Relocations: how machine code receives the address of a symbol.
 
-A `RelocationRecipe` says what address is wanted (the symbol itself, a small jump to it that is
-near, or a
-cell that holds its address), and how it is written into the instruction at that place.
+A `RelocationRecipe` says which address is needed (the symbol, a nearby jump to it, or a cell with
+its address), and how it is encoded in the instruction.
 
 >>> image = bytearray(8)
 >>> RECIPES["x86_64"][2].write(image, 4, 0x1000, 0x1010)    # 32 bits, counted from the place
@@ -36,7 +34,7 @@ Write: TypeAlias = Callable[[Image, int, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RelocationRecipe:
-    """Which address a relocation asks for, how it is written, and in how many bytes."""
+    """The address a relocation needs, its encoding, and its size in bytes."""
 
     wants: Literal["symbol", "near", "cell"]
     write: Write
@@ -62,7 +60,7 @@ def _relative64(image: Image, at: int, place: int, value: int) -> None:
 
 
 def _field(image: Image, at: int, value: int, bits: int, shift: int) -> None:
-    """Put a number into some bits of an instruction of 32."""
+    """Writes a number into a bit field of a 32-bit instruction."""
     (word,) = struct.unpack_from("<I", image, at)
     mask = (1 << bits) - 1
     struct.pack_into("<I", image, at, word & ~(mask << shift) | (value & mask) << shift)
@@ -92,7 +90,7 @@ def _near(image: Image, at: int, place: int, value: int) -> None:
 
 
 def _within_page(scale: int) -> Write:
-    """The place within its page, in units of what is loaded there."""
+    """The offset within a page, scaled by the access size."""
 
     def write(image: Image, at: int, place: int, value: int) -> None:
         if value & (1 << scale) - 1:
@@ -134,7 +132,7 @@ RECIPES: Final[dict[str, dict[int, RelocationRecipe]]] = {
         312: RelocationRecipe("cell",   _within_page(3)),
     },
 }
-"""What each kind of relocation asks for, by ELF's numbers; kinds that are not here are refused."""
+"""The recipe of each relocation kind, by ELF's numbers; other kinds are refused."""
 JUMP: Final[dict[str, bytes]] = {
     "x86_64":  bytes.fromhex("ff2500000000"),      # jmp [rip]; the address follows
     "aarch64": bytes.fromhex("5000005800021fd6"),  # ldr x16, .+8; br x16; the address follows
@@ -151,7 +149,7 @@ MACHINES: Final = {
 }  # fmt: skip
 """The machines Plica makes objects for, by ELF's number of them and their bits."""
 FAMILIES: Final = {"arm": ("arm", "thumb")}
-"""What the architectures of triples begin with that are one machine to ELF, where several are."""
+"""Triple prefixes that denote one ELF machine."""
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL = 1, 2, 3, 4, 8, 9
 WRITE, ALLOC, EXECUTE, TLS = 0x1, 0x2, 0x4, 0x400
 UNDEFINED, ABSOLUTE = 0, 0xFFF1
@@ -161,7 +159,7 @@ _MAX_SECTIONS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an object file says of itself."""
+    """The header of an object file."""
 
     machine: str
     bits: int
@@ -199,7 +197,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A place in a section that must come to hold the address of a symbol, in some encoding."""
+    """A place in a section that receives the address of a symbol, in some encoding."""
 
     section: int
     offset: int

@@ -1,8 +1,8 @@
 """Emulated: executables whose code is for another machine, run by an emulator of it.
 
-The program that the emulator runs stands in an empty folder, reads its inputs from `inputs.bin`,
-one after the other, and writes `outputs.bin`: a number that is 0 where all went well, a number of
-its own, and the outputs.  Inputs are checked as everywhere before anything runs.
+The emulated program runs in an empty folder, reads its inputs from `inputs.bin`, one after the
+other, and writes `outputs.bin`: a status that is 0 on success, a nonce, and the outputs. Inputs are
+checked as usual before anything runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plica.runtime.executable import export_library
 from plica.runtime.port import Port
 
 MAX_SECONDS: Final = 600.0
-"""Seconds after which a program in an emulator is taken to hang."""
+"""The timeout of an emulated program."""
 
 HEADER: Final = 16
 """Bytes before the outputs."""
@@ -34,7 +34,7 @@ HEADER: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a tool gave back, and all it said."""
+    """A tool's exit status and output."""
 
     status: int
     text: str
@@ -76,7 +76,7 @@ class EmulatedModel:
         self._artefact, self._interface = artefact, artefact.interface
         self._program, self._command, self._package = program, tuple(command), package
         self.note = 0
-        """The number of its own that the program wrote last."""
+        """The nonce that the program wrote last."""
 
     @property
     def answer_bytes(self) -> int:
@@ -94,7 +94,7 @@ class EmulatedModel:
         return ctypes.cast(function, ctypes.c_void_p).value or 0, function
 
     def call(self, addresses: Sequence[int]) -> int:
-        """Run the model on arrays of this process: what its code says, 0 where all went well."""
+        """Runs the model on arrays of this process; returns its status, 0 on success."""
         inputs, outputs = self._interface.inputs, self._interface.outputs
         given = [_memory(at, port) for at, port in zip(addresses, inputs, strict=False)]
         written = self._answer(b"".join(map(bytes, given)))
@@ -115,7 +115,7 @@ class EmulatedModel:
         return int(code)
 
     def _answer(self, given: bytes) -> bytes:
-        """What the program writes."""
+        """The output file of the program."""
         wanted = self.answer_bytes
         program = self._program()
         with tempfile.TemporaryDirectory(prefix="plica-") as name:

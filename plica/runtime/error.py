@@ -1,7 +1,7 @@
 """Errors: the root of the family of exceptions that the public API raises.
 
-An error is made of diagnostics, so independent mistakes are reported together, and each
-diagnostic is data: a stable code, a full sentence, a place, what was expected and found.
+An error consists of diagnostics, so that independent mistakes are reported together. Each
+diagnostic is data: a stable code, a full sentence, a place, the expected and the given value.
 
 >>> error = InputError(
 ...     Diagnostic(
@@ -19,8 +19,8 @@ x: Input 'x' has the wrong shape. [input-shape]
 >>> error.code
 'input-shape'
 
-Not here: the table of codes and the coloured rendering (`plica.core.diagnostic`).  This file
-needs only the standard library, so that a deployed artefact can raise what the compiler raises.
+Not here: the table of codes and the coloured rendering (`plica.core.diagnostic`). This file needs
+only the standard library, so that a deployed artefact can raise the compiler's errors.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Diagnostic:
         return "\n".join(lines)
 
     def is_placed(self) -> bool:
-        """Whether the message needs no place before it: there is none, or it begins with it."""
+        """Whether the message needs no place prefix: there is no place, or it starts with it."""
         if self.place is None:
             return True
         return self.message.startswith((f"{self.place}: ", f"{self.place} "))
@@ -98,7 +98,7 @@ E = TypeVar("E", bound="PlicaError")
 
 
 class PlicaError(Exception):
-    """What the user gave cannot be done, and why: one or more diagnostics."""
+    """The user's request cannot be fulfilled, for one or more reasons, each a diagnostic."""
 
     def __init__(self, first: Diagnostic, *rest: Diagnostic) -> None:
         super().__init__(first, *rest)
@@ -162,7 +162,7 @@ class UnsupportedError(PlicaError):
 
 
 def setting(name: str, form: str, meaning: str, expected: str) -> str:
-    """What the environment says under a name, empty where nothing is: a text of that form.
+    """The value of an environment variable, which must have the given form; empty if unset.
 
     What means nothing is refused: who wrote it would believe that it is so.
     """
@@ -214,8 +214,8 @@ _BY: Final = " by "
 
 
 def of_node(operator: str, node: str, whole: str, inputs: Sequence[str] = ()) -> str:
-    """What a launch is called that is a node of a model, and selects from something, at places that
-    depend on some inputs.
+    """The name of a launch that is a node of a model and indexes by data, with the inputs that the
+    indices depend on.
 
     >>> of_node("take", "lookup", "axis 0 of Tensor[(5, 8), f32]", ["ids"])
     "take of node lookup along axis 0 of Tensor[(5, 8), f32] by 'ids'"
@@ -225,7 +225,7 @@ def of_node(operator: str, node: str, whole: str, inputs: Sequence[str] = ()) ->
 
 
 def index_outside(source: str) -> Diagnostic:
-    """What is said of a launch that was given an index outside.
+    """The diagnostic of a launch with an index out of bounds.
 
     >>> print(index_outside("take of node lookup along axis 0 of Tensor[(5, 8), f32] by 'ids'"))
     lookup: An index is outside the tensor that it selects from. [index-out-of-bounds]
@@ -235,7 +235,7 @@ def index_outside(source: str) -> Diagnostic:
     take: An index that take was given is outside the tensor it selects from. [index-out-of-bounds]
       expected: indices inside the tensor
 
-    A node says where it is; what it was fused with is nothing that somebody wrote.
+    The place is the node itself; nodes fused with it are not the user's.
     """
     operator, _, rest = source.partition(_NODE)
     node, _, rest = rest.partition(_ALONG)

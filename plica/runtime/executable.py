@@ -1,8 +1,8 @@
 """Executables: compiled models one can call with arrays.
 
 The native code is one function `i64 main(void **table)`: the table holds the addresses of the
-inputs, the outputs, the constants and one workspace.  Every call has its own table and workspace,
-and Python's lock is released while it runs, so an executable may be called from many threads.
+inputs, the outputs, the constants and one workspace. Every call has its own table and workspace,
+and releases Python's lock, so calls from several threads are allowed.
 
 Not here: how native code is made.  This file needs numpy, ctypes and the standard library.
 """
@@ -70,7 +70,7 @@ class Executable:
     _separated: Executable | None = None
     _warned = False
     kept = ""
-    """The key under which the store keeps the artefact, where it does."""
+    """The artefact's key in the store, if it is stored."""
 
     def __init__(
         self,
@@ -118,13 +118,13 @@ class Executable:
         self._placing = tuple([port.placing() for port in interface.outputs])
 
     def separating(self, separate: Callable[[Collection[str]], Executable] | None) -> Self:
-        """This executable, which asks `separate` for another if inputs contradict dims of some
-        names: in that one each axis with such a name is a dim of its own."""
+        """This executable, which asks `separate` for another one if inputs contradict dims of some
+        names: there, each axis with such a name is a separate dim."""
         self._separate = separate
         return self
 
     def separated(self, names: Collection[str]) -> Executable:
-        """The executable in which each axis that is a dim of these names is a dim of its own."""
+        """The executable in which each axis with one of these dim names is a separate dim."""
         if self._separate is None:
             message = "No two axes of its inputs have one dim."
             raise UnsupportedError(Diagnostic("unsupported", message, found=", ".join(names)))
@@ -133,7 +133,8 @@ class Executable:
     def _run_separated(
         self, error: InputError, arrays: Sequence[Array]
     ) -> Array | tuple[Array, ...]:
-        """What inputs give that contradict the names of dims; `error` stands where nothing does."""
+        """The result for inputs that contradict the names of dims; raises `error` if there is no
+        such executable."""
         names = contradicted_dims(self.inputs, arrays)
         if not names or self._separate is None:
             raise error
@@ -181,17 +182,17 @@ class Executable:
 
     @property
     def workspace(self) -> int:
-        """Bytes of memory a call needs beside its inputs, outputs and constants."""
+        """The bytes a call needs besides inputs, outputs and constants."""
         return self._size
 
     @property
     def target(self) -> str:
-        """What the code was made for."""
+        """The target of the code."""
         return self._target
 
     @property
     def stats(self) -> Stats:
-        """How often it was called, how often the compiler worked for it, what memory it holds."""
+        """The number of calls and compilations, and the memory held."""
         code = 0 if self._artefact is None else sum(map(len, self._artefact.objects))
         held = [*self._constants, *[each.memory for each in tuple(self._free)]]
         size = code + sum(each.nbytes for each in held)
@@ -199,16 +200,16 @@ class Executable:
 
     @property
     def tier(self) -> str:
-        """The effort that the code was made with: fast, default or max; `own` for a pipeline of
-        somebody's own, `saved` for code that was loaded."""
+        """The effort of the code: fast, default or max; `own` for a custom pipeline, `saved` for
+        loaded code."""
         return self._tier
 
     @property
     def derivation(self) -> object:
         """How the code came about: it prints as a list of steps.
 
-        Where the compiler made it in this process it is a `plica.rewrite.Derivation`, which `why`,
-        `became` and `first_bad` ask; of code that was loaded it is what the artefact tells of it.
+        If compiled in this process, it is a `plica.rewrite.Derivation`, with `why`, `became` and
+        `first_bad`; loaded code has the artefact's record of it.
         """
         return self.artefact.record() if self._origin is None else self._origin()
 
@@ -219,14 +220,14 @@ class Executable:
     def with_tier(
         self, tier: str, compilations: int = 0, origin: Callable[[], object] | None = None
     ) -> Self:
-        """This executable, which says what it was made with."""
+        """This executable, labelled with its effort."""
         self._tier, self._compilations, self._origin = tier, compilations, origin
         return self
 
     def source(self, kind: str | None = None) -> str:
-        """The code at one stage: the kernels, LLVM's text or that of the target, or assembly;
-        `joined` is a line for each join of tensors, which says what is written in place,
-        `passed-over` one for each schedule that promised more and was refused."""
+        """The code at one stage: the kernels, LLVM or target text, or assembly; `joined` lists each
+        join of tensors and what it writes in place, `passed-over` each schedule that promised more
+        and was refused."""
         kind = self._shown if kind is None else kind
         if kind not in self._texts:
             raise InputError(
@@ -277,7 +278,7 @@ class Executable:
         return to_members(self.artefact)
 
     def export(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        """A shared library with a plain C function, and beside it a header and an example.
+        """Exports a shared library with a plain C function, its header and an example.
 
         A path that ends with `.c` is given the model itself as C, where it was compiled to C; one
         that ends as files of another language do, how that calls the library.
@@ -294,7 +295,7 @@ class Executable:
         bandwidth: float | None = None,
         **named: object,
     ) -> Profile:
-        """Where the time of a call goes, launch by launch, after one call that is not counted.
+        """The time of a call by launch, after one warm-up call.
 
         How near each launch is to the limit of the machine is said, too: `peak` (GFLOP/s) and
         `bandwidth` (GB/s) are measured unless they are given, the latter by copies.
@@ -333,8 +334,8 @@ class Executable:
     def run(self, addresses: Sequence[int]) -> None:
         """Run the code on memory of the types of the inputs, then of the outputs, in order.
 
-        Nothing is checked: the arrays must be what the ports say, contiguous and aligned, and no
-        output may overlap another array.
+        Nothing is checked: arrays must match the ports, be contiguous and aligned, and outputs must
+        not overlap other arrays.
         """
         try:
             workspace = self._free.pop()  # in one step for all threads
@@ -360,7 +361,7 @@ class Executable:
         return f"<Executable ({takes}) -> {gives} on {self.target}>"
 
     def _repr_html_(self) -> str:
-        """What it takes, gives and is made of: what a notebook shows."""
+        """Inputs, outputs and kernels, as a notebook shows them."""
         rows = [["input", str(port)] for port in self.inputs]
         rows += [["output", str(port)] for port in self.outputs]
         rows += [["target", self.target], ["effort", self.tier]]
@@ -417,7 +418,7 @@ class Executable:
         args: Sequence[object],
         named: Mapping[str, object],
     ) -> list[Array]:
-        """Memory for the results: of their own, or that of the inputs they are written over.
+        """Memory for the results: new, or that of the donated inputs.
 
         Where each begins is added to the addresses of the inputs.
         """
@@ -482,7 +483,7 @@ class Executable:
 
 
 def export_library(of: Executable, path: str | os.PathLike[str], name: str | None) -> None:
-    """Export what the name of a file asks for: a library, C, or a binding of a language."""
+    """Exports in the format of the file name: a library, C, or a language binding."""
     _exported(of.artefact, path, name, tuple(of.externs.libraries.values()))
 
 

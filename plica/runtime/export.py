@@ -32,7 +32,7 @@ _MAX_SECONDS: Final = 600.0  # seconds
 def exported(
     artefact: Artefact, path: str | os.PathLike[str], name: str | None, libraries: tuple[str, ...]
 ) -> None:
-    """What the name of a file asks for: a library, the model as C, or how a language calls it."""
+    """Exports in the format of the file name: a library, the model as C, or a language binding."""
     suffix = os.path.splitext(path)[1]
     if suffix == ".c":
         export_source(artefact, path, name)
@@ -53,9 +53,10 @@ def export(
     name: str | None = None,
     libraries: Sequence[str] = (),
 ) -> None:
-    """Write the library, and beside it the header and the example.
+    """Writes the library, its header and an example.
 
-    `libraries` are those whose functions the model calls: whoever loads this one loads them, too.
+    `libraries` are the libraries whose functions the model calls; the dynamic linker loads them,
+    too.
     """
     library = Path(path)
     destination(library)
@@ -90,13 +91,13 @@ def export(
 
 
 def _linked(library: str) -> str:
-    """A library as the linker is told of it: a file by its path, another one by its name."""
+    """A library as a linker argument: a file by path, others by name."""
     found = Path(library)
     return str(found.resolve()) if found.is_file() else f"-l:{library}"
 
 
 def _check_system(artefact: Artefact) -> None:
-    """Refuse a machine for which there are no libraries, and so nothing that calls one."""
+    """Refuses machines without shared libraries."""
     if not artefact.machine.triple.partition("-")[2].count("linux"):
         message = "Libraries are made for Linux."
         raise UnsupportedError(

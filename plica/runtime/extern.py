@@ -3,8 +3,8 @@
     {"scale": "libscale.so"}       a library, by its path or its name
     {"scale": function}            a Python function; it runs on the thread that calls the model
 
-A Python function is known to the process that compiled it: such a model is neither saved nor
-exported.  What it raises is raised by the call of the model, when the code has come back.
+A Python function exists only in the compiling process: such a model is neither saved nor exported.
+Its exceptions are raised by the call of the model, after the code has returned.
 
 >>> from math import isclose
 >>> served = Externs({"cos": "libm.so.6"})
@@ -39,7 +39,7 @@ _RAISED: Final = _Raised()
 
 
 class _Carried:
-    """Keeps what is raised inside for whoever called the code: nothing goes through C."""
+    """Keeps exceptions for the caller: none may cross C frames."""
 
     def __init__(self, written: Sequence[Array]) -> None:
         self.written = written
@@ -91,7 +91,7 @@ class ExternCallback:
                 each[...] = 0
             return
         with _Carried(written):
-            # Copies, since the function may keep what it is given.
+            # Copies, because the function may keep its arguments.
             result = self._call(tuple([each.copy() for each in arrays[: self._inputs]]))
             results = result if isinstance(result, tuple) else (result,)
             for target, value in zip(written, results, strict=True):
@@ -112,7 +112,7 @@ ExternSource: TypeAlias = "str | os.PathLike[str] | ExternCallback"
 
 
 class Externs:
-    """The addresses of some symbols, and what must live as long as they are called."""
+    """The addresses of symbols, and the objects that keep them alive."""
 
     def __init__(self, given: Mapping[str, ExternSource] | None = None) -> None:
         self.libraries: dict[str, str] = {}
@@ -154,7 +154,7 @@ class Externs:
         self._keep.append(library)
 
     def guarded(self, main: Callable[[int], int]) -> Callable[[int], int]:
-        """The code, which raises when it has come back what a Python function raised."""
+        """The code, which raises a Python function's exception after returning."""
         if not self.callbacks:
             return main
 

@@ -23,7 +23,7 @@ from plica.runtime.record import CompilationRecord, RecordStage, Step, Used
 __all__ = ["CONTRACTS", "derivation_problems", "replace", "strictness"]
 
 CONTRACTS: Final = ("exact", "signless_zero", "fused", "reassociates")
-"""From the strictest on; behind them come those that say how much may change."""
+"""From the strictest on; contracts with a tolerance come after these."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{32}")
 

@@ -6,8 +6,8 @@
 >>> bool(np.shares_memory(array, given))
 True
 
-What a library has put off is done first: torch notes that a tensor is to be negated
-(`z.conj().imag`) beside its memory, and DLPack hands out the memory without the note.
+Lazy operations are resolved first: torch marks a tensor as negated (`z.conj().imag`) outside its
+memory, and DLPack exports the memory without the mark.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def how_to_convert(name: str, value: Any, dtype: str) -> str | None:  # Any: wha
 
 
 def how_to_share(name: str, value: Any) -> str | None:  # Any: whatever was given
-    """What makes a value one whose memory can be read; None where nobody knows.
+    """How to convert a value to one with readable memory, or None if unknown.
 
     >>> how_to_share("x", [1.0, 2.0])
     'Make it an array: numpy.asarray(x).'

@@ -1,4 +1,4 @@
-"""What is given for the inputs of a model, by position or by name, and how it is refused.
+"""The inputs of a model by position or name, and how invalid ones are refused.
 
 >>> wrong = []
 >>> in_order(["x", "y"], [1], {"z": 2}, wrong, {"y": "Tensor[(3,), f32]"}.get)
@@ -28,7 +28,7 @@ def in_order(
     wrong: list[Diagnostic],
     type_of: Callable[[str], str | None],
 ) -> list[object]:
-    """A value for each name, `MISSING` where there is none; what is wrong with them is added."""
+    """A value for each name, `MISSING` if there is none; errors are appended."""
     every = ", ".join(names) or "no inputs"
     if len(args) > len(names):
         message = "More values are given than there are inputs."

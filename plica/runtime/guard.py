@@ -1,8 +1,8 @@
-"""Guarded memory: arrays next to a page that nobody may touch.
+"""Guarded memory: arrays next to an inaccessible page.
 
-An array ends where such a page begins, or begins where one ends, as nearly as its alignment allows;
-what is left of its own pages is filled with a pattern.  So native code that reads or writes past
-that side is stopped by the machine, and what it writes past the other is seen afterwards.
+An array ends where such a page begins, or begins where one ends, as closely as its alignment
+allows; the rest of its pages holds a pattern. Native accesses past the guarded side fault, and
+writes past the other side are detected afterwards.
 
 >>> room = Guarded((3,), np.dtype(np.float32), "end")
 >>> room.array[:] = 1
@@ -34,7 +34,7 @@ _READ: Final = 1
 
 
 class Guarded:
-    """An array with a page that nobody may touch at one of its sides."""
+    """An array with an inaccessible page at one side."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], side: Side, align: int = 1):
         if not can_guard():
@@ -43,7 +43,7 @@ class Guarded:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         page = mmap.PAGESIZE
         inner = max(1, -(-size // page)) * page
-        # Private: what a child does to it is not seen here.
+        # Private: a child's writes are not visible here.
         self._map = mmap.mmap(-1, inner + 2 * page, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         room: Array = np.frombuffer(self._map, np.uint8)
         self._first = room.__array_interface__["data"][0] + page
@@ -53,18 +53,18 @@ class Guarded:
         whole = room[page : page + inner]
         whole[:] = PATTERN
         self.gap = inner - size - place if side == "end" else 0
-        """Bytes between the array and the page, for the sake of alignment."""
+        """The bytes between the array and the page, due to alignment."""
         self.array: Array = whole[place : place + size].view(dtype).reshape(shape)
         self._around = (whole[:place], whole[place + size :])
         for at in (self._first - page, self._first + inner):
             _protect(at, page, _NONE)
 
     def freeze(self) -> None:
-        """From now on nobody may write to the array."""
+        """Makes the array read-only."""
         _protect(self._first, self._inner, _READ)
 
     def is_intact(self) -> bool:
-        """Whether nothing beside the array was written to."""
+        """Whether the memory around the array is unchanged."""
         return all(bool((each == PATTERN).all()) for each in self._around)
 
 

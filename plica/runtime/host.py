@@ -1,7 +1,8 @@
 """The host: whether this machine can run code that was made for some machine.
 
-Code that uses what the processor lacks ends the process, so an artefact is refused before.  Only
-instructions that compiled kernels use are looked at; what the system does not tell is not denied.
+Code that uses missing instructions kills the process, so an artefact is refused before. Only
+instructions that compiled kernels use are checked; features that the system does not report are
+assumed.
 
 >>> lacking("x86_64", ("+avx2", "-avx512f", "+sse4.1"), {"avx2"})
 ('sse4.1',)
@@ -103,7 +104,7 @@ def unsaid(kind: str, said: Sequence[str], present: AbstractSet[str]) -> tuple[s
 
 @lru_cache(maxsize=1)
 def features() -> frozenset[str]:
-    """What the system says this processor has, by the system's names."""
+    """The features of this processor that the system reports, by the system's names."""
     path = Path("/proc/cpuinfo")
     if not path.is_file():
         return frozenset()

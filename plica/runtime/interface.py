@@ -1,4 +1,4 @@
-"""Interfaces: what a caller of a compiled model sees, as data that can be written down.
+"""Interfaces: a caller's view of a compiled model, as serialisable data.
 
 >>> x = Port("x", (2, 3), "f32", ELEMENTS["f32"].numpy)
 >>> interface = Interface((("pair", (0, 0)),), (x,), (x,), True)
@@ -22,7 +22,7 @@ Shape: TypeAlias = "int | tuple[Shape, ...]"  # where the tensors of a parameter
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a caller sees: parameters made of inputs, outputs, and whether they are one array."""
+    """A caller's view: parameters made of inputs, outputs, and whether each is one array."""
 
     params: tuple[tuple[str, Shape], ...]
     inputs: tuple[Port, ...]
@@ -38,7 +38,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """An open size: its name, and the input and the axis that say what it is."""
+    """An open size: its name, and the input and axis that determine it."""
 
     name: str
     port: int
@@ -57,7 +57,7 @@ def dims_of(of: Interface) -> tuple[Dim, ...]:
 
 
 def to_data(of: Interface) -> dict[str, Any]:
-    """The interface as JSON holds it."""
+    """The interface as JSON data."""
     return {
         "params": [[name, _lists(shape)] for name, shape in of.params],
         "inputs": [[port.name, list(port.shape), port.dtype] for port in of.inputs],

@@ -1,8 +1,8 @@
 """Late imports: names that are looked up when they are first used.
 
-A package that says its exports under `TYPE_CHECKING` and then calls `lazily(__name__)` costs
-nothing to import: each name brings its own file and no other.  What a type checker reads and what
-happens are one list, since the list is read from the file.
+A package that lists its exports under `TYPE_CHECKING` and then calls `lazily(__name__)` costs
+nothing to import: each name imports only its own file. The list is read from the source, so type
+checkers and the runtime use the same one.
 
 A file that needs some names seldom, or only once it runs, imports them in a block, and the name of
 each is a function that imports it when it is first called:
@@ -10,9 +10,9 @@ each is a function that imports it when it is first called:
     with lazy_imports(__name__):
         from math import gcd
 
-A class whose method is written in a file that stands on that class (a printer, a reader) names the
-function with `late`.  Another process that is to import what this one would is started by the
-command and the environment of `python_here`.
+A class whose method is implemented in a file that depends on the class (a printer, a reader) names
+the function with `late`. `python_here` gives the command and environment of another process with
+the same imports.
 
 >>> late("math:gcd")(12, 18)
 6
@@ -51,8 +51,8 @@ def late(path: str) -> Callable[..., Any]:
 class _LazyImports:
     """Answers the imports of modules that are inside a `lazy_imports` block.
 
-    It stands in for `builtins.__import__` while any module is in such a block, and asks the real
-    one for all others: modules may be imported by several threads at once.
+    It replaces `builtins.__import__` while any module is in such a block, and delegates all other
+    modules to the original: several threads may import at once.
     """
 
     def __init__(self) -> None:
@@ -89,8 +89,7 @@ _LAZY_IMPORTS: Final = _LazyImports()
 
 @contextmanager
 def lazy_imports(module: str) -> Iterator[None]:
-    """Let what a module imports inside the block (`from … import …`) be imported when it is first
-    called."""
+    """Defers the `from … import …` statements inside the block until a name is first called."""
     _LAZY_IMPORTS.enter(module)
     try:
         yield
@@ -114,7 +113,7 @@ class Lazy(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
-        # Importing a submodule binds its name here; an export of that name is what is meant.
+        # Importing a submodule binds its name here, but the export of that name is meant.
         if not (isinstance(value, ModuleType) and name in self._homes):
             super().__setattr__(name, value)
 
@@ -123,7 +122,7 @@ class Lazy(ModuleType):
 
 
 def lazily(package: str) -> None:
-    """Let a package import what its `TYPE_CHECKING` block names when it is asked for."""
+    """Makes a package import the names of its `TYPE_CHECKING` block on first use."""
     module = sys.modules[package]
     loader: Any = module.__loader__  # Any: typeshed's loaders need not have sources, ours do
     module.__dict__["_homes"] = _homes(loader.get_source(package))

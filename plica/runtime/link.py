@@ -1,10 +1,10 @@
 """Linking: object files placed in memory, made to know each other, and allowed to run.
 
-It needs no linker and no file: the sections go into one mapping, relocations are applied, and the
-pages of code become executable and lose their writability.  What the objects do not define is
-looked for in the libraries of C and of mathematics that this process has.
+It needs no linker and no file: sections are copied into one mapping, relocations are applied, and
+code pages become executable and read-only. Undefined symbols are resolved in this process's C and
+math libraries.
 
-Memory is given back when the `LinkedCode` is collected; whoever calls into it holds it.
+Memory is released when the `LinkedCode` is collected; callers must hold it.
 
 Linked code may share its work among threads (`use_threads`).  The thread pool is in the code
 (`plica.codegen.llvm.pool`), and all executables of one number of threads use one pool.  What made a
@@ -32,7 +32,7 @@ LIBRARIES: Final = ("libm.so.6", "libc.so.6", "libpthread.so.0", "libgcc_s.so.1"
 """Where names are looked for that neither the objects nor the process define."""
 
 MAX_CODE_BYTES: Final = 1 << 31
-"""Bytes of code and its data: what lies further apart cannot be referred to."""
+"""The maximum bytes of code and data: anything further away cannot be addressed."""
 
 POOL_LAYOUT: Final = 4
 """Raised when the memory of a thread pool means something else; code of one layout shares pools."""
@@ -66,7 +66,8 @@ class LinkedCode:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where each section of each object lies, where the groups begin, and the size of it all."""
+    """The offset of each section of each object, the beginnings of the groups, and the
+    total size."""
 
     places: dict[tuple[int, int], int]
     starts: tuple[int, ...]
@@ -134,7 +135,7 @@ def _outside(objects: Sequence[Object]) -> list[str]:
 
 
 def _layout(objects: Sequence[Object], outside: int) -> _Layout:
-    """Code first, with the jumps behind it, then constants and cells, then what is written."""
+    """Code first, followed by its jumps, then constants and cells, then writable data."""
     places: dict[tuple[int, int], int] = {}
     starts = []
     end = jumps = cells = 0
@@ -265,7 +266,7 @@ def _libraries() -> tuple[Any, ...]:  # Any: ctypes libraries have whatever name
 
 
 def library_address(name: str) -> int | None:
-    """Where the process or a library of C has a function, None where neither has it."""
+    """The address of a function in the process or a C library, or None."""
     for library in _libraries():
         if (function := getattr(library, name, None)) is not None:
             return ctypes.cast(function, ctypes.c_void_p).value

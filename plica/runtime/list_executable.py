@@ -1,7 +1,7 @@
 """Executables over lists and options: code over the arrays that stand for them.
 
-A caller gives a list of arrays, or an array or None; the program inside takes and gives arrays
-alone (`plica.runtime.ragged`), so that it is compiled, saved and run as any other.
+A caller passes a list of arrays, an array or None; the program inside uses arrays alone
+(`plica.runtime.ragged`), so that it is compiled, saved and run as any other.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ class ListPorts(Selector):
         return self._inside
 
     def stats(self, calls: int) -> Stats:
-        """What the executable over arrays did and holds."""
+        """The statistics of the executable over arrays."""
         return self._inside.stats
 
     def members(self) -> dict[str, bytes]:
-        """Those of the code over arrays, and what the lists are."""
+        """The members of the code over arrays, and the list types."""
         inputs, outputs = map(to_data, self._ports)
         lists = json.dumps({"inputs": inputs, "outputs": outputs}).encode()
         return {**self._inside.members(), LISTS: lists}
 
     def show(self, of: Executable) -> str:
-        """What it takes and gives."""
+        """Inputs and outputs."""
         return Executable.__repr__(of).replace("<Executable", "<ListExecutable", 1)
 
 
@@ -84,7 +84,7 @@ def list_executable(
 
 
 def over_lists(inside: Executable, told: bytes) -> ListExecutable:
-    """The executable that an archive with lists holds."""
+    """The executable of an archive with lists."""
     try:
         given = json.loads(told)
     except ValueError:

@@ -69,10 +69,10 @@ def load(
     threads: int | None = None,
     externs: Mapping[str, str | os.PathLike[str]] | None = None,
 ) -> Executable:
-    """The executable in a file; `threads` is what it was compiled with unless it is given.
+    """The executable in a file; `threads` defaults to the number it was compiled with.
 
-    `externs` gives the library of each symbol that a model calls and that neither the process nor
-    the library of C has: no path is taken from the file.
+    `externs` gives the library of each symbol that is neither in the process nor in the C library:
+    no path is taken from the file.
     """
     if threads is not None and (type(threads) is not int or threads < 1):
         message = "The number of threads must be a whole number, at least 1."

@@ -1,12 +1,12 @@
-"""Machine descriptions: what a processor does in a cycle, as data that schedules are chosen by.
+"""Machine descriptions: a processor's throughput per cycle, as data that selects schedules.
 
     vector    bits of the vectors that code uses: the widest are not always the fastest
     caches    bytes, from the nearest on
     rates     what goes on in a cycle: multiply-adds, reads, writes, bytes, and a parallel region
 
 A description is measured once (`plica doctor --measure`), rounded so coarsely that noise does not
-change it, and kept in the store; else it is a row of a table (`plica.codegen.machine_table`).  It
-is an input of a compilation like any other: equal descriptions give equal code.
+change it, and stored; otherwise it is a table row (`plica.codegen.machine_table`). It is an
+ordinary input of compilation: equal descriptions give equal code.
 
 >>> coarse(2.9), coarse(10.4), coarse(0.97)
 (3.0, 12.0, 1.0)
@@ -33,13 +33,13 @@ TELLING: Final = (
     "vendor_id", "cpu family", "model", "stepping", "flags",
     "CPU implementer", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
-"""What the system says of a processor and LLVM goes by."""
+"""The system's and LLVM's properties that identify a processor."""
 
 MEASURED: Final = "measured"
-"""The name of what was measured of this machine."""
+"""The name of the measured description of this machine."""
 
 KEPT: Final = 1.34
-"""A figure that is measured again keeps its value while the new one is no farther from it."""
+"""A remeasured figure keeps its old value if the ratio is below this."""
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSOR: Final = Path("/proc/cpuinfo")
@@ -48,7 +48,8 @@ _LARGEST: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class CycleRates:
-    """What one core does in a cycle, but for `far_all`, and how many a parallel region takes."""
+    """The throughput of one core per cycle, except for `far_all`, and the cost of a parallel
+    region."""
 
     fma: float = 2
     """Multiply-adds of vectors that begin."""
@@ -59,7 +60,7 @@ class CycleRates:
     stores: float = 1
     """Vectors that are written to it."""
     near: float = 24
-    """Bytes that are read and written where all lies in the second cache."""
+    """Bytes read and written with all data in the second-level cache."""
     far: float = 8
     """Bytes that are read and written where it does not."""
     far_all: float = 12
@@ -67,11 +68,9 @@ class CycleRates:
     region: float = 1024
     """Cycles in which cores that wait for it begin and end a parallel region that does nothing."""
     issue: float = 6
-    """Instructions that begin; a product and the read of what it multiplies are one where they can
-    be."""
+    """Instructions issued; a product fused with a load counts as one."""
     lookup: float = 12
-    """Cycles in which the address of a page is looked up that is not at hand, beside what goes on
-    meanwhile."""
+    """Cycles of a TLB miss that are not hidden by other work."""
 
     def spelled(self) -> str:
         """The rates as one word, which `rates_of` reads."""
@@ -116,7 +115,7 @@ class MachineDescription:
 
 
 def from_text(text: str) -> MachineDescription:
-    """The description that a text holds; one that describes no machine is refused."""
+    """The description in a text; raises if it is invalid."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -170,7 +169,7 @@ def _width(given: object) -> VectorWidth:
 
 
 def refused_description(message: str, found: object) -> UnsupportedError:
-    """The refusal of what describes no machine."""
+    """The refusal of an invalid description."""
     hint = "`plica doctor --measure` describes this one; a name stands for a row of the table."
     shown = str(found)[:80]
     return UnsupportedError(Diagnostic("unsupported", message, None, "a machine", shown, hint))
@@ -187,7 +186,7 @@ def coarse(figure: float) -> float:
 
 
 def settled(new: MachineDescription, old: MachineDescription | None) -> MachineDescription:
-    """A description that was measured again: figures that are about what they were stay so."""
+    """A remeasured description in which figures close to their old value are unchanged."""
     if old is None or (old.caches, len(old.widths)) != (new.caches, len(new.widths)):
         return new
     rates = CycleRates(
@@ -212,7 +211,7 @@ def _kept(old: float, new: float) -> float:
 
 @lru_cache(maxsize=1)
 def processor_facts() -> tuple[str, ...]:
-    """What the system says of the first processor, and of its caches."""
+    """The system's properties of the first processor and its caches."""
     told: list[str] = []
     if _PROCESSOR.is_file():
         block = _PROCESSOR.read_text(encoding="ascii", errors="replace").partition("\n\n")[0]
@@ -222,7 +221,7 @@ def processor_facts() -> tuple[str, ...]:
 
 
 def stored_description() -> MachineDescription | None:
-    """What was measured of this machine and kept in the store, None if nothing was."""
+    """The stored measured description of this machine, or None."""
     store = user_store()
     kept = None if store is None else store.get(_key())
     if kept is None:
@@ -234,7 +233,7 @@ def stored_description() -> MachineDescription | None:
 
 
 def keep_description(of: MachineDescription) -> Place:
-    """Keep what was measured of this machine in the store, and say where that is."""
+    """Stores the measured description of this machine and returns its path."""
     if (store := user_store()) is None:
         message = "There is no store to keep what was measured in."
         hint = "PLICA_CACHE turns it off: name a folder there, or leave it out."

@@ -1,4 +1,4 @@
-"""Notebooks: what a value shows where pages are shown, as text or as a table.
+"""Notebooks: the rich representation of values, as text or as a table.
 
 >>> preformatted("a < b")
 '<pre>a &lt; b</pre>'
@@ -13,7 +13,7 @@ from html import escape
 
 
 def preformatted(text: str) -> str:
-    """A text as it is, for `_repr_html_`."""
+    """A preformatted text, for `_repr_html_`."""
     return f"<pre>{escape(text, quote=False)}</pre>"
 
 

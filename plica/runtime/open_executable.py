@@ -1,7 +1,7 @@
 """Open executables: one code for all sizes of a model's dims.
 
-The code has a second function, which says for some dims how large the workspace and every input
-and output are.  What it said is kept for sizes that come again.
+A second function of the code computes, from the dims, the sizes of the workspace, inputs and
+outputs. Its results are cached by sizes.
 
     void plica_sizes(i64 *dims, i64 *out)
     i64 plica_main(void **table)      inputs, outputs, constants, the workspace, the dims
@@ -36,13 +36,13 @@ MAX_KNOWN_SIZES: Final = 256
 """For this many different sizes it is remembered what they lead to."""
 
 MAX_SPECIAL_CODES: Final = 16
-"""For this many sizes code of their own is kept."""
+"""The number of sizes with specialised code."""
 
 MAX_BYTES: Final = 1 << 46
 """Bytes that no machine has."""
 
 MAX_NEEDS_SHOWN: Final = 4
-"""This many of the things that a program asks of sizes are said in an error."""
+"""The number of unmet size requirements shown in an error."""
 
 TOO_LARGE: Final = -1
 NEGATIVE: Final = -2
@@ -50,7 +50,7 @@ NEGATIVE: Final = -2
 
 
 def holds(need: str, sizes: Mapping[str, int]) -> bool | None:
-    """Whether what is asked of sizes holds; None where that cannot be read from its words.
+    """Whether a requirement on sizes holds, or None if the text cannot be evaluated.
 
     >>> holds("n >= k + 1", {"n": 3, "k": 3}), holds("n == k or n == 1", {"n": 1, "k": 3})
     (False, True)
@@ -102,7 +102,7 @@ class OpenExecutable(Executable):
 
     @property
     def stats(self) -> Stats:
-        """Calls of it, and of code for one size what that holds and how often it was made."""
+        """The number of calls; for specialised code, its memory and number of compilations."""
         own, special = super().stats, [each.stats for each in tuple(self._special.values())]
         held = sum(each.bytes for each in special)
         made = own.compilations + sum(each.compilations for each in special)
@@ -167,7 +167,7 @@ class OpenExecutable(Executable):
         return self._eager or bool(self._special)
 
     def sized(self, shapes: Shapes) -> Sized:
-        """What the shapes of the inputs lead to; kept for those that come again."""
+        """The sizes derived from input shapes, cached."""
         if (sized := self._known.get(shapes)) is None:
             sized = self._sized(shapes)
             self._known[shapes] = sized
@@ -192,7 +192,7 @@ class OpenExecutable(Executable):
             raise self.failure(code)
 
     def _sized(self, shapes: Shapes) -> Sized:
-        """What the shapes of the inputs lead to; all that does not agree is refused."""
+        """The sizes derived from input shapes; refuses contradictions."""
         dims = array("q", [shapes[each.port][each.axis] for each in self._dims])
         self._check_ranges(dims)
         interface, found = self._interface, self._asked(dims)
@@ -234,7 +234,7 @@ class OpenExecutable(Executable):
         return found
 
     def _without_value(self, dims: Sequence[int]) -> Diagnostic:
-        """That an operator has no value at some sizes: what it asks of which of them."""
+        """The diagnostic of an operator that is undefined at some sizes, with its requirements."""
         message, sizes = (
             "Some operator has no value at these sizes.",
             dict(zip(self.dims, dims, strict=True)),
@@ -260,7 +260,7 @@ class OpenExecutable(Executable):
             raise InputError(wrong[0], *wrong[1:])
 
     def _said(self, dims: Sequence[int], named: Collection[str] | None = None) -> str:
-        """What the dims are, all or some, and which inputs say so."""
+        """The values of dims, all or some, and the inputs that determine them."""
         inputs = self._interface.inputs
         return ", ".join(
             f"{each.name} is {size} (axis {each.axis} of {inputs[each.port].name!r})"
@@ -276,7 +276,7 @@ class OpenExecutable(Executable):
         )
 
     def _workspace_of(self, of: Sized) -> Workspace:
-        """A workspace of this call's own; one that is too small is not kept."""
+        """A workspace of this call; one that is too small is dropped."""
         try:
             found = self._free.pop()
         except IndexError:
@@ -292,7 +292,7 @@ class OpenExecutable(Executable):
 
     @property
     def workspace(self) -> int:
-        """Bytes a call needs beside its inputs, outputs and constants: the most so far."""
+        """The bytes a call needs besides inputs, outputs and constants: the maximum so far."""
         return max([each.workspace for each in self._known.values()], default=0)
 
     def __repr__(self) -> str:

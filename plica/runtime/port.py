@@ -1,4 +1,4 @@
-"""Ports: the inputs and outputs of a compiled model, and how arrays are taken in.
+"""Ports: the inputs and outputs of a compiled model, and how arrays are accepted.
 
 >>> import numpy as np
 >>> x = Port("x", (2, 3), "f32", np.dtype("float32"))
@@ -58,12 +58,12 @@ LINE: Final = 64
 """Bytes of a line of a cache: where vectors begin at a multiple, none is written to two lines."""
 
 MIN_ALIGNED_BYTES: Final = 1 << 15
-"""Results of this many bytes begin with a line; numpy's own begin 16 bytes after one, and vectors
-of 64 bytes are then stored at half the speed.  For shorter ones finding the line takes longer."""
+"""Results of at least this many bytes are aligned to a cache line. numpy's start 16 bytes after
+one, which halves the speed of 64-byte stores. For shorter results the alignment costs more."""
 
 MAPPED: Final = range(1 << 25, 1 << 28)
-"""Allocations of these sizes are returned to the system when they are freed, and mapped again page
-by page, each page cleared: that takes longer than to fill them.  The last few are kept instead."""
+"""Allocations of these sizes are unmapped when freed, and page faults on new ones take longer than
+filling them. The last few are cached instead."""
 
 _KEPT: Final[deque[Array]] = deque(maxlen=2)
 """The last allocations of these sizes, in use or not."""
@@ -80,15 +80,15 @@ _WORDS: Final = tuple(map(sys.intern, ("data", "descr", "shape", "strides", "typ
 
 
 def _references(held: list[Array]) -> int:
-    """How many have what is alone in a list, the list among them.
+    """The reference count of the only element of a list, including the list's.
 
-    A list, since not every version of Python counts what a variable has.
+    A list, because not every Python version counts references from variables.
     """
     return sys.getrefcount(held[0])
 
 
 _ALONE: Final = _references([np.empty(0, np.uint8)])
-"""References to an allocation that only the list holds."""
+"""The reference count of an allocation that only the list holds."""
 
 
 def _result_bytes(size: int) -> Array:
@@ -290,7 +290,7 @@ def number_text(value: bool | int | float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OpenPort(Port):
-    """A port whose shape holds numbers, and names of sizes that are not known yet."""
+    """A port whose shape contains names of open sizes."""
 
     shape: tuple[Any, ...]  # Any: int or str
 
@@ -300,7 +300,7 @@ class OpenPort(Port):
         return OpenPort(name, shape, "unknown", np.dtype(object))
 
     def placed(self) -> tuple[Array, int]:
-        """Refuse: there is no array of unknown size."""
+        """Refuses: an array of open size cannot be allocated."""
         message = f"The sizes of {self.name!r} are only known when the model is called."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes", self.type))
 
@@ -309,7 +309,7 @@ class OpenPort(Port):
         return self.placed
 
     def take(self, value: object) -> Array | Diagnostic:
-        """The value as an array native code can read; its shape must fit what is known."""
+        """The value as an array for native code; its shape must match the known sizes."""
         if type(value) is np.ndarray and value.dtype is self.numpy and self.fits(value.shape):
             flags = value.flags
             if flags.c_contiguous and flags.aligned:
@@ -338,12 +338,12 @@ class OpenPort(Port):
 
 
 def _shape(value: object) -> tuple[int, ...]:
-    """The shape of what is no numpy array; what has none is refused by `Port.take`."""
+    """The shape of an object that is no numpy array; if it has none, `Port.take` refuses it."""
     return tuple(int(size) for size in getattr(value, "shape", ()))
 
 
 DEMAND: Final = "demand"
-"""What a size is called that is asked for the sake of a condition on values alone."""
+"""The kind of a size that only a condition on values determines."""
 
 
 _OF: Final = "_of_"
@@ -364,7 +364,7 @@ def is_inner(name: str) -> bool:
 
 
 def spoken_dim(name: str) -> str:
-    """A dim as messages say it: by its name, or as what it is of what.
+    """A dim in messages: its name, or its description.
 
     >>> spoken_dim("n"), spoken_dim(inner_name("candidates", "y"))
     ('n', "the candidates of 'y'")
@@ -388,7 +388,7 @@ _INNER: Final = re.compile(r"\b_\w+")
 
 
 def fault_name(fault: Diagnostic) -> str:
-    """What is wrong with a part of a program, in words that the name of a dim can hold.
+    """A fault of a part of a program, in a form that fits a dim name.
 
     >>> fault_name(Diagnostic("bad-model", "A sequence has three axes.", None, "rank 3", "rank 2"))
     'A_sequence_has_three_axes_expected_rank_3_found_rank_2'
@@ -401,7 +401,7 @@ def fault_name(fault: Diagnostic) -> str:
 
 
 _MAX_FAULT_LETTERS: Final = 160
-"""Letters of a name that says what is wrong."""
+"""The maximum length of such a name."""
 
 
 Reason: TypeAlias = Literal[
@@ -440,8 +440,8 @@ EXPECTED: Final[dict[Reason, str]] = {
 }
 # fmt: on
 SIZE_OF: Final[dict[Reason, int]] = {each: -(1 << 40) - at for at, each in enumerate(REASONS)}
-"""What a program computes for a size that values do not have, by why they do not: no sum of sizes
-that memory holds comes near."""
+"""The size that a program computes if there is none, by reason; no real sum of sizes comes
+close."""
 REASON_OF: Final = {size: each for each, size in SIZE_OF.items()}
 
 
@@ -476,7 +476,7 @@ def checked_size(name: str, size: int, inputs: Sequence[str] = ()) -> int:
 
 
 def out_of_range(name: str, size: int, least: int, most: int | None) -> Diagnostic | None:
-    """What is wrong with a size of a dim that a program takes from `least` to `most`.
+    """The diagnostic for a size outside the range of a dim, or None.
 
     >>> print(out_of_range("n", 0, 1, None))
     n: The dim 'n' has a size the program was not made for. [input-shape]

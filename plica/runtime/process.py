@@ -1,4 +1,4 @@
-"""Processes: work in a process of its own, which may die without harm to this one.
+"""Subprocesses: work that may crash without affecting this process.
 
 The child is a copy of this process, so it knows all that is known here; what it gives back are
 bytes.  It is for tools that try out code which may be wrong, and that run on one thread.
@@ -73,7 +73,7 @@ def apart(work: Callable[[], bytes], seconds: float = 120.0) -> bytes | Died:
 
 
 def _work(work: Callable[[], bytes], writing: int) -> None:
-    """What the child does; it never returns, so that nothing here runs twice."""
+    """The child's work; never returns, so nothing else runs twice."""
     code = _FAILED
     try:
         faulthandler.disable()  # its death is told by its parent
@@ -89,7 +89,7 @@ def _work(work: Callable[[], bytes], writing: int) -> None:
 
 
 def _read(reading: int, child: int, seconds: float) -> bytes:
-    """All the child says; one that takes too long is ended."""
+    """The child's output; kills a child that takes too long."""
     end = monotonic() + seconds
     parts: list[bytes] = []
     while True:

@@ -1,4 +1,4 @@
-"""Profiles: where the time of a call goes, launch by launch.
+"""Profiles: the time of a call, by launch.
 
 >>> rows = (ProfileRow("dense_3f1b", 2, 3e-3, 1_000_000, 4_000), ProfileRow("relu_07c2", 2, 1e-3, 0,
 ...     8_000))
@@ -8,10 +8,10 @@ dense_3f1b      1     1500.0    1500.0      0%    75%     0.67   0.00   6.7%
 relu_07c2       1      500.0     500.0      0%    25%     0.00   0.02   0.0%
 total                 2000.0    2000.0      0%   100%
 
-What takes longest comes first.  Rates and shares are of the median of the runs, which one
-interruption does not spoil; the roof is of the best.  Times are those of whole launches, the
-threads of the pool included.  The code notes them itself: no other thread should call the same
-executable meanwhile, or its launches are counted here.
+Sorted by time. Rates and shares are based on the median of the runs, which ignores outliers; the
+roofline on the best. Times are those of whole launches, including thread pool overhead. The code
+records them itself: other threads must not call the same executable meanwhile, or their launches
+are included.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ class ProfileRow:
 
     @property
     def each(self) -> float:
-        """How often it comes in a run."""
+        """Launches per run."""
         return self.calls / len(self.times) if self.times else 1.0
 
     @property
     def counted(self) -> bool:
-        """Whether it is known how much there is to do; not where sizes are open."""
+        """Whether the amount of work is known; not for open sizes."""
         return bool(self.operations or self.bytes)
 
     @property
     def speeds(self) -> tuple[str, str]:
-        """GFLOP/s and GB/s as they are shown."""
+        """GFLOP/s and GB/s as displayed."""
         return (f"{self.gflops:.2f}", f"{self.gbytes:.2f}") if self.counted else ("-", "-")
 
     @property
@@ -104,8 +104,8 @@ class ProfileRow:
 class Profile:
     """The launches of a model over some runs, in the order of the code.
 
-    `peak` (GFLOP/s) and `bandwidth` (GB/s, or one for each size of what is moved) are what the
-    machine can do, where they are known.
+    `peak` (GFLOP/s) and `bandwidth` (GB/s, or one value per size of data) are the machine's limits,
+    if known.
     """
 
     rows: tuple[ProfileRow, ...]
@@ -119,8 +119,8 @@ class Profile:
     """Why the times are not to be trusted, where something is known."""
 
     def roofline(self, row: ProfileRow) -> float | None:
-        """Which part of what the machine could do at best the launch did, None if that or its work
-        is not known: nothing is where others use the machine, whose figures are then no roof.
+        """The fraction of the machine's limit that the launch reached, or None if unknown: on a
+        busy machine the measured limits are too low.
 
         It is 1 at most: a launch that did more than was measured of the machine is at its roof.
         """
@@ -134,11 +134,11 @@ class Profile:
         return min(1.0, least * row.each / row.least) if row.least else 0.0
 
     def to_data(self) -> dict[str, object]:
-        """The profile as JSON holds it."""
+        """The profile as JSON data."""
         return asdict(self)
 
     def _repr_html_(self) -> str:
-        """The launches as a table, the longest first: what a notebook shows."""
+        """The launches as a table, slowest first, as a notebook shows them."""
         times_of = ("median µs", "least µs", "spread", "share")
         head = ["kernel", "calls", *times_of, "GFLOP/s", "GB/s", "roof"]
         whole = sum(row.median for row in self.rows) or 1.0

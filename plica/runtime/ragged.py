@@ -1,4 +1,4 @@
-"""Ragged lists: tensors of different shapes as two arrays, and what a caller gives and gets.
+"""Ragged lists: tensors of different shapes as two arrays, and the conversion of lists.
 
 A list is its elements one after the other, and a table with a row for each tensor: its number of
 axes, then its sizes, filled up with ones.  An option is a bool, and a list: of one tensor at most,
@@ -43,7 +43,7 @@ PARTS: Final[dict[ListKind, tuple[str, ...]]] = {
     "option": (".there", ".elements", ".shapes"),
     "option of list": (".there", ".elements", ".shapes"),
 }
-"""What the arrays are called that stand for a value, after its name."""
+"""The suffixes of the arrays that represent a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def unpacked(port: ListPort, arrays: Sequence[Array]) -> Any:  # Any: an array, 
 def flat_inputs(
     lists: object, args: Sequence[object], named: Mapping[str, object]
 ) -> tuple[Any, ...]:
-    """The arrays that stand for inputs, in order; `lists` is what the main function says."""
+    """The arrays that represent inputs, in order; `lists` are the main function's list types."""
     takes, _ = map(from_data, _sides(lists))
     wrong: list[Diagnostic] = []
     values = dict(zip([port.name for port in takes], args, strict=False)) | dict(named)
@@ -180,7 +180,7 @@ def _joined(port: ListPort, items: object, wrong: list[Diagnostic]) -> list[Arra
 
 
 def to_data(ports: Sequence[ListPort]) -> list[list[Any]]:
-    """Ports as JSON holds them."""
+    """Ports as JSON data."""
     return [
         [each.name, each.kind, each.dtype, None if each.shape is None else list(each.shape)]
         for each in ports

@@ -1,4 +1,4 @@
-"""Records: where the code of an artefact comes from, and how its kernels were scheduled.
+"""Records: the origin of an artefact's code, and the schedules of its kernels.
 
     derivation.json   source and result by digest, what was asked for, stages, steps, rules
     traces.json       for each kernel: the kernel its schedule begins with, and its trace
@@ -25,15 +25,15 @@ from plica.runtime.error import ArtefactError, Diagnostic, InputError, damaged
 T = TypeVar("T")
 
 Step: TypeAlias = tuple[str, str, str, str]
-"""The name of a rule, its contract, and the digests of what it replaced and by what."""
+"""A rule's name and contract, and the digests of the replaced and the new term."""
 
 KINDS: Final = ("equation", "computed", "pass")
-"""What a rule may be: two terms, a term and a function, or a whole pass."""
+"""Kinds of rules: two terms, a term and a function, or a whole pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordStage:
-    """So many steps, from one module to the next."""
+    """A number of steps from one module to the next."""
 
     name: str
     before: str
@@ -43,7 +43,7 @@ class RecordStage:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A rule that was used: its kind and contract, and the digest of what it says."""
+    """A rule that was applied: its kind and contract, and its digest."""
 
     name: str
     kind: str
@@ -78,7 +78,7 @@ class KernelTrace:
 
 @dataclass(frozen=True, slots=True)
 class CompilationRecord:
-    """Where the code comes from: digests, contract, steps, and kernels as text."""
+    """The origin of the code: digests, contract, steps, and kernels as text."""
 
     module: str
     contract: str
@@ -148,7 +148,7 @@ def record_members(of: CompilationRecord) -> dict[str, bytes]:
 
 
 def read_record(members: Mapping[str, bytes]) -> CompilationRecord:
-    """What an archive says of where its code comes from."""
+    """The record of an archive."""
     derivation = read_json(members, "derivation.json")
     match derivation:
         case {
@@ -229,7 +229,7 @@ def to_json(of: object) -> bytes:
 
 
 def read_json(members: Mapping[str, bytes], name: str) -> Any:  # Any: JSON
-    """What a member of an archive holds."""
+    """The JSON data of an archive member."""
     try:
         return json.loads(members[name])
     except KeyError as error:

@@ -1,8 +1,7 @@
 """Selecting executables: each call is answered by an executable that a `Selector` chooses.
 
-What varies is in the selector: code that is replaced by better code meanwhile, code for the sizes
-of a call, arrays in place of lists.  What is asked of code is asked of the executable that answers
-now.
+The selector is the variable part: code that is replaced by optimised code, code per size, or lists
+instead of arrays. Queries go to the currently selected executable.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Selector(ABC):
 
     @abstractmethod
     def stats(self, calls: int) -> Stats:
-        """What was done so far, in a given number of calls, and what is held."""
+        """The statistics for a given number of calls, and the memory held."""
 
     @abstractmethod
     def show(self, of: Executable) -> str:
@@ -98,8 +97,8 @@ class SelectingExecutable(Executable, Generic[S_co]):
         return self.selector.at(self, args, named)
 
     def wait(self, timeout: float | None = None) -> Self:
-        """This executable, once its best code answers; raises what went wrong with that, and
-        `TimeoutError` where it takes longer than a given number of seconds."""
+        """This executable, once its final code is active; raises its compilation errors, and
+        `TimeoutError` after the given number of seconds."""
         self.selector.best(timeout)
         return self
 
@@ -115,7 +114,7 @@ class SelectingExecutable(Executable, Generic[S_co]):
         bandwidth: float | None = None,
         **named: object,
     ) -> Profile:
-        """Where the time of a call with these inputs goes, launch by launch."""
+        """The time of a call with these inputs, by launch."""
         exe, given, more = self.selector.select(self, args, named)
         return exe.profile(*given, runs=runs, peak=peak, bandwidth=bandwidth, **more)
 
@@ -126,12 +125,12 @@ class SelectingExecutable(Executable, Generic[S_co]):
 
     @property
     def target(self) -> str:
-        """What the code was made for which answers now."""
+        """The target of the active code."""
         return self._target if (code := self.selector.code) is None else code.target
 
     @property
     def stats(self) -> Stats:
-        """Calls of this executable, and what the code holds that answers them."""
+        """The calls of this executable, and the memory of the active code."""
         return self.selector.stats(self._calls.count)
 
     @property

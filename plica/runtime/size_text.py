@@ -1,10 +1,10 @@
-"""Sizes as text: sums, products, quotients of dims, and what they come to when dims are numbers.
+"""Sizes as text: sums, products and quotients of dims, and their values.
 
     n * 768          (n + 255) // 256          min(n, m) + 1
 
-A text is read by Python's parser and gone through node by node; nothing else than whole numbers,
-names of dims, `+ - * // %`, `min`, `max` and, for what is asked of sizes, `>=`, `==`, `!=` and `or`
-is known, and nothing is run.
+A text is parsed by Python's parser and interpreted node by node. It may contain integers, dim
+names, `+ - * // %`, `min`, `max` and, in requirements, `>=`, `==`, `!=` and `or`; nothing is
+executed.
 
 >>> number_of("(n + 255) // 256 * max(m, 1)", {"n": 257, "m": 3})
 6
@@ -29,7 +29,7 @@ class NoSize(ValueError):
 
 
 def number_of(text: str, sizes: Mapping[str, int]) -> int:
-    """What a text comes to; raises `NoSize` where it comes to nothing."""
+    """The value of a text; raises `NoSize` if it has none."""
     try:
         return _number(_parsed(text), sizes)
     except (KeyError, ZeroDivisionError) as problem:
@@ -37,7 +37,7 @@ def number_of(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def number_or_none(text: str, sizes: Mapping[str, int]) -> int | None:
-    """What a text comes to, None where it comes to nothing."""
+    """The value of a text, or None if it has none."""
     try:
         return number_of(text, sizes)
     except NoSize:

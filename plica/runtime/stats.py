@@ -1,4 +1,4 @@
-"""Stats: what an executable has done so far, and what it holds.
+"""Statistics of an executable: calls, compilations and memory.
 
 >>> calls = CallCounter()
 >>> calls.add()
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 class Stats:
     """Counters of an executable.
 
-    `calls` of it that were begun; `compilations` that the compiler did for it in this process, none
-    where its code was loaded or taken from the store; `bytes` of memory that it holds: code,
-    constants and workspaces; `at_call` counts those compilations for which a call had to wait.
+    `calls` counts started calls; `compilations` those by this process, zero for loaded or cached
+    code; `bytes` is the memory of code, constants and workspaces; `at_call` counts compilations
+    that a call waited for.
     """
 
     calls: int

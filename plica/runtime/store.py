@@ -1,10 +1,9 @@
-"""The store: what was made once, kept on disk under the digest of what it was made from.
+"""The store: compiled results on disk, by the digest of their inputs.
 
-An entry is there as a whole or not at all, whoever writes at the same time; what was damaged, or
-lies where another entry belongs, is found by its digest, thrown away and made again.  Entries that
-were used least recently go when there are too many bytes.  Long pieces of an entry may be entries
-of their own, under the digest of what they hold: entries that share them name them.  Nothing
-depends on the store: where it cannot be used, all is made anew.
+Entries are written atomically, also by concurrent writers; damaged or misplaced entries are
+detected by digest, dropped and recomputed. The least recently used entries are evicted beyond the
+size limit. Long pieces of an entry may be separate entries, keyed by their content and shared.
+Nothing depends on the store: if it is unusable, everything is recomputed.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
@@ -13,15 +12,15 @@ depends on the store: where it cannot be used, all is made anew.
 ...     store.get(key_of("text", "target")), store.get(key_of("other"))
 (b'code', None)
 
-A digest tells damage, and not whether the right thing was put under a key to begin with.  So hits
-are audited: a seeded share of them (1 of 256) is made again and compared, byte for byte, and what
-differs is told of, replaced and not used.
+A digest detects damage, but not a wrong result stored under a key. So hits are audited: a seeded
+share (1 of 256) is recomputed and compared byte for byte; a difference is reported, replaced and
+not used.
 
-`PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` says how much may be kept;
-`PLICA_CACHE_AUDIT` is the share of hits that is made again, from 0 to 1, and `PLICA_CACHE_SEED` the
-seed by which they are chosen (this process's number if none is given).
-Code is run from here, so the folder is for its owner alone: it is made so, and one that belongs to
-somebody else, or that others may write to, is left alone with a warning.
+`PLICA_CACHE` names another folder, or is `off`; `PLICA_CACHE_BYTES` is the size limit;
+`PLICA_CACHE_AUDIT` is the share of hits to audit, from 0 to 1, and `PLICA_CACHE_SEED` the seed that
+selects them (default: the process id). Code is executed from here, so the folder is private to its
+owner: it is created so, and a folder that belongs to or is writable by someone else is ignored with
+a warning.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, Place, setting
 
 LIMIT: Final = 2 << 30
-"""How many bytes are kept if nothing else is said."""
+"""The default size limit in bytes."""
 
 AUDITED: Final = 1 / 256
 """The share of hits that is made again and compared, if nothing else is said."""
@@ -67,7 +66,7 @@ _LONG: Final = 1 << 16  # bytes of an entry from which on it is hashed by its CR
 
 
 def key_of(*parts: str | bytes) -> str:
-    """The digest of some parts, told apart from any others."""
+    """An injective digest of several parts."""
     whole = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -86,16 +85,17 @@ def is_key(of: str) -> bool:
 
 
 def _head(key: str, told: bytes) -> bytes:
-    """What an entry begins with: its digest, with the key, so no entry passes for another."""
+    """The head of an entry: a digest that includes the key, so that no entry passes for another."""
     return _MAGIC + hashlib.sha256(key.encode() + b"\n" + told).digest()
 
 
 def _told(data: Sequence[Piece]) -> bytes:
-    """What stands for the bytes of an entry in its digest: themselves, or the CRC-32 of many.
+    """The bytes that represent an entry in its digest: itself, or its CRC-32 if it is long.
 
     Most bytes of an entry are weights, and every warm build reads them all: SHA-256 would take
-    seven times as long, and says nothing of malice either, where whoever writes an entry writes
-    its digest.  A CRC-32 finds every burst of 32 bits, and other damage but for one case in 2**32.
+    seven times as long, and adds no protection against malice, because whoever writes an entry
+    writes its digest. A CRC-32 detects every burst of up to 32 bits, and other damage with
+    probability 1 - 2**-32.
     """
     total = sum([memoryview(each).nbytes for each in data])
     if total <= _LONG:
@@ -117,15 +117,15 @@ class ArtefactStore:
         self.audited = audited
         self.seed = seed
         self.wrong: list[str] = []
-        """The keys whose entries were found to be other than what is made again."""
+        """The keys of entries that failed an audit."""
         self._hits = 0
         self._written = 0
         self._warned = False
 
     def found(self, key: str, make: Callable[[], bytes], what: str) -> bytes | None:
-        """What was put under a key, None if it is not there; a share of it is made again.
+        """The entry of a key, or None; a share of hits is audited.
 
-        An entry that `make` does not make is told of, replaced, and not given to anybody.
+        An entry that differs from `make` is reported, replaced, and not returned.
         """
         data = self.get(key)
         if data is None or not self._is_audited(key):
@@ -137,9 +137,8 @@ class ArtefactStore:
         return again
 
     def found_apart(self, key: str, make: Callable[[], list[Piece]], what: str) -> Piece | None:
-        """What was put under a key with its long pieces apart, in memory of its own that begins at
-        a multiple of `ALIGNMENT`, to be written to as well: what lies in it can be used where it
-        is.  It is audited as `found` is."""
+        """The entry of a key with separate pieces, in writable memory aligned to `ALIGNMENT`, so
+        that it can be used in place. Audited like `found`."""
         data = self._joined(key)
         if data is None or not self._is_audited(key):
             return data
@@ -150,7 +149,7 @@ class ArtefactStore:
         return again
 
     def _joined(self, key: str) -> memoryview | None:
-        """The pieces of an entry side by side; None where one is missing, or it has no table."""
+        """The joined pieces of an entry, or None if one is missing or there is no table."""
         if (told := self.get(key)) is None or (rows := _table(told)) is None:
             return None
         room = aligned_array(sum([size for size, _ in rows])).data
@@ -167,10 +166,10 @@ class ArtefactStore:
         return room
 
     def put_apart(self, key: str, *data: Piece) -> None:
-        """Keep something under a key; its long pieces are entries of their own, named by what they
-        hold, so that what other entries have, too, is written once.
+        """Stores an entry whose long pieces are separate entries, keyed by content, so that common
+        pieces are stored once.
 
-        What is taken for written is compared: names tell damage, not malice, and models are of
+        An existing piece is compared: a CRC detects damage, not malice, and models may come from
         others.
         """
         rows: list[tuple[int, str]] = []
@@ -186,8 +185,8 @@ class ArtefactStore:
         self.put(key, _SIZE.pack(len(table)), table, *short)
 
     def put_like(self, key: str, like: str, changed: Mapping[int, Piece]) -> bool:
-        """Keep under a key what is kept under another with its long pieces apart, but for some
-        pieces, by their numbers; whether that can be done."""
+        """Stores an entry like another one with separate pieces, except for some pieces by number;
+        returns whether that is possible."""
         if (told := self.get(like)) is None or (rows := _table(told)) is None:
             return False
         if not all(0 <= number < len(rows) for number in changed):
@@ -209,7 +208,7 @@ class ArtefactStore:
         return True
 
     def _put_piece(self, data: Piece) -> str:
-        """The name of an entry that holds a piece, which is written if there is none."""
+        """The key of the entry of a piece, written if missing."""
         told = _told((data,))
         name = key_of("piece", told)
         try:
@@ -223,7 +222,7 @@ class ArtefactStore:
         return name
 
     def _is_right(self, key: str, data: Piece, again: bytes, what: str) -> bool:
-        """Whether an entry is what was made again; it is told of where it is not."""
+        """Whether an entry equals its recomputation; reports a difference."""
         if again == data:
             return True
         self.wrong.append(key)
@@ -245,7 +244,7 @@ class ArtefactStore:
         return drawn < self.audited * (1 << 32)
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, None if it is not there or not what it was."""
+        """The entry of a key, or None if it is missing or damaged."""
         return self._read_by(key, _read)
 
     def _read_by(self, key: str, read: Callable[[Path], tuple[bytes, P]]) -> P | None:
@@ -295,7 +294,7 @@ class ArtefactStore:
             self._tell_unwritable(error)
 
     def _tell_unwritable(self, error: OSError) -> None:
-        """Say once that nothing is kept."""
+        """Warns once that nothing can be stored."""
         if self._warned:
             return
         self._warned = True
@@ -309,7 +308,7 @@ class ArtefactStore:
         warnings.warn(str(told), RuntimeWarning, stacklevel=4)
 
     def is_safe(self) -> bool:
-        """Whether nobody else can have put code here; who may is said in a warning, once."""
+        """Whether nobody else can have written code here; warns once otherwise."""
         try:
             status = self.folder.stat()
         except OSError:
@@ -341,7 +340,7 @@ class ArtefactStore:
         self.folder.chmod(0o700)
 
     def sweep(self) -> None:
-        """Throw away what was used least recently, if there is too much."""
+        """Evicts the least recently used entries beyond the size limit."""
         found = self._entries()
         total = sum(size for _, size, _ in found)
         if total <= self.limit:
@@ -353,7 +352,7 @@ class ArtefactStore:
             total -= size
 
     def size(self) -> tuple[int, int]:
-        """How many entries there are, and their bytes."""
+        """The number of entries and their total bytes."""
         found = self._entries()
         return len(found), sum(size for _, size, _ in found)
 
@@ -379,7 +378,7 @@ def _read(path: Path) -> tuple[bytes, bytes]:
 
 
 def _read_into(place: memoryview, path: Path) -> tuple[bytes, memoryview]:
-    """The same, with the rest in a place that is there already."""
+    """The same, with the content read into existing memory."""
     with _opened(path) as file:
         head = file.read(_HEAD)
         size = os.fstat(file.fileno()).st_size - _HEAD
@@ -387,7 +386,7 @@ def _read_into(place: memoryview, path: Path) -> tuple[bytes, memoryview]:
 
 
 def _holds(path: Path, data: Piece) -> bool:
-    """Whether an entry that is there holds just this, however its head is."""
+    """Whether an existing entry has exactly this content, whatever its head."""
     with _opened(path) as file:
         if os.fstat(file.fileno()).st_size != _HEAD + len(data):
             return False
@@ -402,7 +401,7 @@ def _holds(path: Path, data: Piece) -> bool:
 
 
 def _table(told: bytes) -> list[tuple[int, str]] | None:
-    """The size of each piece of an entry, and the key it is kept under if it is apart."""
+    """The size of each piece of an entry, and its key if it is separate."""
     if len(told) < _SIZE.size:
         return None
     try:
@@ -420,7 +419,7 @@ def _table(told: bytes) -> list[tuple[int, str]] | None:
 
 
 def _opened(path: Path) -> BufferedReader:
-    """A file of this user's; what is none is not waited for."""
+    """Opens a regular file of this user; never blocks on other kinds."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode) or not _is_own(status):
@@ -440,12 +439,12 @@ def _tell_damage(path: Path) -> None:
 
 
 def _is_own(status: os.stat_result) -> bool:
-    """Whether something belongs to this user, where there are users."""
+    """Whether a file belongs to this user, on systems with users."""
     return not hasattr(os, "geteuid") or status.st_uid == os.geteuid()
 
 
 def user_store() -> ArtefactStore | None:
-    """The store of this user, None if it is turned off."""
+    """The store of this user, or None if it is turned off."""
     named = os.environ.get("PLICA_CACHE", "")
     if named.strip().lower() == "off":  # who means a folder of that name says ./OFF
         return None

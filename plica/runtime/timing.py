@@ -1,10 +1,10 @@
-"""Timing: how long calls take, two functions in turns, and whether the machine was busy meanwhile.
+"""Timing: the duration of calls, of two functions alternately, and whether the machine was busy.
 
     print(plica.time(exe, x))
     print(plica.time(exe, x, against=other))
 
-A round calls each function as often as it takes to be seen by the clock, the one after the other,
-and who comes first changes from round to round: what disturbs the machine disturbs both.
+A round calls each function until its time is measurable, one after the other, with the order
+alternating between rounds, so that disturbances affect both.
 
 >>> other = CallTiming("g", (4e-6, 6e-6, 3e-6, 4e-6))
 >>> found = CallTiming("f", (2e-6, 3e-6, 1e-6, 2e-6), other)
@@ -35,7 +35,8 @@ with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted
 
 SEEN_NS: Final = 2_000_000
-"""A round of one function takes so long at least: the clock and a call of Python are lost in it."""
+"""The minimum duration of a round per function: overheads of the clock and of Python calls are
+negligible."""
 
 MAX_CALLS: Final = 100_000
 """So often a function is called in a round, at most."""
@@ -46,7 +47,7 @@ BUSY: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class CallTiming:
-    """The seconds that one call took, in each round; `against` was called in turns with it."""
+    """The seconds per call in each round; `against` was called alternately."""
 
     name: str
     rounds: tuple[float, ...]
@@ -78,7 +79,7 @@ class CallTiming:
         return median([other / own if own else 1.0 for own, other in pairs])
 
     def to_data(self) -> dict[str, object]:
-        """The times as JSON holds them."""
+        """The times as JSON data."""
         other = None if self.against is None else self.against.to_data()
         return {
             "name": self.name, "rounds": list(self.rounds), "min": self.min,
@@ -112,7 +113,7 @@ def time(
     rounds: int = 7,
     **named: Any,
 ) -> CallTiming:
-    """How long a call of `f` takes with these arguments, in turns with `against` if it is given.
+    """The duration of `f` with these arguments, alternating with `against` if given.
 
     Each is called once before, which is not counted: that is when things are compiled.
     """
@@ -182,7 +183,7 @@ def load() -> float:
 
 
 def busy(before: float, spreads: Sequence[float] = ()) -> str:
-    """What is to be said of a machine that others use while something is measured, or nothing."""
+    """A warning if the machine was busy during a measurement, or an empty text."""
     count = cores()
     if before > BUSY * count + 0.5:
         return f"The machine is busy (load {before:.1f} on {count} cores): look at the least times."

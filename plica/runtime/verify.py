@@ -1,12 +1,12 @@
 """Verifying: an artefact checked again, by a small program that knows nothing of the compiler.
 
-It checks the digests, that the interface and the constants are what the code will be given, that
-no two values of the memory plan are in one place at one time, that the derivation is a chain from
-the source to what was compiled, of rules it names and within its contract, that every kernel has
-the trace of its schedule, and that the code is for the machine it says, defines its entry and
-imports no name but those on a list: mathematics, memory (`mmap` too) and threads (which wait by
-`syscall`).  It looks at names, not at instructions, and runs no code of the artefact: that code
-does what its kernels say is not shown here.
+It checks the digests; that interface and constants match the code; that the live values of the
+memory plan do not overlap; that the derivation is a chain from the source to the compiled module,
+of rules it names and within its contract; that every kernel has the trace of its schedule; and that
+the code is for its declared machine, defines its entry and imports only names on a list:
+mathematics, memory (including `mmap`) and threads (which wait by `syscall`). It checks names, not
+instructions, and runs no code of the artefact: it does not show that the code implements its
+kernels.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ALLOWED: Final = re.compile(
 """What code may call."""
 
 DYNAMIC_CALLS: Final = ("free", "posix_memalign")
-"""What a dynamic program may call beside: it makes objects as it runs."""
+"""Further functions for dynamic programs, which allocate objects at run time."""
 
 TEXTS: Final = ("opencl", "webgpu", "emulated", "amdgcn", "air64")
 """Architectures whose code is a text, which the driver of a device compiles."""
@@ -77,14 +77,14 @@ FUNCTION: Final = re.compile(
 """A function in such a text."""
 
 COPY: Final = "copy"
-"""What is launched without a kernel on a GPU."""
+"""A launch without a kernel on a GPU."""
 
 _MAX_TENANTS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What an artefact that passed says of itself."""
+    """The description of a verified artefact."""
 
     module: str
     contract: str
@@ -104,7 +104,7 @@ class Verified:
 
 
 def verify(path: str | os.PathLike[str]) -> Verified:
-    """Check an artefact; every problem is told at once, by an ArtefactError."""
+    """Verifies an artefact; raises an ArtefactError with all problems."""
     with archive.opened(path) as members:
         return _verified(members)
 
@@ -172,8 +172,7 @@ def _verified_programs(members: Mapping[str, bytes]) -> AccelArtefact:
 
 
 def _verified_dynamic(members: Mapping[str, bytes]) -> Verified:
-    """Checks what a dynamic program has: digests, the form of its data, and the names in its
-    code."""
+    """Checks a dynamic program: digests, the form of its data, and the symbols in its code."""
     whole = dynamic_members(members)
     refuse(_code_problems(whole.machine, whole.objects, DYNAMIC_RUN, DYNAMIC_CALLS))
     size = sum(map(len, members.values()))
@@ -198,7 +197,7 @@ def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
 
 
 def refuse(problems: Iterable[str]) -> None:
-    """Raise an ArtefactError of all problems, if there are any."""
+    """Raises an ArtefactError with all problems, if there are any."""
     if wrong := [each for message in problems for each in damaged(message).diagnostics]:
         raise ArtefactError(*wrong)
 
@@ -217,7 +216,7 @@ def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]
             if of is not None and (not 0 <= of < number or plan[of].offset != each.offset):
                 yield f"The value {number} of the memory plan does not lie where it says."
                 return
-    # Swept along time: values that are there together are compared, and no others.
+    # Sweeps over time, comparing only values that are live together.
     together: list[int] = []
     for number in sorted(range(len(plan)), key=lambda each: (plan[each].born, each)):
         each = plan[number]
@@ -287,7 +286,7 @@ def _code_problems(
 
 
 def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> Iterator[str]:
-    """Code for something else than a GPU, without what is launched, and launches beside memory."""
+    """Code for other devices, without launches, and launches outside memory."""
     if artefact.machine.triple == TRIPLE:
         defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
     elif artefact.machine.triple == SPIRV_TRIPLE:

@@ -1,1 +1,1 @@
-"""What an artefact with parts on an accelerator needs: the device as data, and its simulator."""
+"""The runtime of artefacts with accelerator parts: device descriptions and simulators."""

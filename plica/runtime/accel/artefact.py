@@ -8,8 +8,8 @@
     part/N/…        the members of a native artefact (`plica.runtime.artefact`)
 
 The steps are a list over numbered values, of which the first are the inputs: a native part takes
-some values and gives others, a launch takes one and gives one.  Nothing in a file is believed
-before it is checked.  `from_members(to_members(a))` is `a`.
+and returns several values, a launch one. File contents are validated before use.
+`from_members(to_members(a))` is `a`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MAX_COUNT: Final = 1 << 20
 _MAX_BYTES: Final = 1 << 32
 
 INPUT, OUTPUT = "x", "y"
-"""The rooms of what a launch reads and of what it gives."""
+"""The memories that a launch reads from and writes to."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded:
-    """A program as it is written down: words, micro-operations, rooms."""
+    """A serialised program: words, micro-operations, memory sizes."""
 
     words: bytes
     micro: tuple[int, ...]
@@ -52,7 +52,7 @@ class Coded:
 
 @dataclass(frozen=True, slots=True)
 class NativePart:
-    """A native part: which values it takes and gives."""
+    """A native part, with the values it takes and returns."""
 
     number: int
     takes: tuple[int, ...]
@@ -61,7 +61,7 @@ class NativePart:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the cycle simulator says of one launch."""
+    """The cycle simulator's result for one launch."""
 
     cycles: int
     turns: int
@@ -240,12 +240,12 @@ def _constants(members: Mapping[str, bytes], places: Sequence[object]) -> tuple[
 
 
 def _numbers(given: Sequence[object]) -> tuple[int, ...]:
-    """What has been seen to be numbers."""
+    """The values, checked to be numbers."""
     return tuple([each for each in given if isinstance(each, int)])
 
 
 class _Reader:
-    """What a step may speak of: values that are known by then, programs, parts, constants."""
+    """What a step may refer to: known values, programs, parts, constants."""
 
     def __init__(
         self,

@@ -4,8 +4,8 @@
     Kind      ::= Kind(name, operands, fixed, flags, does)      one kind of instruction
     does      ::= Copy | Sweep | None
 
-An operand is known by its place in a kind's table, never by its name: a program is decoded once,
-and then only numbers are looked at.  Memories are known by name.
+Operands are identified by their position in a kind's table, not by name: a program is decoded once,
+and then only numbers are used. Memories are identified by name.
 
 >>> wide = InstructionKind("set", (("to", Bits(3, 5)),), ((Bits(0, 3), 2),), (), None)
 >>> device = AccelDevice("toy", 8, (DeviceMemory("m", 4, (2,), "int8"),), (wide,), "set", None)
@@ -58,7 +58,7 @@ class Bits:
     signed: bool = False
 
     def read(self, word: int) -> int:
-        """What a word holds there."""
+        """The field's value in a word."""
         value = word >> self.at & (1 << self.count) - 1
         return value - (1 << self.count) if self.signed and value >> self.count - 1 else value
 
@@ -70,7 +70,7 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class RowCopy:
-    """Rows between main memory and a memory; the numbers are operands, -1 where there is none."""
+    """Rows copied between main memory and a memory; the numbers are operands, -1 for none."""
 
     memory: str
     out: bool
@@ -93,7 +93,7 @@ class RowCopy:
 class OperandReach:
     """The element that a turn touches: a base, and an operand that is the stride of each loop.
 
-    The base is an operand, or a part of the micro-operation where there are such.
+    The base is an operand, or a field of the micro-operation if there are any.
     """
 
     memories: tuple[str, ...]
@@ -114,7 +114,7 @@ class DeviceSweep:
 
 @dataclass(frozen=True, slots=True)
 class InstructionKind:
-    """A kind of instruction: its operands by name, the bits it is known by, its token flags."""
+    """A kind of instruction: its operands by name, its opcode bits and its token flags."""
 
     name: str
     operands: tuple[tuple[str, Bits], ...]
@@ -179,7 +179,7 @@ def _bad(device: AccelDevice, message: str, found: str) -> ArtefactError:
 
 
 def to_data(of: AccelDevice) -> Mapping[str, object]:
-    """The device as JSON holds it."""
+    """The device as JSON data."""
     return {
         "name": of.name,
         "bits": of.bits,
@@ -300,7 +300,7 @@ def _kind(
 
 
 class _Reader:
-    """What an instruction may speak of: memories, operands, parts of micro-operations."""
+    """What an instruction may refer to: memories, operands, fields of micro-operations."""
 
     def __init__(
         self, held: Mapping[str, DeviceMemory], words: Sequence[str], parts: Sequence[Bits]

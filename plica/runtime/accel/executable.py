@@ -1,7 +1,7 @@
-"""Executables with parts on an accelerator: native code and the device's programs, in turns.
+"""Executables with accelerator parts: native code and device programs, interleaved.
 
-The device is its functional simulator, so results are exact; how long it would take is what the
-cycle simulator said when the programs were made.  A call may be made from many threads.
+The device is simulated functionally, so results are exact; its time is that of the cycle simulator
+at compile time. Calls from several threads are allowed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class AccelProfile(Profile):
-    """A profile whose rows of launches are what the cycle simulator says; `launches` has cycles.
+    """A profile whose launch rows come from the cycle simulator, in cycles.
 
     Rows of native kernels are measured.
     """
@@ -132,7 +132,7 @@ class AccelExecutable(Executable):
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _launch(self, of: ProgramLaunch, held: Mapping[str, Array], data: Array) -> Array:
-        """What a layer gives: one run of its program for each image of the batch."""
+        """The output of a layer: one run of its program per image of the batch."""
         simulator = self._simulators[of.program]
         rooms = {each.name: each.memory for each in self.whole.programs[of.program].rooms}
         found = np.empty(of.shape, self.whole.device.memory(rooms[OUTPUT]).dtype)
@@ -148,7 +148,7 @@ class AccelExecutable(Executable):
         bandwidth: float | None = None,
         **named: object,
     ) -> AccelProfile:
-        """Where the time of a call goes: native kernels measured, launches as simulated."""
+        """The time of a call by part: native kernels measured, launches simulated."""
         rows: dict[int, list[ProfileRow]] = {}
 
         def native(number: int, given: list[Array]) -> Array | tuple[Array, ...]:

@@ -1,4 +1,4 @@
-"""Formulas: what an instruction does with elements, as a list of steps numpy can take.
+"""Formulas: an instruction's operation on elements, as steps for numpy.
 
     Step ::= (word, arguments …)         a number among the arguments is an earlier step
 
@@ -67,7 +67,7 @@ class Formula:
 
 
 def evaluate(of: Formula, inputs: Sequence[Array], given: Mapping[str, int]) -> Array:
-    """The result for each of many elements; `given` are the operands of the instruction."""
+    """The result for many elements; `given` are the operands of the instruction."""
     count = len(inputs[0]) if inputs else 1
     sizes = (*of.shape, *of.inner)
     rank = len(sizes) + 1
@@ -133,7 +133,7 @@ def _right(found: list[Array], rest: Step, given: Mapping[str, int], rank: int) 
 
 
 def _within(value: Array, by: Array) -> Array:
-    """A shift by the width or more gives 0, or all sign bits; what is negative is not looked at."""
+    """A shift by at least the width gives 0, or all sign bits; negative shifts are not checked."""
     return np.clip(by, 0, value.dtype.itemsize * 8 - 1).astype(value.dtype)
 
 
@@ -144,7 +144,7 @@ _OTHERS: Final[Mapping[str, Callable[[list[Array], Step, Mapping[str, int], int]
 
 
 def to_data(of: Formula) -> object:
-    """The formula as JSON holds it."""
+    """The formula as JSON data."""
     product = None
     if of.product is not None:
         product = [list(of.product.subscripts), list(of.product.operands), of.product.dtype]

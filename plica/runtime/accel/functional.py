@@ -1,10 +1,10 @@
-"""The functional simulator: what a program of a device does to memory, exactly.
+"""The functional simulator: the exact effect of a device program on memory.
 
     Program ::= Program(device, code, micro, rooms)       rooms: where tensors lie in main memory
 
-Instructions are executed in the order of the code, or in any order given.  Integers wrap around.
-An access outside of a memory is an error.  `Simulator(program)` remembers what it found out about
-its instructions, so that a second run is quicker; each run has memories of its own.
+Instructions are executed in program order, or in any given order. Integers wrap around.
+Out-of-bounds accesses are errors. `Simulator(program)` caches its analysis of the instructions, so
+further runs are faster; each run has its own memories.
 
 >>> from plica.runtime.accel.device import Bits, RowCopy, AccelDevice, InstructionKind, DeviceMemory
 >>> both = [InstructionKind(n, (("at", Bits(1, 3)), ("n", Bits(4, 4))), ((Bits(0, 1), out),), (),
@@ -40,7 +40,7 @@ from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import Array
 
 MICRO: Final = "micro"
-"""The name of the room that holds the micro-operations."""
+"""The name of the memory that holds the micro-operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AccelProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Group:
-    """Turns that read the same elements on one side: `written[r, m] += left[m] * right[r]`."""
+    """Iterations with a common operand: `written[r, m] += left[m] * right[r]`."""
 
     left: Array
     right: Array
@@ -75,7 +75,7 @@ class _Group:
 
 @dataclass(slots=True, eq=False)
 class _Swept:
-    """What is known of a sweep: its turns, the elements written, how its turns are done."""
+    """The analysis of a sweep: its iterations, the elements written, and how it is executed."""
 
     turns: Turns
     written: Array
@@ -260,7 +260,7 @@ def distinct(at: Array, depth: int) -> Array:
 
 
 def _grouped(written: Array, left: Array, right: Array) -> list[_Group]:
-    """Turns by what they read: first by the right side, then those whose left sides agree."""
+    """Iterations grouped by operands: first by the right one, then those with equal left ones."""
     by = np.argsort(right, kind="stable")
     cuts = np.flatnonzero(np.diff(right[by])) + 1
     alike: dict[bytes, tuple[Array, list[int], list[Array]]] = {}
@@ -278,7 +278,7 @@ def _grouped(written: Array, left: Array, right: Array) -> list[_Group]:
 
 
 def _parts(does: DeviceSweep, of: Turns) -> list[Any]:
-    """The turns in parts within which none reads or writes what another one writes."""
+    """Splits the iterations into parts without dependences inside a part."""
     written = of.written
     count = len(written)
     places = [

@@ -22,7 +22,7 @@ from plica.runtime.port import Array
 class CopyBox:
     """Rows of `size` bytes in main memory, `stride` apart, and elements from `at` on in a memory.
 
-    In the memory there are rows of pads before and after, and pads in each row.
+    In memory, padding rows precede and follow the data, and each row is padded.
     """
 
     start: int
@@ -45,7 +45,7 @@ class CopyBox:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """The turns of a sweep, in order: the element written, and those read, at each."""
+    """The iterations of a sweep in order: the element each writes, and those it reads."""
 
     written: Array
     read: tuple[Array, ...]
@@ -54,7 +54,7 @@ class Turns:
 def box(
     of: RowCopy, memory: DeviceMemory, size: int, operands: Sequence[int], name: str = "copy"
 ) -> CopyBox | None:
-    """What a copy moves, None if nothing; an element outside of the memory is an error.
+    """The region that a copy moves, or None if it is empty; out-of-bounds elements are errors.
 
     Elements have `size` bytes in main memory.
     """
@@ -79,7 +79,7 @@ def turns(
     words: Array | None,
     name: str = "sweep",
 ) -> Turns:
-    """The turns of a sweep whose micro-operations are `words`."""
+    """The iterations of a sweep whose micro-operations are `words`."""
     extents = [operands[each] for each in of.loops]
     depths = {each.name: each.depth for each in device.memories}
 
@@ -104,7 +104,7 @@ def turns(
 
 
 def out_of_range(name: str, space: str, found: int, depth: int) -> EvaluationError:
-    """The error of an access that is outside of what it accesses."""
+    """The error for an out-of-bounds access."""
     message = f"{name} touches an element outside of {space}."
     return EvaluationError(
         Diagnostic(

@@ -3,8 +3,8 @@
     np.asarray(y), y.numpy()                   copied to the processor
     torch.from_dlpack(y), cupy.asarray(y)      the same memory
 
-The work that fills an array may still be under way: whoever takes it says in which stream it will
-be read, and that stream waits, unless it is the one that fills the array.
+The work that fills an array may still be running: a consumer names the stream that will read it,
+and that stream waits, unless it is the one that fills the array.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plica.runtime.element import ELEMENTS
 from plica.runtime.port import Array, Port
 
 SPARE: Final = 8
-"""Blocks of memory of each size that are kept for the next results, at most."""
+"""The maximum number of free memory blocks kept per size for later results."""
 
 SMALL: Final = 1 << 24
 """Bytes of such a block, at most: for more, making memory is little of the work."""
@@ -31,7 +31,7 @@ LASTING: Final = frozenset({0, LEGACY})
 
 
 UNTOLD: Final = -1
-"""In place of the handle of a stream, that nobody says which it is."""
+"""The stream handle for an unknown stream."""
 
 
 NOBODY: Final = frozenset[int]()
@@ -44,10 +44,10 @@ def is_same(one: int, other: int) -> bool:
 
 
 class SpareMemory:
-    """Memory of arrays that nobody has any more, for the next arrays of the same model.
+    """Memory of released arrays, reused for the next arrays of the same model.
 
-    What fills the next array comes after what has filled the last.  Other streams may still read
-    what was lent to them: the stream that fills the memory again waits for those.
+    Writes to the next array are ordered after writes to the last. Other streams may still read from
+    a lent array: the stream that reuses the memory waits for them.
     """
 
     def __init__(self, stream: CudaStream) -> None:
@@ -67,7 +67,7 @@ class SpareMemory:
         return DeviceArray(port, memory, self._stream, self, stream)
 
     def take(self, memory: CudaMemory, readers: frozenset[int]) -> None:
-        """Keep memory of an array that is gone, which some streams may still read."""
+        """Keeps the memory of a released array that some streams may still read."""
         kept = self._free.setdefault(memory.size, [])
         others = readers - {self._stream.handle}
         if memory.size <= SMALL and len(kept) < SPARE and others <= LASTING:

@@ -34,7 +34,7 @@ def runs_on(architecture: str, here: str) -> bool:
 
 
 def suited(here: str) -> str | None:
-    """The architecture whose code suits a GPU best, None where no code runs on it.
+    """The most suitable architecture for a GPU, or None if no code runs on it.
 
     >>> suited("sm_87"), suited("sm_90"), suited("sm_75"), suited("sm_120")
     ('sm_86', 'sm_90a', None, None)
@@ -54,7 +54,7 @@ def check(architecture: str, here: str) -> None:
 
 
 def functions(cubin: bytes) -> frozenset[str]:
-    """The names of the functions in a cubin; raises `ArtefactError` where it is none."""
+    """The function names in a cubin; raises `ArtefactError` for other bytes."""
     if len(cubin) < 64 or cubin[:6] != b"\x7fELF\x02\x01":
         raise damaged("The code for the GPU is no object file.")
     (machine,) = struct.unpack_from("<H", cubin, 18)

@@ -1,8 +1,8 @@
-"""DLPack: arrays of other libraries on a GPU, taken in and given out without a copy.
+"""DLPack: exchanges GPU arrays with other libraries without copies.
 
-What lies on the GPU is taken as DLPack gives it (`__dlpack__`), or by its address
-(`__cuda_array_interface__`); whoever made it is told the stream that will read it.  A result is
-given out the same two ways.  The memory stays its owner's: a borrower says when it is done.
+GPU arrays are imported by DLPack (`__dlpack__`) or by address (`__cuda_array_interface__`); the
+producer is given the consuming stream. Results are exported in the same two ways. Memory stays its
+owner's: a borrower signals when it is done.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _dying_pointer: Final = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(
 
 
 class Lent:
-    """An array of somebody's on the GPU: its address, and what it looks like."""
+    """A borrowed GPU array: its address and layout."""
 
     def __init__(
         self,
@@ -117,10 +117,10 @@ class Lent:
 
 
 def memory_of(value: object) -> tuple[int, int] | None:
-    """The kind of memory that a value says it lies in, and its number; None where it says none.
+    """The memory kind and device number that a value reports, or None.
 
-    A tensor without memory (torch's device `meta`) raises when it is asked: it is refused where
-    arrays of this process are read.
+    A tensor without memory (torch's device `meta`) raises here: it is refused where host arrays are
+    read.
     """
     where = getattr(value, "__dlpack_device__", None)
     if not callable(where):
@@ -135,9 +135,9 @@ def memory_of(value: object) -> tuple[int, int] | None:
 def borrowed(
     port: Port, value: Any, stream: CudaStream, follow: Callable[[int], None]
 ) -> Lent | Diagnostic | None:
-    """A value that lies on a GPU, for a port; None for one that lies elsewhere.
+    """A value on a GPU, for a port; None for host values.
 
-    The stream goes on when the value is complete; `follow` lets it wait for another one.
+    The stream continues when the value is complete; `follow` makes it wait for another stream.
     """
     if isinstance(value, np.ndarray | np.generic | bool | int | float):
         return None
@@ -165,8 +165,8 @@ def borrowed(
 
 
 def _of_torch(port: Port, value: Any, number: int, follow: Callable[[int], None]) -> Lent | None:
-    """A tensor of torch that is what a port takes, asked by torch's own words, which take a tenth
-    of the time; None for all others, of which DLPack has more to say."""
+    """A torch tensor that matches a port, read by torch's own attributes, which take a tenth of the
+    time; None for all others, which DLPack handles."""
     torch = sys.modules.get("torch")
     if torch is None or type(value) is not torch.Tensor or not value.is_cuda:
         return None
@@ -185,7 +185,7 @@ def _of_torch(port: Port, value: Any, number: int, follow: Callable[[int], None]
 class TensorPorts:
     """Ports that are all given dense tensors of torch on one GPU, as most calls give them.
 
-    What torch is asked of each is as little as can be: it is the better part of a call.
+    As few torch attributes as possible are read: they dominate the time of a call.
     """
 
     def __init__(self, ports: Sequence[Port], number: int) -> None:
@@ -266,7 +266,7 @@ def _from_words(
     size = port.numpy.itemsize
     given = words.get("strides")
     steps = dense_steps(shape, size) if given is None else tuple([int(each) for each in given])
-    # Without a word about it, what is under way is in the stream everybody shares.
+    # Without a given stream, pending work is in the default stream.
     follow(words.get("stream") or LEGACY)
     return _fitting(port, Lent(address, shape, steps, size, keep=value))
 
@@ -311,7 +311,7 @@ def _refused(port: Port, code: str, what: str, expected: str, found: str) -> Dia
 # --- giving out -----------------------------------------------------------------------------------
 
 _given: Final[dict[int, tuple[Any, ...]]] = {}
-"""What borrowers have not given back, by the address of its description."""
+"""Exports not yet released by borrowers, by the address of their description."""
 
 
 def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
@@ -326,7 +326,7 @@ def capsule_of(owner: object, address: int, port: Port, number: int) -> object:
 
 @lru_cache(maxsize=256)
 def _described(port: Port, number: int) -> tuple[_Managed, object]:
-    """An array of a port that lies nowhere yet, and what its sizes are written in."""
+    """The description of an array for a port, without an address, and the storage of its sizes."""
     axes = len(port.shape)
     shape = (c_int64 * max(1, axes))(*port.shape)
     items = [each // port.numpy.itemsize for each in dense_steps(port.shape, port.numpy.itemsize)]

@@ -1,7 +1,7 @@
 """The CUDA driver through ctypes: one GPU, its memory, code, streams, events and graphs.
 
-Nothing of a toolkit is needed, only the driver that comes with the GPU.  Every call is checked.  A
-fault inside a kernel is for ever in CUDA: the context is lost, and everything after says so.
+Needs only the driver that comes with the GPU, no toolkit. Every call is checked. A fault inside a
+kernel is permanent in CUDA: the context is lost, and all later calls report it.
 
 Not here: how code is made (`plica.codegen.cuda`), and which kernels a model launches.
 """
@@ -24,13 +24,13 @@ MAJOR: Final = 75
 MINOR: Final = 76
 DYNAMIC_SHARED: Final = 8
 UNTIMED: Final = 2
-"""Of an event, that nobody asks when it was."""
+"""The flag of an event without timing."""
 
 RELAXED: Final = 2
 """Of a capture, that other threads may meanwhile do what they want."""
 
 REPLACE: Final = 1
-"""Of what captured work waits for, that nothing else is left of it."""
+"""The flag that replaces the dependencies of captured work."""
 
 FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
 """Results that end a context: bad addresses, time-outs, traps."""
@@ -63,7 +63,7 @@ class CudaDevice:
         self.ask("cuCtxSetCurrent", self._context)
 
     def ask(self, name: str, *args: Any) -> None:  # Any: what ctypes passes on
-        """Call the driver; raises `DeviceError` with what it says."""
+        """Calls the driver; raises `DeviceError` with its message."""
         if self._lost is not None:
             raise DeviceError(self._lost)
         if status := getattr(self._driver, name)(*args):
@@ -98,13 +98,13 @@ class CudaDevice:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """Bytes that are free, and all there are."""
+        """Free and total bytes."""
         free, total = c_size_t(), c_size_t()
         self.ask("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value, total.value
 
     def _order(self, first: int, second: int) -> None:
-        """What a stream will do comes after what another has to do now."""
+        """Orders one stream's later work after another's current work."""
         with self._ordering:  # one event for all: who waits means the record before it
             if not self._event.value:
                 self.ask("cuEventCreate", byref(self._event), c_uint(UNTIMED))
@@ -131,7 +131,7 @@ class CudaDevice:
 
 
 WORD_BYTES: Final = 16
-"""What a GPU reads at once, at most.  Kernels read aligned words and use a part of the last one."""
+"""The widest load of a GPU. Kernels read aligned words and use a part of the last one."""
 
 
 class CudaMemory:
@@ -219,7 +219,7 @@ class CudaStream:
         )
 
     def to_device(self, target: int, source: int, size: int) -> None:
-        """Copy from this machine's memory; done when the stream has come there."""
+        """Copies from host memory; complete when the stream reaches it."""
         self.device.ask(
             "cuMemcpyHtoDAsync_v2", c_void_p(target), c_void_p(source), c_size_t(size), self._handle
         )
@@ -241,25 +241,25 @@ class CudaStream:
         self.device.ask("cuMemsetD8Async", c_void_p(target), byte, c_size_t(size), self._handle)
 
     def wait(self) -> None:
-        """Until all is done; what went wrong on the device is raised here."""
+        """Waits for all work; errors on the device are raised here."""
         self.device.ask("cuStreamSynchronize", self._handle)
 
     def after(self, other: int) -> None:
-        """Go on only when all is done that a stream of somebody's has now, by its handle."""
+        """Makes this stream wait for the current work of another library's stream, by handle."""
         self.device._order(other, self.handle)
 
     def before(self, other: int) -> None:
-        """Let a stream of somebody's go on only when all is done that this one has now."""
+        """Makes another library's stream wait for the current work of this one."""
         self.device._order(self.handle, other)
 
     def noted(self, work: Callable[[], None]) -> CudaGraph:
-        """What a function asks for, noted instead of done: one thing to run."""
+        """Captures the work that a function issues as a graph instead of running it."""
         self.device.ask("cuStreamBeginCapture_v2", self._handle, RELAXED)
         work()
         return CudaGraph(self)
 
     def follow(self, nodes: Sequence[int]) -> None:
-        """While work is noted: what comes next waits for some of it alone."""
+        """During capture: the next work depends only on the given nodes."""
         every = (c_void_p * max(1, len(nodes)))(*nodes)
         count = c_size_t(len(nodes))
         self.device.ask("cuStreamUpdateCaptureDependencies", self._handle, every, count, REPLACE)
@@ -295,7 +295,7 @@ class CudaGraph:
         of.device.ask("cuGraphDestroy", graph)
 
     def run(self, stream: int) -> None:
-        """Put the work into a stream, by its handle."""
+        """Enqueues the work in a stream, by handle."""
         self._device.ask("cuGraphLaunch", self._handle, c_void_p(stream))
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -329,7 +329,7 @@ _known: Final[dict[int, CudaDevice]] = {}
 
 
 def device(number: int = 0) -> CudaDevice:
-    """The GPU of this process; raises `DeviceError` where there is none."""
+    """The GPU of this process; raises `DeviceError` if there is none."""
     with _FIRST:
         if number not in _known:
             _known[number] = CudaDevice(number)
@@ -339,12 +339,12 @@ def device(number: int = 0) -> CudaDevice:
 
 
 def architecture_here() -> str | None:
-    """The architecture of the GPU of this machine, None where there is none."""
+    """The architecture of this machine's GPU, or None."""
     return None if why_not() is not None else device().architecture
 
 
 def why_not() -> str | None:
-    """Why there is no GPU to run on, None where there is one."""
+    """Why no GPU is usable, or None."""
     try:
         device()
     except DeviceError as error:
@@ -368,7 +368,7 @@ def _driver() -> ctypes.CDLL:
 
 
 def _wrong(library: ctypes.CDLL, name: str, status: int) -> Diagnostic:
-    """What the driver says of a result that is not success."""
+    """The driver's diagnostic for a status that is not success."""
     word, sentence = c_char_p(), c_char_p()
     library.cuGetErrorName(status, byref(word))
     library.cuGetErrorString(status, byref(sentence))

@@ -1,4 +1,4 @@
-"""Gathering: an array on a GPU with gaps, turned or repeated axes, written one behind another.
+"""Gathering: writes a GPU array with strides, negative or zero ones included, contiguously.
 
 The function is a few lines of PTX, which the driver itself compiles: no compiler is needed.  Sizes
 and steps are numbers in the text, so the text is the function's identity.

@@ -1,8 +1,8 @@
-"""Open programs on a device: one code, launched as the sizes of a call ask for it.
+"""Open programs on a device: one code, launched for the sizes of each call.
 
-At a size that is new the launches are made of the steps of the artefact, and memory is planned for
-it; the code is loaded once.  What was made so is kept for sizes that come again: for a device it is
-a program as any other, with its memory and its graph.
+For new sizes, launches are built from the artefact's steps and memory is planned; the code is
+loaded once. The result is cached by sizes: for the device it is an ordinary program with its memory
+and graph.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plica.runtime.size_text import NoSize, number_of
 from plica.runtime.stats import Stats
 
 MAX_PROGRAMS: Final = 16
-"""For this many sizes the launches, their memory and graphs are kept."""
+"""The number of sizes for which launches, memory and graphs are cached."""
 
 OnDevice = Callable[[Artefact], Executable]
 """Makes an artefact of known sizes callable, with the code that is loaded already."""
@@ -74,7 +74,8 @@ class OpenDeviceExecutable(OpenExecutable):
         return found(*args, **named, **more)
 
     def at(self, *args: object, **named: object) -> Executable:
-        """The executable for inputs of these sizes; of those on a device nothing else is asked."""
+        """The executable for the sizes of these inputs; of device arrays only the sizes are
+        read."""
         shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
         places = [np.empty(shape, port.numpy)
                   for shape, port in zip(shapes, self._interface.inputs, strict=True)]  # fmt: skip
@@ -116,7 +117,7 @@ class OpenDeviceExecutable(OpenExecutable):
         return found
 
     def profile(self, *args: object, **named: Any) -> Any:  # Any: as `Executable` takes them
-        """Where the time of a call with these inputs goes, launch by launch."""
+        """The time of a call with these inputs, by launch."""
         return self._for(args, named, ("runs", "peak", "bandwidth")).profile(*args, **named)
 
     def seconds(self, *args: object, **named: Any) -> list[float]:  # Any: as above
@@ -133,7 +134,7 @@ class OpenDeviceExecutable(OpenExecutable):
 
     @property
     def stats(self) -> Stats:
-        """Calls of it, and what the programs for some sizes hold beside its code."""
+        """The number of calls, and the memory of cached programs and code."""
         own = super().stats
         held = sum(each.workspace for each in tuple(self._made.values()))
         return replace(own, bytes=own.bytes + held)
@@ -147,14 +148,15 @@ class OpenDeviceExecutable(OpenExecutable):
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Any], wrong: list[Diagnostic]
     ) -> None:
-        """The tensors of a parameter; those on a device as they are: their sizes are asked for."""
+        """The tensors of a parameter; device arrays unchanged, because only their sizes are
+        needed."""
         if isinstance(shape, int) and is_on_device(value):
             found.append(_Shaped(_shape_of(value)))
             return
         super()._take(name, shape, value, found, wrong)
 
     def _asked(self, dims: array[int]) -> array[int]:
-        """What is said of sizes, by the steps of the program."""
+        """The sizes computed by the program's steps."""
         names = dict(zip(self.dims, dims, strict=True))
         interface = self._interface
         if not self._program.numbers(names) or any(

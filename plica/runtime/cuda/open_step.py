@@ -1,16 +1,15 @@
-"""Steps whose sizes come with a call: one code for a GPU, launched as dims ask for it.
+"""Steps with open sizes: one GPU code, with launches that depend on dims.
 
     OpenProgram ::= OpenProgram(dims, slots, rooms, steps)
     OpenStep    ::= OpenLaunch(function, grid, block, shared, slots, numbers, least, scratch, maps)
                   | RowLaunch(rows, pieces) | OpenCopy(source, target)
 
-How many blocks there are, which sizes a function is told, and how many bytes a tensor has are texts
-over dims (`plica.runtime.size_text`).  `at` puts numbers in their place: what is left is a program
-as for sizes that were known before, and nothing is compiled.
+Grid sizes, size arguments and tensor sizes are texts over dims (`plica.runtime.size_text`). `at`
+evaluates them: the result is a program as for static sizes, and nothing is compiled.
 
-A `RowLaunch` is of functions that were made for a given number of rows at once: the largest that
-are not more than there are, as often as it takes.  Its last rows are done together with some before
-them, which come to what they were.
+A `RowLaunch` chooses among functions compiled for a given number of rows: the largest that fits, as
+often as needed. The last rows overlap with earlier ones, which are computed again with the same
+result.
 
 >>> slots = (OpenSlot("input", "4 * n"), OpenSlot("output", "4 * n"))
 >>> step = OpenLaunch("k", ("(n + 31) // 32", "1", "1"), (32, 1, 1), 0, (0, 1), ("n",))
@@ -49,7 +48,7 @@ Sizes: TypeAlias = Mapping[str, int]
 
 MAX_BLOCKS: Final = 1 << 23
 MAX_INT32: Final = (1 << 31) - 1
-"""Blocks of such a launch, and sizes that it is told, at most: its code counts in 32 bits."""
+"""The maximum grid size and size argument of such a launch: its code uses 32-bit indices."""
 
 
 class TooLarge(ValueError):
@@ -86,7 +85,7 @@ class OpenLaunch:
     maps: tuple[TileMap, ...] = ()
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
-        """What is launched, nothing where there is nothing to do, and its scratch memory."""
+        """The launches, empty if there is no work, and the scratch sizes."""
         x, y, z = (number_of(each, sizes) for each in self.grid)
         if min(x, y, z) <= 0:
             return [], []
@@ -103,8 +102,8 @@ class OpenLaunch:
 
 @dataclass(frozen=True, slots=True)
 class RowFunction:
-    """A function that is told how many rows there are, and launched for as many parts of them as
-    it takes; `grid` is that of one part."""
+    """A function that takes the number of rows and is launched once per part; `grid` is that of one
+    part."""
 
     function: str
     grid: Three
@@ -238,7 +237,7 @@ def checked_grid(of: Three) -> Three:
 
 
 def device_data(of: DeviceProgram | OpenProgram) -> dict[str, Any]:
-    """A program of known or of open sizes as JSON holds it."""
+    """A program with static or open sizes as JSON data."""
     return open_data(of) if isinstance(of, OpenProgram) else to_data(of)
 
 
@@ -249,7 +248,7 @@ def device_from_data(given: object) -> DeviceProgram | OpenProgram:
 
 
 def open_data(of: OpenProgram) -> dict[str, Any]:
-    """The program as JSON holds it."""
+    """The program as JSON data."""
     return {
         "dims": list(of.dims),
         "slots": [[each.space, each.bytes, each.room] for each in of.slots],

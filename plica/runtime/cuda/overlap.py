@@ -28,7 +28,7 @@ def overlaps(
     plan: Sequence[tuple[int, int]],
     workspace: int,
 ) -> Iterator[str]:
-    """What lies where something else does.
+    """Overlaps between allocations.
 
     `sizes` are the bytes of inputs and of outputs, `plan` the places and bytes of temporaries in a
     workspace of some bytes.

@@ -1,10 +1,10 @@
-"""Prepared launches: the steps of a program as the driver takes them, made once.
+"""Prepared launches: the steps of a program as driver calls, built once.
 
-The addresses of all slots lie in one table, and what a kernel is given are places in that table: a
-call with other tensors writes their addresses there, and launches what is ready.  Of maps of
-tensors those are made again whose tensor has moved.
+The addresses of all slots are in one table, and kernel arguments point into it: a call with other
+tensors updates the table and issues the prepared launches. Tensor maps are rebuilt if their tensor
+has moved.
 
-Whoever calls takes turns: there is one table.
+Callers must be serialised: there is one table.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class PreparedSteps:
             table[slot] = address
 
     def put(self, number: int, stream: int) -> None:
-        """Put a step into a stream, by its handle."""
+        """Enqueues a step in a stream, by handle."""
         self._steps[number].put(stream)
 
     def put_all(self, stream: int) -> None:
-        """Put all steps into a stream, in order."""
+        """Enqueues all steps in a stream, in order."""
         for each in self._steps:
             each.put(stream)
 

@@ -1,12 +1,12 @@
 """Programs on a GPU: a compiled model whose kernels follow one another without the processor.
 
-Inputs, outputs, temporaries and scratch lie in one block of memory, constants in another; where
-each lies is known before the first call.  The steps are captured once as a graph; a call copies
-its inputs to the device, runs the graph, and copies the results back.
+Inputs, outputs, temporaries and scratch share one block of memory, constants another, at offsets
+known before the first call. The steps are captured once as a graph; a call copies its inputs to the
+device, runs the graph, and copies the results back.
 
-An input that is on the device already is read where it is, and then the results stay there, too
-(`plica.runtime.cuda.array`).  For addresses that come again there is a graph as well.  Where all
-inputs are tensors of torch the work is a part of torch's own stream: nobody waits for anybody.
+An input on the device is read in place, and then results stay on the device, too
+(`plica.runtime.cuda.array`). Recurring addresses get graphs of their own. If all inputs are torch
+tensors, the work is enqueued in torch's current stream without synchronisation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from plica.runtime.profile import Profile, ProfileRow, check_runs
 Given: TypeAlias = "Array | Lent"
 
 MAX_GRAPHS: Final = 64
-"""How many graphs are kept for arrays at other addresses."""
+"""The number of cached graphs for other addresses."""
 
 NOBODY: Final = -1
 """In place of the handle of a stream, that none has work left on a model's memory."""
@@ -127,9 +127,9 @@ class CudaExecutable(Executable):
     def __call__(self, *args: object, stream: object = None, **named: object) -> Any:
         """Run the model; inputs by position or by name.
 
-        Where an input is on the GPU the results are, too, and else they are numpy's.  With the
-        `stream` of another library all follows what that has to do, and what it is given
-        afterwards follows the results; without one, the results are there when the call ends.
+        If an input is on the GPU, results are too, otherwise they are numpy arrays. With the
+        `stream` of another library, the work is ordered after its current work, and its later work
+        after the results; without one, results are complete when the call returns.
         """
         if stream is not None and self._takes_stream:
             named["stream"], stream = stream, None
@@ -139,7 +139,7 @@ class CudaExecutable(Executable):
             places = None if named else self._tensors.addresses(args)
             if places is not None:
                 current = self._tensors.stream()
-                # Of another stream nobody knows how long its handle is good for.
+                # The lifetime of another library's stream handle is unknown.
                 if other is None or (other in LASTING and current in LASTING):
                     found = self._among_tensors(places, current, waits=other is None)
                     self._pending = () if other is None else args
@@ -180,10 +180,10 @@ class CudaExecutable(Executable):
         return results
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], stream: int) -> None:
-        """Run the model where its tensors are, by addresses, as a part of somebody's stream.
+        """Runs the model on given addresses, as part of another library's stream.
 
-        Nothing is looked at: each address is that of a dense tensor of its port on this device, a
-        multiple of 16, and stays so until the stream is done with it.
+        Nothing is checked: each address must be that of a dense tensor of its port on this device,
+        a multiple of 16, and stay valid until the stream has finished.
         """
         self._calls.add()
         with self._lock:
@@ -192,14 +192,15 @@ class CudaExecutable(Executable):
             self._run((*inputs, *outputs), stream)
 
     def _put_into(self, stream: int) -> None:
-        """Work in a stream comes after that of another one: the workspace is one."""
+        """Orders work in this stream after that of another one, because they share the
+        workspace."""
         if not is_same(stream, self._turn):
             if self._turn != NOBODY:
                 self._device._order(self._turn, stream)
             self._turn = stream
 
     def _take_turn(self) -> None:
-        """Work of this model's own stream comes after that of another one."""
+        """Orders work in this model's own stream after that of another one."""
         self._device.enter()
         self._followed.clear()
         self._put_into(self._stream.handle)
@@ -219,8 +220,8 @@ class CudaExecutable(Executable):
     ) -> list[float]:
         """How long the device works on a call, without copies to and from it, run by run.
 
-        On an idle device that holds what the host takes to launch, too.  `before` is called with
-        the handle of the stream before each run: what it puts there keeps the device busy so long.
+        On an idle device this includes the host's launch time. `before` is called with the stream
+        handle before each run: work it enqueues keeps the device busy meanwhile.
         """
         found = []
         with self._lock:
@@ -242,7 +243,7 @@ class CudaExecutable(Executable):
         bandwidth: float | None = None,
         **named: object,
     ) -> Profile:
-        """Where the time of a call goes, launch by launch."""
+        """The time of a call, by launch."""
         check_runs(runs)
         times: list[list[float]] = [[] for _ in range(self._count)]
         with self._lock:
@@ -267,7 +268,7 @@ class CudaExecutable(Executable):
     def _take(
         self, name: str, shape: Shape, value: Any, found: list[Any], wrong: list[Diagnostic]
     ) -> None:
-        """The tensors of a parameter, those on the device as they are."""
+        """The tensors of a parameter, device arrays unchanged."""
         if isinstance(shape, int):
             lent = borrowed(self._interface.inputs[shape], value, self._stream, self._follow)
             if lent is not None:
@@ -316,7 +317,7 @@ class CudaExecutable(Executable):
         return outputs
 
     def _run(self, places: tuple[int, ...], stream: int) -> None:
-        """Put all work into a stream, for inputs and then outputs at some addresses."""
+        """Enqueues all work in a stream, for inputs and then outputs at given addresses."""
         if self._has_graphs:
             graph = self._graph if places == self._own else self._other_graph(places)
             if graph is not None:
@@ -326,7 +327,7 @@ class CudaExecutable(Executable):
         self._prepared.put_all(stream)
 
     def _other_graph(self, places: tuple[int, ...]) -> CudaGraph | None:
-        """The graph for other addresses, once they have come a second time."""
+        """The graph for other addresses, captured when they occur a second time."""
         others = self._others
         if places not in others:
             others[places] = None
@@ -370,7 +371,7 @@ def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:
 def open_on_gpu(
     artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
 ) -> OpenDeviceExecutable:
-    """A compiled model of open sizes on a GPU: its code and its constants are there once."""
+    """A compiled model with open sizes on a GPU; its code and constants are loaded once."""
     gpu = device()
     code.check(artefact.machine.cpu, gpu.architecture)
     wanted = {} if artefact.device is None else artefact.device.functions

@@ -1,10 +1,10 @@
-"""Steps on a GPU: what a compiled model launches on which memory, as data.
+"""Steps on a GPU: the launches of a compiled model and their memory, as data.
 
     Step   ::= DeviceLaunch(function, grid, block, shared, slots, scratch, maps, numbers)
              | DeviceCopy(source, target, size)
     Layout ::= Layout(size, places, constants, inputs, outputs, scratch)
 
-A slot is a tensor: it lies at its place in one block of memory, or is a constant by its number.
+A slot is a tensor: at an offset in one block of memory, or a constant by number.
 
 >>> layout = arranged([4, 4], ["input", "output"], {}, 0, [])
 >>> program = DeviceProgram((DeviceCopy(0, 1, 4),), layout)
@@ -23,7 +23,7 @@ from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
 from plica.runtime.error import damaged
 
 ALIGNMENT: Final = 256
-"""Where tensors begin: a multiple of what the widest access needs."""
+"""The alignment of tensors in bytes: a multiple of the widest access."""
 
 MAX_BYTES: Final = 1 << 48
 """Bytes no GPU has."""
@@ -57,7 +57,7 @@ class DeviceLaunch:
     scratch: int = 0
     maps: tuple[TileMap, ...] = ()
     numbers: tuple[int, ...] = ()
-    """What it is told besides, before the maps: sizes that came with a call."""
+    """Further arguments before the tensor maps: sizes of the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class SlotLayout:
     size: int
     places: tuple[int, ...]
     constants: tuple[tuple[int, int], ...]
-    """Pairs: a slot, and the number of the constant it holds."""
+    """Pairs of a slot and the number of its constant."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     scratch: tuple[int, ...]
@@ -92,7 +92,7 @@ class DeviceProgram:
     steps: tuple[DeviceStep, ...]
     layout: SlotLayout
     after: tuple[tuple[int, ...], ...] = ()
-    """For each step those before it that it waits for; where there are none, all are in order."""
+    """The earlier steps that each step depends on; if empty, steps run in order."""
 
     @property
     def functions(self) -> dict[str, int]:
@@ -111,7 +111,7 @@ def arranged(
     arena: int,
     scratch: Sequence[int],
 ) -> SlotLayout:
-    """Where each slot lies: inputs and outputs, then the temporaries as planned, then scratch."""
+    """The offsets of slots: inputs and outputs, then planned temporaries, then scratch."""
     at = 0
     places = [0] * len(sizes)
     for slot, (size, space) in enumerate(zip(sizes, spaces, strict=True)):
@@ -145,7 +145,7 @@ def _padded(size: int) -> int:
 
 
 def to_data(of: DeviceProgram) -> dict[str, Any]:
-    """The program as JSON holds it."""
+    """The program as JSON data."""
     layout = of.layout
     return {
         "steps": [_step_data(each) for each in of.steps],
@@ -258,7 +258,7 @@ def checked_numbers(given: Sequence[object], below: int) -> tuple[int, ...]:
 
 
 def problems(of: DeviceProgram, sizes: Sequence[Sequence[int]], constants: int) -> Iterator[str]:
-    """What is wrong with a program whose inputs and outputs have these sizes in bytes."""
+    """The defects of a program whose inputs and outputs have these sizes in bytes."""
     layout = of.layout
     for what, slots, bytes_ in zip(
         ("input", "output"), (layout.inputs, layout.outputs), sizes, strict=True

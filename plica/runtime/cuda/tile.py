@@ -1,8 +1,7 @@
 """Tile maps: how the copy engine of a GPU finds tiles of a tensor in memory.
 
-A map says where a tensor lies, how long its axes are and how far apart their elements, and what
-part of it one instruction copies.  The driver writes it in the form of the machine once the address
-is known; a kernel is given it by value.
+A tensor map describes a tensor's address, the sizes and strides of its axes, and the box that one
+instruction copies. The driver encodes it once the address is known; a kernel receives it by value.
 
 >>> whole = TileMap(0, 2, (4096, 1024), (8192,), (64, 128))
 >>> whole.bytes
@@ -33,13 +32,13 @@ _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 here."""
 
 _SWIZZLE, _PROMOTION = 3, 3
-"""Rows of 128 bytes are swizzled; 256 bytes at a time come to the second level of cache."""
+"""Swizzling by rows of 128 bytes; promotion of 256 bytes to the second-level cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileMap:
-    """The number of the tensor among what a kernel is given, bytes of an element, sizes of the
-    axes from the innermost, steps in bytes of all but that, and the extents of a tile."""
+    """The tensor's argument number, bytes per element, the sizes of the axes from the innermost,
+    all but the innermost stride in bytes, and the extents of a tile."""
 
     argument: int
     element: int
@@ -49,11 +48,11 @@ class TileMap:
 
     @property
     def bytes(self) -> int:
-        """What a tile takes."""
+        """The size of a tile."""
         return prod(self.box) * self.element
 
     def request(self, address: int) -> tuple[ctypes.Array[ctypes.c_char], int, tuple[object, ...]]:
-        """Memory for the map, where in it the map is, and what the driver is asked with."""
+        """Storage for the map, the aligned address in it, and the arguments of the driver call."""
         rank = len(self.sizes)
         held = ctypes.create_string_buffer(SIZE + ALIGNMENT)
         at = -(-ctypes.addressof(held) // ALIGNMENT) * ALIGNMENT
@@ -75,7 +74,7 @@ class TileMap:
 
 
 def tile_data(of: TileMap) -> list[Any]:
-    """The map as JSON holds it."""
+    """The map as JSON data."""
     return [of.argument, of.element, list(of.sizes), list(of.strides), list(of.box)]
 
 

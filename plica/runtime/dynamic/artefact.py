@@ -1,4 +1,4 @@
-"""Artefacts of dynamic programs: object files, constants, and the forms of what goes in and out.
+"""Artefacts of dynamic programs: object files, constants, and the forms of inputs and outputs.
 
     dynamic.json    format, versions, target, threads, face, endings, where constants lie, digests
     params.bin      the constants, each at a multiple of 64
@@ -52,7 +52,7 @@ class DynamicArtefact:
 
 
 def is_dynamic(members: Mapping[str, bytes]) -> bool:
-    """Whether an archive holds a dynamic program."""
+    """Whether an archive contains a dynamic program."""
     return NAME in members
 
 

@@ -1,8 +1,8 @@
 """Dynamic executables: compiled programs whose inputs and outputs may be values of data types.
 
-A call makes objects of its inputs, runs the native code in a state of its own (so an executable may
-be called from many threads), makes values of the results, and gives the results back: no object is
-alive after a call.  A program that fails gives back all memory of its state.
+A call builds objects from its inputs, runs the native code with its own state (so calls from
+several threads are allowed), builds values from the results, and releases all objects. A failing
+program releases all memory of its state.
 
 Not here: how native code is made.
 """

@@ -1,4 +1,4 @@
-"""Forms: what values a dynamic program takes and gives, as data that can be written down.
+"""Forms: the inputs and outputs of a dynamic program, as serialisable data.
 
     Form ::= Port (a tensor) | int (a data type, by number) | tuple of forms
 
@@ -45,7 +45,7 @@ class ConstructorForm:
 
     @cached_property
     def meta(self) -> int:
-        """What an object says of itself."""
+        """The header word of an object."""
         return self.width << 8 | self.index << 32
 
     @cached_property
@@ -75,7 +75,7 @@ class DataForm:
 
 @dataclass(frozen=True)
 class DynamicInterface:
-    """What a caller sees: parameters by name, the result, and the data types in them."""
+    """The caller's view: parameters by name, the result, and the data types in them."""
 
     params: tuple[tuple[str, Form], ...]
     result: Form
@@ -120,7 +120,7 @@ def ports(name: str, form: Form, data: tuple[DataForm, ...]) -> list[Port]:
 
 
 def to_data(of: DynamicInterface) -> dict[str, Any]:
-    """The interface as JSON holds it."""
+    """The interface as JSON data."""
     return {
         "params": [[name, _written(form)] for name, form in of.params],
         "result": _written(of.result),
@@ -135,7 +135,7 @@ def to_data(of: DynamicInterface) -> dict[str, Any]:
 
 
 def from_data(given: object) -> DynamicInterface:
-    """The interface that JSON holds; nothing in it is believed."""
+    """The validated interface of JSON data."""
     match given:
         case {"params": [*params], "result": result, "data": [*data]}:
             count = len(data)

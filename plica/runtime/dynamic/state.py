@@ -4,10 +4,9 @@
     live      how many objects there are
     ...       free lists by size, memory that was not used yet, the stack
 
-One call has one state at a time, so nothing in it is locked; states that no call uses are kept for
-the next.  The memory of objects is kept as well, up to `KEEP` bytes, and is given back with the
-state.  The stack is one of its own, and recursion that is too deep ends with
-an error before it is used up.
+A call has its own state, so nothing in it is locked; free states are reused. Up to `KEEP` bytes of
+object memory are kept with a state. Code runs on a separate stack, and recursion that is too deep
+is an error before the stack overflows.
 
 Words of a state are numbered here, for the code that is made and for those who call it.
 """
@@ -49,22 +48,22 @@ WORDS: Final = MORE + ARGUMENTS
 
 DEEP: Final = -1
 FULL: Final = -2
-"""Codes below 0: recursion was too deep, there was no memory."""
+"""Status codes: recursion too deep, out of memory."""
 
 STACK: Final = 256 << 20
-"""Bytes of a stack; only what was touched takes memory."""
+"""The bytes of a stack; only touched pages take memory."""
 
 RESERVE: Final = 16 << 20
 """Bytes of it that are left for what routines call: kernels, and the library of C."""
 
 KEEP: Final = 64 << 20
-"""Bytes of objects that a state keeps between calls."""
+"""The bytes of objects that a state keeps between calls."""
 
 _RESET: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class CallMemory:
-    """The memory of one call at a time; it gives back what it holds when it goes."""
+    """The memory of one call at a time; releases it when collected."""
 
     def __init__(self, code: LinkedCode, constants: int) -> None:
         self.words = np.zeros(WORDS, np.int64)
@@ -82,7 +81,7 @@ class CallMemory:
 
     @property
     def live(self) -> int:
-        """How many objects there are."""
+        """The number of live objects."""
         return int(self.words[LIVE])
 
     @property
@@ -101,7 +100,7 @@ class CallMemory:
 
 
 def _stack() -> mmap.mmap:
-    """Memory for a stack, less of it where the system promises no more than it has."""
+    """Memory for a stack, smaller if the system does not overcommit."""
     size = STACK
     while True:
         try:

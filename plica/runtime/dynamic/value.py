@@ -1,11 +1,10 @@
 """Values: from Python to the objects of native code, and back.
 
-What goes in lies in one block of memory that belongs to the call and is not counted, small tensors
-behind it; large tensors stay where they are.  What comes out is copied.  A value that is shared is
-one object, and neither way is there a depth that is too much.
+Inputs are one block of memory that belongs to the call and is not reference counted, with small
+tensors behind it; large tensors are not copied. Outputs are copied. Shared values are one object,
+and depth is unlimited in both directions.
 
-Values of data types are given as what has an `index`, a `name` and `fields`, as those of the
-interpreter have, and as `Datum` here.
+Values of data types have `index`, `name` and `fields`: those of the interpreter, or `Datum` here.
 
 >>> from plica.runtime.element import ELEMENTS
 >>> given = CallArguments((), {})
@@ -33,7 +32,7 @@ NEVER: Final = -1
 """The count of an object that is not counted."""
 
 SMALL: Final = 1 << 14
-"""Tensors of fewer bytes are copied: finding out where an array lies takes longer."""
+"""Tensors smaller than this are copied: finding an array's address takes longer."""
 
 _PADDING: Final = (b"", *[bytes(LINE - size) for size in range(1, LINE + 1)])
 """What fills up a line, by how many bytes of it are used."""
@@ -62,7 +61,7 @@ class Datum:
 
 @dataclass(frozen=True, slots=True)
 class ObjectBlock:
-    """Objects in memory: their words, where the roots are, and what must stay where it is."""
+    """Objects in memory: their words, the offsets of the roots, and referenced arrays."""
 
     words: Array
     roots: list[int]
@@ -86,7 +85,7 @@ class CallArguments:
         self._seen: list[dict[int, int]] = [{} for _ in data]
 
     def add(self, name: str, form: Form, value: object) -> None:
-        """The objects of a parameter; what is wrong with it is noted."""
+        """Adds the objects of a parameter; errors are recorded."""
         words, seen, objects, ways = self.words, self._seen, self._objects, self.ways
         small, parts, size = self._small.append, self._bytes.append, self._size
         first = len(words)
@@ -164,7 +163,7 @@ class CallArguments:
         return ObjectBlock(whole, roots, (data, *self._kept))
 
     def _tensor(self, value: Any, port: Port) -> int | Diagnostic:
-        """A tensor: its elements are copied, or stay."""
+        """A tensor: copied or referenced."""
         if not (
             value.__class__ is np.ndarray
             and value.dtype is port.numpy
@@ -217,7 +216,7 @@ class CallArguments:
 
 
 def _within(name: str, port: Port, wrong: Diagnostic) -> Diagnostic:
-    """What is wrong with a tensor, said of the input it is a part of."""
+    """The diagnostic of a tensor that is part of an input."""
     if port.name == name:
         return wrong
     message = wrong.message.replace(f"Input {port.name!r}", f"A tensor in the input {name!r}", 1)
@@ -228,7 +227,7 @@ def _within(name: str, port: Port, wrong: Diagnostic) -> Diagnostic:
 def taken(
     roots: Sequence[int], forms: Sequence[Port | int], data: Sequence[DataForm], make: Make | None
 ) -> list[Any]:
-    """The values of objects; `make` builds those of data types, `Datum` if nobody does."""
+    """The values of objects; `make` builds those of data types, `Datum` by default."""
     results: list[Any] = []
     seen: dict[tuple[int, int], Any] = {}
     stack: list[Any] = list(zip(reversed(roots), reversed(forms), strict=True))

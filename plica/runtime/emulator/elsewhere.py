@@ -1,7 +1,7 @@
 """GPUs elsewhere: models as text for machines whose drivers nothing here speaks to.
 
-Who has just compiled one may call it: the processor runs the text, which says whether it is right
-and nothing of its time.  A model that was saved is not loaded: it is taken where its GPU is.
+Only the compiling process may call it: the processor runs the text, which checks its results but
+not its speed. A saved model is not loaded here: deploy it on a machine with its GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plica.runtime.executable import Executable
 
 
 def export_text(of: Executable, path: str | PathLike[str], name: str | None) -> None:
-    """The text as a file, which begins with what is launched on which places in memory."""
+    """Writes the text to a file, preceded by its launches and their memory."""
     program = of.artefact.device
     assert isinstance(program, DeviceProgram)  # as the loader has checked
     layout = program.layout

@@ -1,15 +1,14 @@
 """CUDA C++ on a processor: a GPU for those who have none.
 
-The text is compiled by the C++ compiler of the machine, with the words of CUDA defined for it.
-Threads of a block are fibres: each runs until it waits for others, then the next does; blocks run
-one after another.  What is inline assembly for a GPU is written out again in C++.
+The text is compiled by the host's C++ compiler, with CUDA's keywords defined for it. The threads of
+a block are fibres: each runs until it waits for others, then the next one does; blocks run one
+after another. Inline assembly is implemented in C++.
 
-A kernel must give the same whatever runs first, so each launch is done twice, and what it wrote is
-compared: `FORWARD`, the first thread and block first, copies and products under way done when they
-are waited for; `BACKWARD`, the last first, all of that done when it is begun.  What threads share
-and what they have for themselves is filled with numbers that are none before it is written.  A
-kernel whose threads race, or wait for others who do not come, is refused by its name.  Where a text
-is `watched`, a race is told by who meets at which byte, whether or not the results differ.
+A kernel's result must not depend on scheduling, so each launch runs twice and the results are
+compared: `FORWARD` runs the first thread and block first and completes asynchronous copies and
+products at their wait; `BACKWARD` runs the last first and completes them at once. Shared and local
+memory is filled with NaNs. A kernel whose threads race, or wait for threads that never arrive, is
+refused by name. In a `watched` text, races are detected per byte, even if results agree.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
 
 GROUP: Final = 64
-"""Threads of a group, where launches are told by their items."""
+"""The threads per group, for launches given by their number of items."""
 
 FORWARD: Final = 0
 BACKWARD: Final = 1
@@ -40,7 +39,7 @@ Three: TypeAlias = tuple[int, int, int]
 
 
 class EmulatedLaunch(Protocol):
-    """A function, and how many threads of it there are."""
+    """A function and its number of threads."""
 
     @property
     def function(self) -> str: ...
@@ -123,7 +122,7 @@ _BODIES: Final = {
         for width in _WIDTHS
     },
 }
-"""What is inline assembly, in C++."""
+"""C++ implementations of inline assembly."""
 
 _EXTREME: Final = {
     "min": "a != a || b != b ? a + b : a == b ? (signbit(a) ? a : b) : a < b ? a : b",
@@ -150,7 +149,7 @@ _ASKED: Final = count()
 
 
 def compiler() -> str | None:
-    """The C++ compiler of this machine, if there is one."""
+    """The C++ compiler of this machine, if any."""
     return shutil.which("c++") or shutil.which("g++")
 
 
@@ -162,7 +161,7 @@ def missing() -> str:
 def launch(
     functions: ctypes.CDLL, of: EmulatedLaunch, given: Sequence[int | None], memory: Sequence[Bytes]
 ) -> None:
-    """Run one function in both orders over memory that it may read and write: the same is there."""
+    """Runs one function in both orders on memory it may read and write, and compares."""
     name = of.function
     function, shape = getattr(functions, f"run_{name}"), (ctypes.c_int * 6)(*of.grid, *of.block)
     is_watched = hasattr(functions, "watch_accesses")
@@ -192,7 +191,7 @@ def _fault(name: str, message: str) -> EvaluationError:
 
 
 def loaded(text: str, functions: Iterable[str], *, watched: bool = False) -> ctypes.CDLL:
-    """Functions `run_NAME` over the addresses of what launches take."""
+    """Functions `run_NAME` over the addresses of launch arguments."""
     if (found := compiler()) is None:
         message, hint = "There is no C++ compiler here.", "apt-get install g++"
         raise UnsupportedError(
@@ -259,7 +258,7 @@ def _spelled(text: str) -> str:
     if cut >= 0:
         text = text[:cut] + _read("squares.h") + text[text.index("template <int HIGH", cut) :]
     text = re.sub(r'\n  asm volatile\("wgmma.fence[^;]*;" ::: "memory"\);', "", text)
-    # Each invocation is a group of products: what comes after it is counted apart.
+    # Each invocation is a group of products: later ones are counted separately.
     begun = "self->multiplying.push_back(self->multiplied); self->multiplied.clear();"
     text = re.sub(r'asm volatile\("wgmma.commit[^;]*;" ::: "memory"\);', begun, text)
     return text.replace("const __grid_constant__ p_tile ", "const p_tile& ")

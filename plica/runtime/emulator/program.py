@@ -38,7 +38,7 @@ class EmulatedProgram:
         return of
 
     def _more(self, number: int) -> list[int]:
-        """What a launch is given besides tensors."""
+        """The arguments of a launch besides tensors."""
         return []
 
     def call(self, addresses: Sequence[int]) -> int:

@@ -1,6 +1,6 @@
-"""Devices of OpenCL: whether there is one, which is meant, and what it can do.
+"""OpenCL devices: whether there is one, which is used, and its features.
 
-The first device there is, or the first whose name has the text in `PLICA_OPENCL` in it.
+The first device, or the first whose name contains the text in `PLICA_OPENCL`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _refused(message: str, expected: str, hint: str) -> UnsupportedError:
 
 @lru_cache(maxsize=1)
 def vector_bits_here() -> int | None:
-    """The bits of the vectors of the device that is here, None where there is none."""
+    """The vector width of the local device in bits, or None."""
     try:
         return 32 * int(device().native_vector_width_float)
     except UnsupportedError:
@@ -57,7 +57,7 @@ def vector_bits_here() -> int | None:
 
 
 def missing() -> str:
-    """What is not here of what runs models, with the command that installs it."""
+    """The missing parts of the runtime, with the command that installs them."""
     try:
         device()
     except UnsupportedError as error:

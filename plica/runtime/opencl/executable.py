@@ -1,7 +1,7 @@
 """Programs of OpenCL: the launches of a compiled model on a device.
 
-Inputs, outputs, temporaries and scratch lie in one memory object, each constant in one of its own;
-a tensor is given to a kernel as an object and where it begins in it.
+Inputs, outputs, temporaries and scratch share one memory object, and each constant has its own; a
+kernel receives a tensor as an object and an offset.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class OpenclProgram:
         pairs = [self._places[slot] for slot in step.slots]
         pairs += [(self._memory, at) for at in scratch]
         args = [word for buffer, at in pairs for word in (buffer, np.uint64(at))]
-        # Kernels remember what they are given: one for each step is told once.
+        # Kernels keep their arguments: one kernel per step is set up once.
         kernel = cl.Kernel(self._kernels[step.function].program, step.function)
         kernel.set_args(*args, self._flags, np.int32(number))
         items = (step.grid[0],)
@@ -137,7 +137,7 @@ class OpenclProgram:
 
 
 def _check_memory(found: Any, work: int, constants: Sequence[int]) -> None:
-    """Refuse what a device has no room for, before anything is there."""
+    """Refuses programs that exceed the device's memory, before allocating."""
     largest, whole = max([work, *constants]), work + sum(constants)
     if largest > found.max_mem_alloc_size or whole > found.global_mem_size:
         has = f"at most {found.global_mem_size} bytes, {found.max_mem_alloc_size} in one piece"
@@ -151,7 +151,7 @@ def _too_large(found: str, expected: str = "less") -> EvaluationError:
 
 
 def opencl(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
-    """A compiled model on a device; calls from several threads take turns."""
+    """A compiled model on a device; calls from several threads are serialised."""
     return DeviceExecutable(artefact, texts, _KIND)
 
 

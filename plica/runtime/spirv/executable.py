@@ -1,7 +1,6 @@
-"""Programs of SPIR-V: a compiled model on a device of OpenCL that takes modules.
+"""SPIR-V programs: a compiled model on an OpenCL device that accepts modules.
 
-A driver that takes the older SPIR alone (PoCL) is handed what the translator reads back from the
-module.
+A driver that accepts only the older SPIR (PoCL) is given the translator's output for the module.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def export_module(of: Executable, path: PathLike[str] | str, name: str | None) -
 
 
 def spirv(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
-    """A compiled model on a device; calls from several threads take turns."""
+    """A compiled model on a device; calls from several threads are serialised."""
     return DeviceExecutable(artefact, texts, _KIND)
 
 

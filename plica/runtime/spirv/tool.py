@@ -1,6 +1,6 @@
 """Tools of SPIR-V: clang, and the translator between its code and modules, of one version.
 
-They make modules; a driver without SPIR-V is handed what the translator reads back.
+They build modules; a driver without SPIR-V is given the translator's output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VERSIONS: Final = tuple([f"-{number}" for number in range(22, 13, -1)])
 
 
 def found_pair() -> tuple[str, str] | None:
-    """A compiler and a translator that read the same code; None where there are none."""
+    """A compiler and a translator of matching versions, or None."""
     for version in _VERSIONS:
         clang, translator = which(f"clang{version}"), which(f"llvm-spirv{version}")
         if clang and translator:
@@ -37,14 +37,14 @@ def pair() -> tuple[str, str]:
 
 
 def missing() -> str:
-    """What is not here of what makes and runs modules, with the command that installs it."""
+    """The missing tools for building and running modules, with the command that installs them."""
     if found_pair() is None:
         return f"The compiler of SPIR-V is not here. Install it: {PACKAGE}."
     return no_device()
 
 
 def done(command: Sequence[str], folder: Path) -> None:
-    """Run a tool; what it refuses is told."""
+    """Runs a tool; raises with its error output."""
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if ran.returncode:
         message = f"{Path(command[0]).name} refuses what was made."

@@ -25,7 +25,7 @@ DRIVER: Final = "driver.o"
 
 
 def is_staged(members: Mapping[str, bytes]) -> bool:
-    """Whether an archive holds a staged program."""
+    """Whether an archive contains a staged program."""
     return NAME in members
 
 

@@ -1,7 +1,7 @@
 """Staged executables: a compiled program that learns sizes while it runs.
 
-Each segment is an executable of its own, code for every size.  Between them the host reads the
-numbers that sizes are, looks whether arrays of such sizes can be, and goes on; no call compiles.
+Each segment is an executable for all sizes. Between segments the host reads measured sizes, checks
+that such arrays can exist, and continues; no call compiles.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class StagedExecutable(Executable):
         registers = self._plan.run(arrays, sizes).arrays
         outputs = [registers[each] for each in self._program.results]
         if not self._plan.fresh:
-            # What goes out is the caller's own: neither an input nor the same array twice.
+            # Results are fresh arrays: neither inputs nor aliases of each other.
             seen = {id(each) for each in arrays}
             for at, each in enumerate(outputs):
                 if id(each) in seen:
@@ -83,7 +83,7 @@ class StagedExecutable(Executable):
         return outputs[0] if self._interface.single else tuple(outputs)
 
     def _sizes(self, arrays: Sequence[Array]) -> Sizes:
-        """The sizes that the inputs say, which a call adds to; kept for shapes that come again."""
+        """The sizes determined by the inputs, extended during a call; cached by shapes."""
         shapes = tuple([each.shape for each in arrays])
         if (known := self._known.get(shapes)) is None:
             known = self._known[shapes] = self._asked(arrays)
@@ -180,7 +180,7 @@ class StagedExecutable(Executable):
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
     def _noting(self) -> tuple[NotedCode, ...]:
-        """Those of all segments; what the host does between them is noted nowhere."""
+        """The launch records of all segments; host work is not recorded."""
         return tuple([each for segment in self._segments for each in segment._noting()])
 
     def members(self) -> dict[str, bytes]:

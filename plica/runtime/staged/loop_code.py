@@ -1,8 +1,7 @@
-"""Loop code: steps of a staged program as words that one native function goes through.
+"""Loop code: steps of a staged program, encoded as words that one native function interprets.
 
-Where the sizes of what a loop carries stay as they are, its segments are called from native code,
-turn by turn (`plica.codegen.llvm.repeat`), and so are those before and behind it; the host only
-makes the memory.
+If the sizes of loop-carried values are invariant, the loop's segments, and those around it, are
+called from native code (`plica.codegen.llvm.repeat`); the host only allocates memory.
 
     Words ::= 1 function table count register…     fill a table with addresses, call the function
             | 2 a b 0                              exchange the memory of two registers
@@ -11,8 +10,8 @@ makes the memory.
             | 5 register place 0                   go on at a place unless a register holds true
             | 0                                    the end
 
-What a turn made becomes what is carried by an exchange; what was carried is written over in the
-next turn.  Registers that no two steps of the outermost block both need may have the same memory.
+An iteration's results become the carried values by exchanging buffers; the old ones are overwritten
+by the next iteration. Registers of the outermost block with disjoint live ranges share memory.
 
 >>> writer = LoopWriter((), {0: (np.zeros(3, np.float32))}, {}, 1)
 >>> writer.moves((0,), (0,), frozenset())
@@ -48,7 +47,7 @@ from plica.runtime.staged.program import (
 )
 
 REPEAT: Final = "plica_repeat"
-"""The function that goes through the words."""
+"""The function that interprets the words."""
 
 END, CALL, EXCHANGE, COPY, JUMP, UNLESS = range(6)
 
@@ -59,10 +58,9 @@ Sizes: TypeAlias = Mapping[str, int]
 class LoopCode:
     """Steps at some sizes: words, what tables hold at first, who has memory, who is called.
 
-    What is `inner` lies in one memory of `size` bytes, each at its place; nobody sees it later.
-    Behind it, from `workspace` on, is what segments need while they run: some words of the tables
-    say where that is.  `results` are the registers that are read afterwards, and those in whose
-    memory they are then.
+    `inner` registers lie in one private memory of `size` bytes, each at its offset. Behind it, from
+    `workspace` on, is the workspace of segments: some table words point there. `results` are the
+    registers read afterwards, and those whose memory they end up in.
     """
 
     words: array[int]
@@ -85,10 +83,10 @@ def loop_code(  # noqa: PLR0917  # what steps find
     count: int,
     wanted: Sequence[int],
 ) -> LoopCode | None:
-    """The words of steps up to their end; None where the host has to look at one of them.
+    """The words of a step sequence, or None if the host has to inspect a value.
 
-    `given` are the registers that they find, `count` is how many there are in all, and `wanted` are
-    those that somebody reads when they are done.
+    `given` are the registers defined before, `count` is the total number, and `wanted` are those
+    read afterwards.
     """
     writer = LoopWriter(segments, given, sizes, count)
     loops = [step for step in all_steps(block) if isinstance(step, RepeatBlock)]
@@ -124,8 +122,8 @@ class LoopWriter:
         self.calls: dict[int, tuple[Executable, Sized | None]] = {}
 
     def code(self, wanted: Sequence[int]) -> LoopCode:
-        """What was written; `wanted` registers, and what they exchange memory with, have their
-        own."""
+        """The generated code; `wanted` registers, and those they exchange memory with, are not
+        shared."""
         words = array("Q", [*self.words, END, 0, 0, 0])
         results = tuple([(at, self.place(at)) for at in wanted])
         groups = self.groups()
@@ -180,7 +178,8 @@ class LoopWriter:
         return True
 
     def ends(self, of: RepeatBlock) -> bool:
-        """What a loop gives lies where it was carried, unless another call of it writes there."""
+        """Assigns a loop's results to the memory of its carried values, unless another call of it
+        writes there."""
         if not self.again.isdisjoint(of.carried):
             return self.moves(of.end.results, of.outputs, frozenset())
         self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
@@ -218,7 +217,7 @@ class LoopWriter:
         return True
 
     def branch(self, register: int) -> int:
-        """A word that goes elsewhere unless a register holds; where it is said where."""
+        """Emits a conditional jump on a register; returns the word to patch with the target."""
         self.words += [UNLESS, self.place(register), 0, 0]
         return len(self.words) - 2
 
@@ -229,7 +228,7 @@ class LoopWriter:
         return place
 
     def form(self, register: int) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-        """The shape and the elements of what a register holds."""
+        """The shape and element type of a register."""
         port = self.own.get(self.place(register))
         if port is not None:
             return port.shape, port.numpy
@@ -243,7 +242,7 @@ class LoopWriter:
         return known.shape == port.shape and known.numpy == port.numpy
 
     def moves(self, sources: Sequence[int], targets: Sequence[int], fresh: frozenset[int]) -> bool:
-        """Registers at once hold what others do; the memory of `fresh` ones may be taken."""
+        """A parallel move between registers; the memory of `fresh` ones may be exchanged."""
         pairs = [
             (self.place(source), target)
             for source, target in zip(sources, targets, strict=True)

@@ -1,8 +1,8 @@
-"""Native runs: steps of a staged program that the driver goes through, where their sizes stay.
+"""Native runs: steps of a staged program that the driver interprets while sizes are invariant.
 
-A run is a loop, or several steps one after the other with a loop among them.  What its words are
-depends on the sizes of what it finds; they are kept for sizes that come again.  A call makes memory
-for what is read after the run, and hands all of it to the driver.
+A run is a loop, or a sequence of steps that contains one. Its words depend on the sizes of its
+inputs and are cached by them. A call allocates the memory of results and passes all buffers to the
+driver.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from plica.runtime.staged.program import (
 )
 
 Driver: TypeAlias = Callable[[int], int]
-"""Goes through the words of a run; what a segment said that failed, or 0."""
+"""Interprets the words of a run; returns the status of a failing segment, or 0."""
 
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
 MAX_KEPT_RUNS: Final = 64
-"""For this many different sizes the words of a run are kept."""
+"""The number of sizes for which a run's words are cached."""
 
 
 class NativeRun:
-    """Some steps; `wanted` are the registers that somebody reads when they are done."""
+    """Some steps; `wanted` are the registers read afterwards."""
 
     def __init__(  # noqa: PLR0917  # what a run is made of
         self,
@@ -116,13 +116,13 @@ class NativeRun:
 
     @property
     def bytes(self) -> int:
-        """What is held while no call is using it."""
+        """The bytes held while no call is active."""
         return sum(each.inner.nbytes for each in tuple(self._frames))
 
 
 class RunFrame:
-    """The memory of one run that nobody sees later, and all that says where it is; memory that was
-    another's is taken if it is large enough."""
+    """The private memory of one run and its address table; reuses another's memory if it is large
+    enough."""
 
     __slots__ = ("address", "code", "inner", "registers", "tables", "words")
 
@@ -145,8 +145,8 @@ class RunFrame:
 def native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
     """The longest rows of steps that native code can be given at once, with a loop in each.
 
-    Inside of a loop that the host runs, where sizes may change from turn to turn and words for them
-    would be written each time, no more than an inner loop is given.
+    Inside a host loop, where sizes may change per iteration and words would be regenerated each
+    time, at most an inner loop becomes a run.
     """
     found: list[tuple[Step, ...]] = []
     stack = [(program, False)]
@@ -172,7 +172,7 @@ def native_runs(program: StepBlock) -> list[tuple[Step, ...]]:
 
 
 def has_loop(step: Step) -> bool:
-    """Whether there is a loop in a step."""
+    """Whether a step contains a loop."""
     return any(isinstance(each, RepeatBlock) for each in all_steps(StepBlock((step,), ())))
 
 

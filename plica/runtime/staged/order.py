@@ -1,8 +1,8 @@
-"""Ordering by the host: what a program of open sizes does not do in code of its own.
+"""Ordering on the host: operations for which open-size programs have no native code.
 
-The meaning is that of the operators of the same names (`plica.ir.op.order`): nan is the greatest,
-equal elements keep their order, and results whose length depends on values are as long as they can
-become, with their number beside them.
+The meaning is that of the operators of the same names (`plica.ir.op.order`): NaN is the greatest,
+sorts are stable, and results with a data-dependent length have their maximum size, together with
+the number of valid elements.
 
 >>> argsort(np.array([3.0, np.nan, 1.0]))[0].tolist()
 [2, 0, 1]
@@ -28,7 +28,7 @@ _WORDS: Final = {
 _NOTHING: Final = np.zeros(1, np.int64)
 
 SORTED: Final = 128
-"""So many elements of a row are sorted as numbers that hold their places."""
+"""The row length up to which elements are sorted together with their indices as one number."""
 
 
 def argsort(
@@ -49,7 +49,7 @@ def argsort(
 
 
 def _keys(x: Array) -> Array | None:
-    """Integers of 32 bits in i64 whose order is that of the elements, None where these have more.
+    """32-bit integers in i64 with the order of the elements, or None for wider elements.
 
     Floats but for their sign are in the order of their bits; zeros are equal, and so are nans.
     """
@@ -67,8 +67,8 @@ def _keys(x: Array) -> Array | None:
 
 
 def _by_keys(keys: Array, axis: int, descending: int) -> Array:
-    """The places of 32-bit keys in their order: a key and its place are one number, of which no two
-    are equal, so that any way to sort them keeps the order of equal keys."""
+    """The stable order of 32-bit keys: key and index form one number, all distinct, so any sort is
+    stable."""
     if descending:
         np.invert(keys, out=keys)
     keys <<= 32
@@ -83,7 +83,7 @@ def _by_keys(keys: Array, axis: int, descending: int) -> Array:
 def argwhere(
     x: Array, wanted: Sequence[bool] = (True, True), whole: Sequence[bool] = (True, True)
 ) -> tuple[Array, ...]:
-    """The places of what is not zero, a row each, rows of -1 past them, and how many there are."""
+    """The indices of non-zero elements, one row each, padded with rows of -1, and their number."""
     flags = x.astype(np.bool_, copy=False)  # numpy finds these several times as fast as numbers
     found = np.argwhere(flags) if x.ndim != 1 else flags.nonzero()[0][:, None]
     count = np.asarray(len(found), np.int64)
@@ -101,8 +101,8 @@ def unique(
     wanted: Sequence[bool] = (True,) * 5,
     whole: Sequence[bool] = (True,) * 5,
 ) -> tuple[Array | None, ...]:
-    """The different elements, the first place of each, which each is, how often, how many: those
-    of the five that are `wanted`, and what is not wanted `whole` without what is behind.
+    """The distinct elements, the index of each one's first occurrence, the inverse, the counts and
+    the number: the `wanted` ones of these five, unpadded unless `whole`.
 
     The values alone, in their order, take a sort of them, all else one that knows their places.
     """
@@ -136,7 +136,7 @@ def unique(
 
 
 def _values(flat: Array) -> Array:
-    """The different elements in their order; of both zeros the one that comes first."""
+    """The distinct elements in order; of both zeros the first that occurs."""
     ordered = flat.copy()
     ordered.sort()
     values = ordered[_is_new(ordered)]
@@ -173,7 +173,7 @@ def _which(order: Array, new: Array, there: Array | None) -> Array:
 
 
 def _counts(starts: Array, size: int, there: Array | None) -> Array:
-    """How often each of the different elements is there."""
+    """The count of each distinct element."""
     counts = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], counts[:-1])
     counts[-1:] = size - starts[-1:]

@@ -42,7 +42,7 @@ MAX_SIZE: Final = 1 << 46
 """No axis of an array is as long as this."""
 
 _UNSET: Final = np.empty((0,), np.bool_)
-"""What a register holds before it is written; the memory of a dim that is handed over."""
+"""The initial content of a register; also the buffer of a dim."""
 
 _NOWHERE: Final = address_of(_UNSET)
 
@@ -52,7 +52,7 @@ Failure: TypeAlias = InputError | EvaluationError
 
 
 class Plan:
-    """A program, prepared; `told` says what is wrong in a segment in words of the whole program."""
+    """A prepared program; `told` maps a segment's errors to the whole program."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Plan:
             for register, port in zip(step.outputs, segments[step.segment].outputs, strict=True)
             if register not in self._shown and written[register] == 1
         }
-        # What is known of a register that one step writes: no call has to look at it.
+        # Static properties of registers with one definition: calls need not check them.
         ports = dict(enumerate(inputs)) | {
             register: port
             for step in steps
@@ -93,11 +93,11 @@ class Plan:
         self.fresh = len({*results}) == len(results) and all(
             at >= len(inputs) and at in self._ports for at in results
         )
-        """Whether every result lies in memory that nothing else has."""
+        """Whether every result has unshared memory."""
         reads = Counter([*results, *[at for step in steps for at in step_inputs(step)]])
         self._reads = reads
         self._at_hand = {at for step in steps if not is_by_host(step) for at in step_inputs(step)}
-        """Registers of which native code is told where they lie."""
+        """Registers whose addresses native code receives."""
         self._taken = [at for at in range(len(inputs)) if at in self._at_hand]
         by_host = {at for step in steps if isinstance(step, HostCall) for at in step.outputs}
         self._cut = {
@@ -105,13 +105,13 @@ class Plan:
             for step in steps
             if isinstance(step, TakePrefix) and step.input in by_host and reads[step.input] == 1
         }
-        """Registers that the host makes, and of which no more than one beginning is read."""
+        """Registers produced by the host of which only one prefix is read."""
         self._native: list[NativeRun] = []
         self._free: list[tuple[list[Array], list[int]]] = []
         self._actions = self._prepared(program)
 
     def run(self, inputs: Sequence[Array], sizes: Sizes) -> PlanFrame:
-        """The registers after all steps; frames are taken and given back in one step each."""
+        """The registers after all steps; frames are acquired and released atomically."""
         try:
             kept = self._free.pop()
         except IndexError:
@@ -129,7 +129,7 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """What the frames hold that no call is using."""
+        """The bytes of frames not in use."""
         frames = sum(each.nbytes for arrays, _ in tuple(self._free) for each in arrays)
         return frames + sum(each.bytes for each in self._native)
 
@@ -200,7 +200,7 @@ class Plan:
                 assert_never(step)
 
     def _host_call(self, step: HostCall) -> Action:
-        """What the host does; it makes of each result as much as is read of it."""
+        """The host operation; it computes only the part of each result that is read."""
         given, outputs = step.input, step.outputs
         wanted = tuple([at in self._reads for at in outputs])
         whole = tuple([at not in self._cut for at in outputs])
@@ -218,7 +218,7 @@ class Plan:
         return call
 
     def _prefix(self, step: TakePrefix) -> Action:
-        """The beginning of an array where it lies; what is handed on has memory of its own."""
+        """A prefix of an array in place; results that leave the program are copied."""
         given, dim, output, told = step.input, step.dim, step.output, self._told
         copies, at_hand = output in self._shown, output in self._at_hand
         alone = given in self._cut
@@ -281,7 +281,7 @@ class Plan:
         return run
 
     def _open(self, segment: OpenExecutable, step: RunSegment) -> Action:
-        """A segment for every size: the shapes of what it takes say what it gives."""
+        """A segment for all sizes: input shapes determine output shapes."""
         checked = _called(segment, step)
         registers = [each for each in step.inputs if isinstance(each, int)]
         dims = [each for each in step.inputs if isinstance(each, str)]
@@ -319,7 +319,7 @@ class Plan:
         return run
 
     def _is_known(self, register: int, port: Port) -> bool:
-        """Whether a register always has the elements and the rank that a port takes."""
+        """Whether a register always has the element type and rank of a port."""
         known = self._ports.get(register)
         if known is None or known.numpy is not port.numpy:
             return False
@@ -353,12 +353,12 @@ class Plan:
 
 
 def _is_plain(segment: Executable) -> bool:
-    """Whether it is a native function of memory whose sizes are numbers, and nothing beside."""
+    """Whether a segment is a plain native function with static sizes."""
     return type(segment) is Executable and not segment.donated
 
 
 def _written_over(step: RepeatBlock, segments: Sequence[Executable]) -> list[int]:
-    """What a loop carries and its body writes over: nobody else may have its memory."""
+    """The carried values that the loop body overwrites: their memory must not be shared."""
     found: dict[int, None] = {}
     for each in all_steps(step.body):
         if isinstance(each, RunSegment):
@@ -386,7 +386,7 @@ def _called(segment: Executable, step: RunSegment) -> Action:
 
 
 def _picked(places: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    """What lies at some places of a list, or under some keys; Any: of any kind."""
+    """Selects the given positions or keys; Any: elements of any kind."""
     if len(places) > 1:
         return itemgetter(*places)
     if not places:
@@ -422,7 +422,7 @@ def _moved(step: Step) -> tuple[int, ...]:
 
 
 def _too_few(step: TakePrefix) -> InputError:
-    """That fewer elements are there than a size asks for, as code says it that has no value."""
+    """The error for fewer elements than a size requires, as for code without a value."""
     message = "Some operator has no value at these sizes."
     expected, hint = f"{step.whole} >= {step.dim}", f"Give other sizes for {step.dim}."
     return InputError(Diagnostic("input-shape", message, None, expected, None, hint))

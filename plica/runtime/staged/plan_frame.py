@@ -32,7 +32,7 @@ class PlanFrame:
         self.addresses[register] = address_of(array)
 
     def move(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Write registers at once, with what others hold."""
+        """Assigns registers in parallel from others."""
         held = [(self.arrays[each], self.addresses[each]) for each in sources]
         for target, (array, address) in zip(targets, held, strict=True):
             self.arrays[target], self.addresses[target] = array, address

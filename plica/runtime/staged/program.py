@@ -1,4 +1,5 @@
-"""Staged programs: which segments of code run, in which order, and what is measured between them.
+"""Staged programs: which code segments run in which order, and which sizes are measured between
+them.
 
 A size that depends on elements is known when these are.  So a program is cut where a size becomes
 known: a segment computes the number, the host reads it, and the next segments, code for every size,
@@ -28,11 +29,11 @@ Operand: TypeAlias = "int | str"
 T = TypeVar("T")
 
 OPERATIONS: Final = {"argsort": 1, "argwhere": 2, "unique": 5}
-"""What the host does by itself, and how many results it has."""
+"""Host operations and their numbers of results."""
 
 
 def is_of_host(name: str) -> bool:
-    """Whether the host does what an operator says by itself."""
+    """Whether an operator's operation runs on the host."""
     return name in OPERATIONS
 
 
@@ -51,7 +52,8 @@ class RunSegment:
 
 @dataclass(frozen=True, slots=True)
 class MeasureDim:
-    """From here on a dim is the number in a register; the inputs that it depends on are `told`."""
+    """Defines a dim as the number in a register from here on; `told` are the inputs that it depends
+    on."""
 
     dim: str
     register: int
@@ -70,7 +72,7 @@ class ChooseBlock:
 
 @dataclass(frozen=True, slots=True)
 class RepeatBlock:
-    """As long as `test` gives true, the results of `body` are what is carried; then `end`."""
+    """While `test` returns true, the results of `body` become the carried values; then `end`."""
 
     start: tuple[int, ...]
     carried: tuple[int, ...]
@@ -172,7 +174,7 @@ def block_reads(of: StepBlock) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def to_data(of: StepBlock) -> dict[str, Any]:
-    """A block as JSON holds it."""
+    """A block as JSON data."""
     return {"steps": [_step_data(each) for each in of.steps], "results": list(of.results)}
 
 
@@ -229,7 +231,7 @@ def _step(given: object, segments: int, depth: int) -> Step:
 
 
 def check_registers(block: StepBlock, inputs: int, dims: Iterable[str]) -> None:
-    """Refuse a program that reads a register or a size before it is there."""
+    """Refuses a program that reads a register or a size before it is defined."""
     _check(block, set(range(inputs)), set(dims))
 
 

@@ -1,4 +1,4 @@
-"""Programs of WebAssembly: a compiled model in wasmtime, and what a page needs to load one."""
+"""WebAssembly programs: a compiled model in wasmtime, and the files a web page needs to load it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plica.runtime.executable import Executable
 from plica.runtime.wasm.instance import WasmInstance
 
 PAGE_FILES: Final = ("plica-runtime.js", "plica-runtime.d.ts")
-"""What a page needs beside an artefact, in this folder."""
+"""Files that a web page needs besides the artefact, in this folder."""
 
 
 def _instance(of: Artefact) -> WasmInstance:
@@ -25,7 +25,7 @@ def _instance(of: Artefact) -> WasmInstance:
 
 
 def export_page(of: Executable, path: str | os.PathLike[str], name: str | None = None) -> None:
-    """The artefact of a model, and beside it what loads it in a page."""
+    """Writes the artefact of a model and its loader for web pages."""
     if Path(path).suffix not in ("", ".plica"):
         message = "What a page loads is an artefact, and the runtime beside it."
         found = os.fspath(path)
@@ -37,7 +37,7 @@ def export_page(of: Executable, path: str | os.PathLike[str], name: str | None =
 
 
 def wasm(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
-    """A compiled model on a device; calls from several threads take turns."""
+    """A compiled model on a device; calls from several threads are serialised."""
     return DeviceExecutable(artefact, texts, _KIND)
 
 

@@ -2,8 +2,8 @@
 
     stack and constants of the module | constants | workspace | inputs | outputs | table
 
-All lie one behind another from `__heap_base` on, each at a multiple of 64.  What a module calls of
-the library of mathematics is this process's own.
+All follow each other from `__heap_base` on, aligned to 64. Math functions that a module imports are
+this process's.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class ModuleNames:
 
 
 def names_of(code: bytes) -> ModuleNames:
-    """What a module imports and exports; raises `ArtefactError` where it is none."""
+    """The imports and exports of a module; raises `ArtefactError` for other bytes."""
     if code[: len(MAGIC)] != MAGIC:
         raise damaged("The code is no module of WebAssembly.")
     reader = _Reader(code, len(MAGIC), len(code))

@@ -1,4 +1,4 @@
-"""Devices of WebGPU: whether there is one, and what it can do."""
+"""WebGPU devices: whether there is one, and its features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACROSS: Final = 65535
 """Groups along one axis of a launch, at most."""
 
 NEXT: Final = "// shader "
-"""What a shader begins with, before its name: an artefact holds all of them as one text."""
+"""The line that precedes a shader, before its name: an artefact holds all shaders as one text."""
 
 _INT64: Final = "shader-int64"
 _LIMITS: Final = ("max-buffer-size", "max-storage-buffer-binding-size")
@@ -55,7 +55,7 @@ def _refused(message: str, expected: str, hint: str) -> UnsupportedError:
 
 
 def missing() -> str:
-    """What is not here of what runs models, with the command that installs it."""
+    """The missing parts of the runtime, with the command that installs them."""
     try:
         device()
     except UnsupportedError as error:

@@ -136,7 +136,7 @@ class WebgpuProgram:
         work.end()
 
     def _group(self, number: int) -> Any:
-        """What a launch is given: the memory, and where its tensors begin, in words."""
+        """The bindings of a launch: the memory, and the offsets of its tensors in words."""
         step = self._program.steps[number]
         if isinstance(step, DeviceCopy):
             return None
@@ -156,7 +156,7 @@ class WebgpuProgram:
         return self._device.create_bind_group(layout=layout, entries=entries)
 
     def _send(self, array: Array, at: int) -> None:
-        """Bytes into the memory, in whole words: what lies behind a tensor is nobody's."""
+        """Writes bytes to device memory in whole words: padding behind a tensor is unused."""
         whole = np.pad(array, (0, -array.size % _WORD)) if array.size % _WORD else array
         if whole.size:
             self._device.queue.write_buffer(self._memory, at, whole)
@@ -203,7 +203,7 @@ def _shaders(text: str) -> list[tuple[str, str]]:
 
 
 def webgpu(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
-    """A compiled model on a device; calls from several threads take turns."""
+    """A compiled model on a device; calls from several threads are serialised."""
     return DeviceExecutable(artefact, texts, _KIND)
 
 
