@@ -5,7 +5,8 @@
   `reorder` and back, `annotate` then `unannotate`);
 - steps that commute stand in one order: as early as they may, by their identity.
 
-What holds for every program is done without one.  The other laws hold for some programs only
+What holds for every program is done without one.  Which steps may undo one another is data, the
+laws of `plica.schedule.law`.  The other laws hold for some programs only
 (whether two steps commute depends on what stands in their loops), so they are tried on the one
 that is given.  Law: `normalise(t, p)` replays on `p` to the digest that `t` replays to.
 """
@@ -21,6 +22,7 @@ from plica.ir.loop.statement import Kernel
 from plica.schedule.align import signatures
 from plica.schedule.handle import Handle, Output
 from plica.schedule.instruction import Instruction, Sampling
+from plica.schedule.law import UNDOING
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, scheduled, states, taken
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles
@@ -118,7 +120,7 @@ def _without_detours(trace: Trace, root: Kernel) -> Trace:
 
 def _may_undo(trace: Trace, early: int, late: int) -> bool:
     first, second = trace.steps[early].instruction, trace.steps[late].instruction
-    if first.pure or second.pure or not handles(first):
+    if (first.kind, second.kind) not in UNDOING:
         return False
     known = {each for each in handles(first) if each.sort != "number"}
     targets = [each for each in handles(second) if each.sort != "number"]

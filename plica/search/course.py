@@ -82,6 +82,11 @@ class Course:
         return sum(each.is_trial for each in self.observations)
 
     @property
+    def twins(self) -> int:
+        """How many points took the cost of one that is the same program."""
+        return sum(each.twin is not None for each in self.observations)
+
+    @property
     def best(self) -> Observation | None:
         """The fastest point that was found."""
         worked = [each for each in self.observations if each.cost is not None]

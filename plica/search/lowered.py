@@ -31,23 +31,44 @@ class LoweredCandidates:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._kept: dict[tuple[Trace, Kernel], Kernel] = {}
+        self._scheduled: dict[tuple[Trace, Kernel], Kernel] = {}
         self._lock = threading.Lock()
 
     def of(self, trace: Trace, kernel: Kernel) -> Kernel | None:
         """A schedule of a kernel, lowered; None where it is illegal or cannot be lowered."""
         if (found := self.known(trace, kernel)) is not None:
             return found
-        wait_for_noise()
+        if (before := self.scheduled(trace, kernel)) is None:
+            return None
         try:
             with paused():
-                made = lower(scheduled(trace, kernel), "cpu")
+                made = lower(before, "cpu")
         except PlicaError:
             return None
-        with self._lock:
-            self._kept[trace, kernel] = made
-            while len(self._kept) > self._capacity:
-                del self._kept[next(iter(self._kept))]
+        self._keep(self._kept, (trace, kernel), made)
         return made
+
+    def scheduled(self, trace: Trace, kernel: Kernel) -> Kernel | None:
+        """A kernel after its schedule and before it is lowered; None where that is illegal."""
+        with self._lock:
+            known = self._scheduled.get((trace, kernel))
+        if known is not None:
+            return known
+        wait_for_noise()
+        try:
+            made = scheduled(trace, kernel)
+        except PlicaError:
+            return None
+        self._keep(self._scheduled, (trace, kernel), made)
+        return made
+
+    def _keep(
+        self, where: dict[tuple[Trace, Kernel], Kernel], key: tuple[Trace, Kernel], made: Kernel
+    ) -> None:
+        with self._lock:
+            where[key] = made
+            while len(where) > self._capacity:
+                del where[next(iter(where))]
 
     def known(self, trace: Trace, kernel: Kernel) -> Kernel | None:
         """What was made of a schedule a while ago, None where that is not known any more."""

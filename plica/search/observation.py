@@ -1,6 +1,6 @@
 """Observations: what is known of a point once it has been tried.
 
-    Observation ::= Observation(point, cost, error, noise)
+    Observation ::= Observation(point, cost, error, noise, twin)
 
 The cost is in seconds and None where the trial failed; then the error says in a word how (refused,
 build, wrong, crash, timeout).  The cost is the least of several repeats; the noise is how far their
@@ -37,11 +37,12 @@ class Observation:
     cost: float | None
     error: str = ""
     noise: float = 0.0
+    twin: Point | None = None  # the same program, which was tried instead (`plica.search.twin`)
 
     @property
     def is_trial(self) -> bool:
         """Whether something was built and run for it."""
-        return self.error != REFUSED
+        return self.error != REFUSED and self.twin is None
 
 
 def is_faster(one: Observation, other: Observation) -> bool:

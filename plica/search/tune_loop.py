@@ -5,14 +5,15 @@ The default of every task is timed first.  Then the task that promises most is t
 the disk before it is counted.  Meanwhile a thread asks the policy of the next task, or that of the
 only task.  Trials that the database holds of this very run (work, machine, policy, seed, versions)
 are not measured again: a run that was killed continues when it is run again, with the same
-proposals.  At the end the best few of each task are timed in turns with its default, which stays
-the best unless one is clearly faster.
+proposals.  A point that is the same program as one that was tried, by the laws of schedule steps,
+takes its cost and is no trial.  At the end the best few of each task are timed in turns with its
+default, which stays the best unless one is clearly faster.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -20,7 +21,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from plica.core.deadline import DeadlinePassed, check_deadline, deadline, seconds_left
 from plica.search.course import Course, Listener, TuningSubject
@@ -34,6 +35,7 @@ from plica.search.record.order import FINAL
 from plica.search.record.record import Record, record
 from plica.search.schedule_tasks import Standing, gain, next_task
 from plica.search.space import Point, Space
+from plica.search.twin import Twins, twins
 
 FINALISTS: Final = 4  # how many of a task are timed once more
 AHEAD: Final = 4  # how many defaults are built while one is timed
@@ -82,6 +84,7 @@ class Run:
     target: str  # the fingerprint of the machine
     seed: int = 0
     versions: Versions = ()
+    twins: Twins = twins  # which points are the same program
 
     def record(self, subject: TuningSubject, of: Measured, trial: int, suffix: str = "") -> Record:
         """The record of what was measured."""
@@ -158,6 +161,7 @@ class _Search:
     known: dict[tuple[str, str], Record]
     barren: int = 0
     unseen: tuple[Observation, ...] = ()  # what was observed and the policy has not been told
+    classes: Mapping[str, Point] = field(factory=dict[str, Point])  # the first point of each
 
     @property
     def standing(self) -> Standing:
@@ -368,7 +372,9 @@ def _batch(
     subject = search.course.subject
     points = search.left[:most]
     found = {each: _recorded(search, each) for each in points}
-    missing = [each for each in points if found[each] is None]
+    classes, same = run.twins(subject.space, points, search.classes)
+    same = {each: first for each, first in same.items() if found[each] is None}
+    missing = [each for each in points if found[each] is None and each not in same]
     course = search.course
     before = len(course.observations)
     place = {each: before + n for n, each in enumerate(points)}
@@ -396,14 +402,20 @@ def _batch(
     if missing:
         with suppress(DeadlinePassed):
             run.measurer.measure(subject.task, subject.space, missing, arrived)
+    known = {each.point: each for each in course.observations}
+    for each, first in same.items():
+        if first in known:
+            twin = evolve(known[first], point=each, twin=first)
+            course = evolve(course, observations=(*course.observations, twin))
     came = _in_order(course.observations[before:], points)
     course = evolve(
         course, observations=(*course.observations[:before], *came), batches=_batches(course)
     )
     barren = 0 if any(each.is_trial for each in came) else search.barren + len(came)
     unseen = () if search.state is None else (*search.unseen, *came)
-    left = tuple([each for each in search.left if found.get(each) is None])
-    return _Search(course, search.state, left, search.known, barren, unseen)
+    done = {each.point for each in came}
+    left = tuple([each for each in search.left if each not in done])
+    return _Search(course, search.state, left, search.known, barren, unseen, classes)
 
 
 def _in_order(came: Sequence[Observation], points: Sequence[Point]) -> tuple[Observation, ...]:
@@ -447,7 +459,7 @@ def _is_time(searches: Sequence[_Search], gone: float, seconds: float) -> bool:
 def _finalists(course: Course) -> tuple[Point, ...]:
     """What is timed once more: the best few after the default; nothing where that is clearly the
     best."""
-    worked = [each for each in course.observations if each.cost is not None]
+    worked = [e for e in course.observations if e.cost is not None and e.twin is None]
     best = sorted(worked, key=lambda each: each.cost or 0.0)[:FINALISTS]
     if len(best) < 2:
         return ()

@@ -82,7 +82,7 @@ class Tuned:
             default, fastest = each.cost_of(each.subject.space.default), each.cost_of(best)
             name, times = each.subject.task.name, each.subject.task.weight
             kernels.append({
-                "kernel": name, "times": times, "trials": each.trials,
+                "kernel": name, "times": times, "trials": each.trials, "twins": each.twins,
                 "candidates": each.subject.space.size, "more": each.subject.grow is not None,
                 "default": default, "best": fastest, "broken": each.broken or None,
             })  # fmt: skip
@@ -104,6 +104,11 @@ class Tuned:
             numbers += f"  {costs[0]:>10}  {costs[1]:>10}"
             lines.append(f"{task.name:{wide}}  {numbers}")
         lines += [f"{each:{wide}}  nothing can be decided" for each in self.fixed]
+        if same := sum(each.twins for each in self.courses):
+            share = f"{same / (same + self.trials):.1%} of all"
+            lines.append(
+                f"candidates that laws make equal to others, not measured: {same}, {share}"
+            )
         lines += [
             f"{each.subject.task.name}: not searched, since its default fails. {each.broken}"
             for each in self.courses
