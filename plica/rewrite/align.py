@@ -1,9 +1,9 @@
 """Alignment: which part of a term became which part of another, when no rule says so.
 
-A pass gives a whole new module.  Equal subterms are one object, so only what changed needs to be
-paired: from the roots down, nodes of one kind are paired child by child; where the kinds differ,
-what is new comes from the old node as a whole.  A function that is called where operators stood
-is looked into, and its parameters are paired with what its arguments replaced.
+A pass returns a whole new module. Equal subterms are one object, so only changed parts need
+pairing: from the roots down, nodes of one kind are paired child by child; where kinds differ, the
+new subterm comes from the old node as a whole. A call of a function that replaces operators is
+entered, and its parameters are paired with what its arguments replaced.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
@@ -23,9 +23,9 @@ from plica.ir.graph.expression import Apply, Call, Function
 
 
 def aligned(old: Term, new: Term, known: Container[Term] = ()) -> Iterator[tuple[Term, Term]]:
-    """Pairs of an old node and a new one that comes from it; each new node once.
+    """Pairs of an old node and the new node derived from it; each new node once.
 
-    Nodes that are `known` have an origin of their own already, and so has all that is below them.
+    `known` nodes, and everything below them, already have an origin.
     """
     seen: set[Term] = set()
     stack = [(old, new)]
@@ -41,7 +41,7 @@ def aligned(old: Term, new: Term, known: Container[Term] = ()) -> Iterator[tuple
 
 
 def changed(old: Term, new: Term) -> Iterator[tuple[Term, Term]]:
-    """The outermost subterms that differ, each pair once: what was replaced, and by what.
+    """The outermost differing subterms, each pair once: the replaced term and its replacement.
 
     >>> from plica.core.name import Name
     >>> from plica.ir.graph.expression import Var

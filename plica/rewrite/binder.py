@@ -1,9 +1,8 @@
-"""Binders in rules: nothing is captured by what a right side binds, and nothing escapes.
+"""Binders in rules: right sides neither capture variables nor let bound ones escape.
 
-Holes may stand under binders (`Let`, `Function`, `Clause`), and a rule may move them.  What fills a
-hole that leaves the scope of a variable must not speak of it: there the rule does not apply.  What
-fills a hole that comes under a binder and speaks of an outer variable of the same name must keep
-its meaning: there the binder gets another name.
+Holes may stand under binders (`Let`, `Function`, `Clause`), and a rule may move them. If a hole's
+filling leaves the scope of a variable, it must not mention the variable: otherwise the rule does
+not apply. If a filling moves under a binder of a name that it uses, the binder is renamed.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Let, Tuple, Var
@@ -39,7 +38,7 @@ NOTHING: Final[Scope] = frozenset()
 
 
 def scopes(pattern: Term) -> dict[str, tuple[Scope, ...]]:
-    """For each hole, under which bound holes it stands, place by place."""
+    """For each hole, the bound holes in scope at each of its occurrences."""
     found: dict[str, dict[Scope, None]] = {}
     seen: set[tuple[Term, Scope]] = set()
     stack: list[tuple[Term, Scope]] = [(pattern, NOTHING)]
@@ -90,10 +89,10 @@ def _opened(node: Term, inside: dict[Term, Hole], holes: dict[Term, Hole]) -> Te
 
 
 def is_clear(pattern: Term) -> Callable[[Filling], bool] | None:
-    """A test of what fills a left side, None where there is nothing to test.
+    """A scope test of fillings, or None if none is needed.
 
-    A hole that stands both under a binder and outside it is filled by what does not speak of the
-    variable, or it would not be the same twice; binders inside one another bind different ones.
+    A hole that occurs both under a binder and outside it cannot be filled by a term with the
+    variable, or the occurrences would differ; nested binders bind distinct variables.
     """
     (whole,), named = opened(pattern)
     places = scopes(whole)
@@ -120,7 +119,7 @@ def is_clear(pattern: Term) -> Callable[[Filling], bool] | None:
 class HoleMove:
     """How a rule moves holes between scopes, each with the bound holes that matter.
 
-    `escaping`: it leaves their scope.  `entering`: it comes into it.  `inside`: it stays there.
+    Variables whose scope the hole leaves (`escaping`), enters (`entering`), or stays in (`inside`).
     """
 
     template: Term
@@ -130,7 +129,7 @@ class HoleMove:
     inside: tuple[tuple[str, Scope], ...]
 
     def filled(self, filling: Filling) -> dict[str, Any] | None:
-        """The filling with binders renamed that would capture; None where something escapes."""
+        """The filling with capturing binders renamed, or None if a variable escapes."""
         whole = {**self.named, **filling}
         if any(_speaks(whole[hole], names, whole) for hole, names in self.escaping):
             return None
@@ -155,7 +154,7 @@ class HoleMove:
 
 
 def move(left: Term, right: Term) -> HoleMove | None:
-    """What is to be seen to where a rule fills its right side; None where nothing is bound."""
+    """The scope checks for filling a right side, or None if nothing is bound."""
     if not any(type(node).binds for node in (*post_order(left), *post_order(right))):
         return None
     (before, after), named = opened(left, right)
@@ -163,7 +162,7 @@ def move(left: Term, right: Term) -> HoleMove | None:
     escaping, entering, inside = [], [], []
     for hole, places in goes.items():
         was = came.get(hole, (NOTHING,))
-        # Where alternatives differ, what is not filled does not matter, and a new name never hurts.
+        # Unfilled holes of other alternatives do not matter, and renaming is always safe.
         ever, always = NOTHING.union(*was), was[0].intersection(*was)
         escaping.append((hole, ever - places[0].intersection(*places)))
         entering.append((hole, NOTHING.union(*places) - always - {hole}))

@@ -1,11 +1,11 @@
-"""Functions of one byte: what is computed of each byte alone, and made a byte again, is a table.
+"""Byte functions: an elementwise function from bytes to bytes becomes a table.
 
     before:  quantise(gelu(dequantise(x, s, z)), t, u)      with bytes between its steps, or without
     after:   take(table of 256 results, cast(x, i32))
 
-A value has a *source* where it is made, element by element, of one tensor of bytes and of single
-numbers.  There are 256 results, each as the interpreter gives it; looking one up takes as long as a
-few operations on numbers, so there is a table where something in between takes long.
+A value has a *source* if it is computed elementwise from one byte tensor and scalars. The
+interpreter computes all 256 results; a lookup costs as much as a few arithmetic operations, so
+functions with a slow operator become tables.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -34,7 +34,7 @@ from plica.rewrite.graph.walk import expressions, map_functions, operands, with_
 
 
 def with_byte_tables(module: Module, slow: frozenset[str]) -> Module:
-    """The module with tables for functions of one byte in which an operator takes long."""
+    """The module with tables for byte functions that contain a slow operator."""
     return map_functions(infer(module), lambda _, function: _tabled(function, slow))
 
 
@@ -125,7 +125,7 @@ def _wanted(order: list[Expr], sources: dict[Expr, Expr]) -> set[Expr]:
 
 
 def _table(root: Expr, sources: dict[Expr, Expr], order: list[Expr]) -> Const | None:
-    """What a value is for each byte that its source may be."""
+    """The value for each byte of its source."""
     source, own = sources[root], _tensor(root)
     of = _tensor(source)
     assert of is not None

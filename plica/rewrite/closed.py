@@ -1,7 +1,7 @@
 """Closed terms: expressions that depend on no variable, and so are constants that await folding.
 
-A rule that moves constants into weights makes a product of constants; the next rule must still see
-a constant there, though nobody has computed it yet.
+A rule that moves constants into weights creates products of constants; the next rule must see these
+as constants before they are computed.
 
 >>> from plica.ir.graph.expression import const
 >>> weight = const([1.0, 2.0], "f32") * const(3.0, "f32")
@@ -34,7 +34,7 @@ def is_closed(value: object) -> bool:
 
 
 def closed(name: str, **demands: Any) -> Any:
-    """A hole that only closed terms fill.  Any: a hole goes wherever a term can."""
+    """A hole that matches closed terms only. Any: a hole can stand for any term."""
     return hole(name, when=is_closed, **demands)
 
 
@@ -46,13 +46,13 @@ def is_varying(value: object) -> bool:
 def varying(name: str, **demands: Any) -> Any:
     """A hole that no closed term fills, or rules that join constants could turn in circles.
 
-    Any: a hole goes wherever a term can.
+    Any: a hole can stand for any term.
     """
     return hole(name, when=is_varying, **demands)
 
 
 def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
-    """The array that a closed term is, None where computing it fails or might not end."""
+    """The array of a closed term, or None if its evaluation fails or might not end."""
     if isinstance(term, Const):
         return term.numpy()
     if not is_closed(term):
@@ -63,7 +63,7 @@ def value_of(term: Expr) -> np.ndarray[Any, Any] | None:
 
 
 def unseen(term: Expr) -> np.ndarray[Any, Any] | None:
-    """The array that a closed term is, for who asks for its shape before it is looked at."""
+    """The array of a closed term whose shape is inspected first."""
     with unobserved():
         found = value_of(term)
     if found is None:
@@ -72,7 +72,7 @@ def unseen(term: Expr) -> np.ndarray[Any, Any] | None:
 
 
 def are_bytes(term: Expr) -> bool:
-    """Whether a closed term holds signed bytes alone, or nothing."""
+    """Whether a closed term contains only signed bytes."""
     found = unseen(term)
     return found is not None and (not found.size or answered("are-bytes", (term,), value_of))
 
@@ -83,7 +83,7 @@ def are_finite(*factors: Expr) -> bool:
 
 
 def value_anew(term: Expr) -> np.ndarray[Any, Any] | None:
-    """The same for what may be large: nobody keeps it."""
+    """The same for large arrays: the result is not cached."""
     if isinstance(term, Const):
         return term.numpy()
     look_at(leaves_of(term))  # parts that were asked about before are not read again
@@ -101,8 +101,8 @@ def _computed(term: Expr) -> np.ndarray[Any, Any] | None:
 
 
 def _asked_before(term: Expr) -> dict[Expr, np.ndarray[Any, Any]] | None:
-    """The parts of a term whose values are known, so that a product that grows by a factor at a
-    time is not computed from its first factor each time; None where parts are no operators."""
+    """The parts of a term with known values, so that a growing product is not recomputed from its
+    first factor; None if some parts are no operators."""
     known: dict[Expr, np.ndarray[Any, Any]] = {}
     stack: list[Term] = [term]
     seen: set[Term] = {term}

@@ -1,12 +1,12 @@
-"""Code regions: the parts of a program that another code generator takes, as calls of externs.
+"""Code regions: parts of a program that another code generator takes over, as calls of externs.
 
     before:  def main(x): return op.exp(nn.relu(x @ W) @ V)
     after:   def main(x): return op.exp(acme_0(x))         with acme_0(a) = nn.relu(a @ W) @ V
 
-A table of patterns says what the generator can do.  What they cover is merged along the edges of
-the graph into regions that are as large as can be: a region is convex, so no path leaves it and
-comes back, and regions never wait for each other.  Constants come along inside of a region, all
-else it reads is an argument, and all that others read of it is a result.
+A table of patterns defines the generator's abilities. Covered nodes are merged along edges into
+maximal regions. A region is convex, so no path leaves and re-enters it, and regions never depend on
+each other cyclically. Constants are included; other inputs are arguments, and values used outside
+are results.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.ir.op import find
@@ -22,7 +22,7 @@ else it reads is an argument, and all that others read of it is a result.
 >>> [(each.symbol, each.patterns) for each in found.regions]
 [('acme_0', ('product', 'sum'))]
 
-Law: with each extern computing its region's function, the result means what the module meant.
+Law: if each extern computes its region's function, the result means the same as the module.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CodeRegion:
     patterns: tuple[str, ...]
 
     def module(self) -> Module:
-        """The region as a program of its own."""
+        """The region as a separate program."""
         return infer(main_module(self.function))
 
 
@@ -71,7 +71,7 @@ def outlined(
     prefix: str,
     accepts: Accepts = lambda region: True,
 ) -> Outlined:
-    """The module with calls of externs where regions stood; `accepts` is asked of each."""
+    """The module with externs in place of regions; `accepts` decides about each region."""
     known = infer(to_dataflow(module))
     main = known.main_function()
     graph = _Graph(main.body, patterns)
@@ -105,7 +105,7 @@ def outlined(
 
 
 def _rebuild(node: ex.Expr, calls: dict[ex.Expr, ex.Expr], memo: dict[ex.Expr, ex.Expr]) -> None:
-    """An expression after its parts; what is a result of a region reads the call of it."""
+    """Rebuilds an expression after its parts; results of a region are read from its call."""
 
     def parts(at: ex.Expr) -> tuple[ex.Expr, ...]:
         return _parts(calls.get(at, at))
@@ -119,7 +119,7 @@ def _rebuild(node: ex.Expr, calls: dict[ex.Expr, ex.Expr], memo: dict[ex.Expr, e
 
 
 def _parts(node: ex.Expr) -> tuple[ex.Expr, ...]:
-    """What an expression is made of; control flow and functions are one piece."""
+    """The parts of an expression; control flow and functions are atomic."""
     plain = ex.Apply | ex.Tuple | ex.Project | ex.Call
     return operands(node) if isinstance(node, plain) else ()
 
@@ -138,7 +138,8 @@ class _Graph:
             self._claim(node, patterns)
 
     def _claim(self, node: ex.Expr, patterns: Sequence[tuple[str, Term]]) -> None:
-        """Give an expression to the first pattern that covers it and what is only its own."""
+        """Assigns an expression, with operands used only by it, to the first pattern that covers
+        it."""
         if node in self.unit or not isinstance(node, ex.Apply):
             return
         for word, pattern in patterns:
@@ -156,7 +157,7 @@ class _Graph:
                 return
 
     def merged(self) -> list[frozenset[ex.Expr]]:
-        """Units joined along edges as long as no path leaves and comes back, parts first."""
+        """Merges units along edges while they stay convex, operands first."""
         group = {node: self.unit.get(node, -1 - at) for at, node in enumerate(self.order)}
         for node in self.order:
             for part in _parts(node):
@@ -196,7 +197,7 @@ class _Graph:
         return tuple(dict.fromkeys([self.words[each] for each in inside]))
 
     def cut(self, group: frozenset[ex.Expr]) -> tuple[list[ex.Expr], list[ex.Expr], ex.Function]:
-        """What a region reads, what others read of it, and the function between."""
+        """A region's arguments, its results, and its function."""
         inside = [node for node in self.order if node in group]
         inputs: list[ex.Expr] = []
         become: dict[ex.Expr, ex.Expr] = {}

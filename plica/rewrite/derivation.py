@@ -1,9 +1,9 @@
 """Derivations: what rewriting did, step by step.
 
-A step says which rule replaced which subterm by which, and where; it holds no module.  Steps of one
-sweep over a term (a run of the engine, a `bottom_up`) need no place of their own: equal terms are
-one object, so "wherever that subterm stands" is a place.  Any state of a derivation is found again
-by replaying a prefix of its steps, a sweep in one pass.
+A step says which rule replaced which subterm, where, and by what; it contains no module. Steps of
+one sweep over a term (a run of the engine, a `bottom_up`) need no path: equal terms are one object,
+so the subterm itself identifies all its occurrences. Any state of a derivation is recovered by
+replaying a prefix of its steps; a sweep is replayed in one pass.
 
     at(derivation, k)            the term after k steps; k from 0 (the source) to len(steps)
     fork(derivation, k)          the derivation cut after k steps, to go on differently
@@ -42,10 +42,10 @@ class RewriteSweep:
 
 @attrs.frozen(eq=False)
 class DerivationStep:
-    """One application of a rule: at the path, or wherever the sweep over it met the subterm.
+    """One application of a rule: at the path, or at every occurrence of the subterm in a sweep.
 
-    Steps of one `site` of a sweep follow one another at the same subterm; with a `whole` they take
-    place inside it, at the path `inner`, wherever the whole stood when the site was met.
+    Steps of one `site` of a sweep follow each other at the same subterm; with a `whole` they take
+    place inside it, at the path `inner`.
     """
 
     rule: Rule
@@ -60,7 +60,7 @@ class DerivationStep:
 
 @attrs.frozen(eq=False)
 class Derivation:
-    """A source term and the steps that were taken from it."""
+    """A source term and its rewrite steps."""
 
     source: Term
     steps: tuple[DerivationStep, ...]
@@ -90,7 +90,7 @@ def _row(step: DerivationStep) -> tuple[str, str, str, str]:
 
 
 def _headed(of: Term) -> str:
-    """A term by the word at its head: the operator, the name, or what it is."""
+    """The head of a term: its operator, name or class."""
     for field in ("op", "name"):
         if (word := getattr(of, field, None)) is not None:
             return str(word)
@@ -99,7 +99,7 @@ def _headed(of: Term) -> str:
 
 @attrs.frozen(eq=False)
 class Rewritten:
-    """The result of rewriting: the new term and the steps taken to it."""
+    """The result of rewriting: the new term and the steps to it."""
 
     term: Term
     steps: tuple[DerivationStep, ...]
@@ -107,7 +107,7 @@ class Rewritten:
 
 @attrs.frozen(eq=False)
 class Why:
-    """Where a term comes from: subterms of the source, and the rules on the way, in order."""
+    """The origin of a term: subterms of the source, and the rules applied, in order."""
 
     sources: tuple[Term, ...]
     rules: tuple[Rule, ...]
@@ -149,10 +149,10 @@ def fork(derivation: Derivation, k: int) -> Derivation:
 
 
 def first_bad(derivation: Derivation, good: Callable[[Term], bool]) -> Bad | None:
-    """The first step after which `good` does not hold, None where it holds at the end.
+    """The first step after which `good` fails, or None if it holds at the end.
 
-    Bisection: at most ceil(log2 n) + 1 evaluations, where the source is taken to be good and a
-    step that breaks it is not mended by later ones.
+    Bisection with at most ceil(log2 n) + 1 evaluations, assuming that the source is good and that
+    later steps do not repair a broken one.
     """
     _is_derivation(derivation)
     low, high = 0, len(derivation.steps)
@@ -192,12 +192,12 @@ def _is_derivation(of: Derivation) -> None:
         raise wrong_argument("This is no derivation.", "a Derivation", of, hint)
 
 
-# For each term: the source terms it comes from and the rules that made it, in order.
+# For each term: its source terms, and the rules that produced it, in order.
 Origin = tuple[dict[Term, None], dict[Rule, None]]
 
 
 def provenance(derivation: Derivation) -> Mapping[Term, Origin]:
-    """Where every term of every state comes from."""
+    """The origin of every term of every state."""
     _is_derivation(derivation)
     origins: dict[Term, Origin] = {
         node: ({node: None}, {}) for node in post_order(derivation.source)
@@ -236,7 +236,7 @@ def _descend(term: Term, path: tuple[int, ...]) -> tuple[list[tuple[Term, int]],
 
 
 def _ascend(spine: list[tuple[Term, int]], inner: Term, origins: dict[Term, Origin] | None) -> Term:
-    """What stands above, with a new term at the place that was descended to."""
+    """The enclosing terms with a new term at the visited place."""
     for parent, number in reversed(spine):
         kids = parent._children
         changed = rebuild(parent, (*kids[:number], inner, *kids[number + 1 :]))
@@ -248,7 +248,7 @@ def _ascend(spine: list[tuple[Term, int]], inner: Term, origins: dict[Term, Orig
 def _normal(
     term: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origin] | None
 ) -> Term:
-    """Replace wherever a replaced subterm stands or comes to stand: as the engine does."""
+    """Replaces all occurrences, including new ones, as the engine does."""
     table = {step.before: step for step in steps}
     memo: dict[Term, Term] = {}
     stack: list[tuple[Term, Term | None]] = [(term, None)]
@@ -299,7 +299,7 @@ def _up(term: Term, steps: tuple[DerivationStep, ...], origins: dict[Term, Origi
 
 
 def _stepped(term: Term, step: DerivationStep, origins: dict[Term, Origin] | None) -> Term:
-    """What a step makes of the subterm of its site."""
+    """The result of a step on the subterm of its site."""
     spine, inner = _descend(term, step.inner)
     if inner is not step.before:
         message = f"The step {step.rule.name} does not find what it replaced at {step.inner}."
@@ -350,7 +350,7 @@ def rebuild_top_down(
 
 
 def _sites(steps: tuple[DerivationStep, ...]) -> dict[Term, list[DerivationStep]]:
-    """The steps taken at each subterm of a sweep, by what it was first."""
+    """The steps at each subterm of a sweep, by the original subterm."""
     found: dict[Term, list[DerivationStep]] = {}
     for _, group in itertools.groupby(steps, lambda step: step.site):
         chain = list(group)
@@ -368,7 +368,7 @@ def _learn(origins: dict[Term, Origin] | None, step: DerivationStep) -> None:
 
 
 def _attribute(origins: dict[Term, Origin], step: DerivationStep) -> None:
-    """What a step made comes from every node that its left side took apart."""
+    """New terms come from every node that the left side matched."""
     if step.rule.is_pass:
         _align(origins, step)
         return
@@ -391,7 +391,7 @@ def _attribute(origins: dict[Term, Origin], step: DerivationStep) -> None:
 
 
 def _align(origins: dict[Term, Origin], step: DerivationStep) -> None:
-    """What a pass made comes from what stood there; nodes it left alone keep their origin."""
+    """A pass's new terms come from what they replaced; unchanged nodes keep their origin."""
     for old, new in aligned(step.before, step.after, origins):
         sources, rules = origins.get(old, ({}, {}))
         mine, made = origins.get(new, ({}, {}))
@@ -399,7 +399,7 @@ def _align(origins: dict[Term, Origin], step: DerivationStep) -> None:
 
 
 def _inherit(origins: dict[Term, Origin] | None, old: Term, new: Term) -> None:
-    """A node rebuilt because its children changed comes from what it was."""
+    """A node rebuilt because its children changed has the origin of the old node."""
     if origins is None or new is old:
         return
     sources, rules = origins.get(old, ({}, {}))

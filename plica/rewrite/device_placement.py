@@ -6,11 +6,11 @@
                  return op.device_copy(nn.relu(op.on_device(y @ w, "gpu")), "gpu", "cpu")
 
 `on_device(v, d)` binds a value to a device, `device_copy(v, s, t)` its argument to one and its
-result to another.  Parameters, results, and whatever control flow touches are on the default device
-unless those of the main function are marked.  Everything else is free, and is placed so that as few
-values as possible are copied (a value goes to a device once, however many use it there): for two
-devices that is a minimal cut of a hypergraph and exact, for more devices there are at most
-twice as many as needed.  Constants are on every device.
+result to another. Parameters, results, and everything touched by control flow are on the default
+device unless those of the main function are marked. All other values are free and placed so that as
+few values as possible are copied (a value is copied to a device once, for all its uses): for two
+devices this is a minimum hypergraph cut and exact, for more devices at most twice the minimum.
+Constants are on every device.
 
 >>> from plica.ir.text.script import from_text
 >>> module = from_text(
@@ -23,7 +23,7 @@ twice as many as needed.  Constants are on every device.
 >>> [(copy.source, copy.target) for copy in plan_devices(module, "cpu").copies]
 [('cpu', 'gpu'), ('gpu', 'cpu')]
 
-Laws: the result means what the module meant; every value has one device; `place` is idempotent.
+Laws: the meaning is preserved; every value has one device; `place` is idempotent.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class DevicePlacement:
     copies: tuple[DeviceTransfer, ...]
 
     def device(self, value: Expr) -> str:
-        """Where a value is; what the plan does not name is on the default device."""
+        """The device of a value; the default device if the plan does not name it."""
         return dict(self.devices).get(value, self.default)
 
 
@@ -130,7 +130,8 @@ def plan_devices(module: Module, default: str = "cpu") -> DevicePlacement:
 
 
 def _ends(module: Module, everything: list[Expr]) -> tuple[Expr, ...]:
-    """The main function and its parameters, whose devices a caller is told: marks move them."""
+    """The main function and its parameters, whose devices are part of the interface: marks move
+    them."""
     if module.main is None:
         return ()
     main = module.main_function()
@@ -234,4 +235,4 @@ def _conflict(value: Expr, one: str, other: str) -> Diagnostic:
 PLACE_DEVICES: Final = exact_pass(
     "place-devices", "Values are copied where they are used on another device than made.", place
 )
-"""On a pipeline: marks of devices become copies; on one device they cost nothing that is kept."""
+"""As a pass: device marks become copies; on one device they vanish."""

@@ -1,8 +1,8 @@
 """Discrimination: the few rules of many whose left side can be a given term.
 
-Rules are indexed by the head of their left side, and within one head by the heads of what stands
-directly below it.  Which rules remain for a combination of heads is found once and remembered, so
-a term no rule speaks of costs one look-up, however many rules there are.
+Rules are indexed by the head of their left side, and then by the heads of its direct children. The
+candidates for a combination of heads are computed once and cached, so a term without rules costs
+one lookup, however many rules there are.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -30,14 +30,14 @@ from plica.rewrite.rule import Rule
 
 Entry: TypeAlias = tuple[Rule, Matcher]
 Key: TypeAlias = object
-"""What a term is at its root: the name of its operator, or else its class."""
+"""The root of a term: its operator name, or else its class."""
 
 MAX_CHILDREN: Final = 6
 """How many children are looked at."""
 
 
 class Index:
-    """Rules by what their left sides look like; the order among those that remain is kept."""
+    """Rules by the shape of their left sides; candidates keep their order."""
 
     __slots__ = ("_found", "_general", "_wanted", "rows")
 
@@ -84,7 +84,7 @@ def _head(term: Any) -> Key:
 
 
 def _below(pattern: Any) -> tuple[Key | None, ...]:
-    """What the pattern asks of the first children of a term, None where of anything."""
+    """The heads a pattern requires of a term's children; None for any."""
     if isinstance(pattern, Apply):
         parts: tuple[Any, ...] = pattern.args
     elif isinstance(pattern, Scalar) and type(pattern)._simple:

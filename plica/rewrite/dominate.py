@@ -1,4 +1,4 @@
-"""Dominated regions: from a parent to the child in which all that was made of it comes together.
+"""Dominated regions: from a parent to the child at which all of its uses have joined again.
 
 A pattern `dominates(parent, path, child)` matches at an expression `c` with a parent `p` when
 - `c` matches `child` and `p` matches `parent`;
@@ -6,8 +6,8 @@ A pattern `dominates(parent, path, child)` matches at an expression `c` with a p
 - nothing leaks: whoever uses `p` or an expression on a way is on a way too, or is `c`.
 Of several such parents the nearest is taken: the one that comes last in the order of a walk.
 
-The parts of a region are plain dataflow (operators, tuples, projections, calls); a let hides who
-uses its value, so `to_dataflow` comes first.
+The parts of a region are plain dataflow (operators, tuples, projections, calls); a let hides the
+users of its value, so `to_dataflow` runs first.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -24,8 +24,8 @@ uses its value, so `to_dataflow` comes first.
 >>> list(regions(pattern, diamond + exp(a)))      # the exponential is used outside
 []
 
-Finding all regions takes a number of steps proportional to the size of the program: along the tree
-of post-dominators it is counted how many expressions that are not on the path lie below each.
+Finding all regions is linear in the size of the program: along the post-dominator tree, the
+expressions outside the path are counted.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ __all__ = ["DominatedRegion", "applied", "dominates", "regions", "rewrite_domina
 
 _PLAIN: Final = (Apply, Tuple, Project, Call)
 MAX_ROUNDS: Final = 100
-"""How often a program is searched for regions before the rules are taken to loop."""
+"""The number of rounds after which rules are considered to loop."""
 
 
 @frozen
 class DominatedRegion:
-    """A match: the parent, what lies on the ways in the order of a walk, the child."""
+    """A match: the parent, the expressions between in walk order, and the child."""
 
     parent: Expr
     path: tuple[Expr, ...]
@@ -75,7 +75,7 @@ Parts = Callable[[Expr], Iterable[Expr]]
 def regions(pattern: Dominator, root: Expr, parts: Parts = operands) -> Iterator[DominatedRegion]:
     """The regions inside an expression, by their children, wholes before parts; they may overlap.
 
-    `parts` gives what an expression is made of; another function hides some of it.
+    `parts` returns the parts of an expression; another function may hide some.
     """
     dataflow = Dataflow(root, parts)
     for parent, child in dataflow.ends(pattern):
@@ -94,7 +94,7 @@ def matches(pattern: Term, term: Expr) -> bool:
 
 
 class Dataflow:
-    """Who uses what below an expression, and where it comes together."""
+    """The users below an expression, and its post-dominators."""
 
     def __init__(self, root: Expr, parts: Parts = operands) -> None:
         self.root = root
@@ -179,7 +179,7 @@ def joint(pattern: Dominator, parent: Expr, child: Expr) -> Filling | None:
 def rewrite_dominated(module: Module, rules: Iterable[Rule]) -> tuple[Module, Derivation]:
     """The module rewritten until no rule finds a region, and the derivation to it.
 
-    In a round each expression is in one region at most; of two that overlap the outer is taken.
+    In a round each expression is in at most one region; of overlapping ones the outer is taken.
     """
     used = all_of_kind(rules, Dominator, "is no region")
     steps: list[DerivationStep] = []
@@ -245,7 +245,7 @@ def _disjoint(module: Module, rules: tuple[Rule, ...]) -> dict[Expr, tuple[Rule,
 
 
 def applied(rule: Rule, region: DominatedRegion, memo: dict[Term, Term] | None) -> Expr | None:
-    """The right side for a region, as it is now: below it other regions may have been replaced."""
+    """The right side for a region in its current state: regions below may have been replaced."""
 
     def now(node: Expr) -> Any:
         return node if memo is None else memo[node]

@@ -1,10 +1,10 @@
 """The engine: rewrite a term with a pack until no rule applies anywhere.
 
-Bottom up, each distinct term once; rules are indexed by the head of their left side, so a term no
-rule speaks of costs one look-up.  Rules that never come to an end are named.
+Bottom up, each distinct term once; rules are indexed by the head of their left side, so a term
+without rules costs one lookup. Looping rules are named.
 
-Note [Variables are leaves]: a variable is told apart by all its fields, its type included, so a
-rewrite inside it would make another variable of it, which nothing binds.
+Note [Variables are leaves]: a variable's identity includes all its fields, its type included, so
+rewriting inside it would create a different, unbound variable.
 
 Law: the result is a normal form (`rewrite(rewrite(t).term).steps == ()`).
 """
@@ -35,7 +35,7 @@ def step_at(
 
 
 def _breaks(rule: Rule, term: Term, whole: set[Term]) -> bool:
-    """Whether the left side takes apart, below its root, what is to stay whole."""
+    """Whether the left side would decompose, below its root, a term that must stay whole."""
     return any(node in whole for node in covered(rule.left, term)[1:])
 
 
@@ -46,11 +46,11 @@ def rewrite_with(
     whole: Iterable[Term] = (),
     asked: Iterable[Term] = (),
 ) -> Rewritten:
-    """`root` rewritten to a normal form, with the steps taken.
+    """`root` rewritten to a normal form, with the steps.
 
-    What is to stay `whole`, and what becomes of it, may fill a hole; no rule looks into it from
-    above.  So a value that others use as well is not computed a second time for one of them.  No
-    rule replaces what stays as it was `asked` for.
+    A term in `whole`, and its results, may fill a hole, but no rule matches inside it from above,
+    so a value with other uses is not recomputed for one of them. No rule replaces a term that must
+    stay as it was `asked` for.
     """
     memo: dict[Term, Term] = {}
     kept, still = set(whole), set(asked)
@@ -103,7 +103,7 @@ def _settle(  # noqa: PLR0917  # it shares the state of a rewriting
     limit: int,
     whole: set[Term],
 ) -> None:
-    """Bring what a step made into normal form; `memo` learns it."""
+    """Normalises the result of a step and memoises it."""
     pending = {first.before: first}  # replaced terms whose replacement is being worked on
     stack: list[tuple[Term, Term | None]] = [(first.after, None)]
     while stack:

@@ -32,7 +32,7 @@ INFER = exact_pass("infer", "What rules made has types.", infer)
 
 @frozen(eq=False)
 class History:
-    """A module, and all that was done to come to it."""
+    """A module with the steps that led to it."""
 
     module: Module
     derivation: Derivation
@@ -57,7 +57,7 @@ class History:
         return self.rewritten(by(used)(self.module))
 
     def rewritten(self, done: Rewritten | None) -> History:
-        """The history after what a strategy has done."""
+        """The history extended by a strategy's result."""
         if done is None or not done.steps:
             return self
         assert isinstance(done.term, Module)  # no rule speaks of modules

@@ -1,7 +1,7 @@
 """Instantiation: the right side of a rule with its holes filled.
 
-A literal on the right side takes the dtype its neighbours decide, as in any program, so one rule
-serves all dtypes.  What a right side binds captures nothing (`plica.rewrite.binder`).
+A literal on the right side takes the dtype of its context, as in any program, so one rule serves
+all dtypes. Binders of the right side capture nothing (`plica.rewrite.binder`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Plan: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
 def right_side(left: Term, right: Term) -> Plan:
-    """A function that fills the right side of a rule; None where a bound variable would escape."""
+    """A function that instantiates the right side; returns None if a bound variable would
+    escape."""
     if (moved := move(left, right)) is None:
         return plan(right)
     fill, build = moved.filled, plan(moved.template)

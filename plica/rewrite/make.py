@@ -57,10 +57,10 @@ def rule(
 ) -> Rule:
     """A rule; raises `RuleRefused` where it can't be one.
 
-    Checks make instances of the left side by themselves.  Where attributes depend on each other
-    (slices that meet, axes that are inverse) they are told: `examples` are programs in which the
-    left side occurs; `instances` is a function that, given one that picks from a sequence, gives
-    what fills some of the holes, `lambda choose: {"k": (k := choose(range(4))), "n": k + 1}`.
+    Checks generate instances of the left side. If attributes depend on each other (adjacent slices,
+    inverse permutations), help them: `examples` are programs that contain the left side;
+    `instances` is a function that takes a chooser and fills some of the holes, `lambda choose:
+    {"k": (k := choose(range(4))), "n": k + 1}`.
     """
     place = _caller()
     wrong = findings(name, left, right, when=when, float=float, place=place)
@@ -85,8 +85,8 @@ def tabled(
     float: Contract | str = exact,
     instances: Fillings | None = None,
 ) -> Rule:
-    """A rule of one of Plica's own tables: tests look for what is wrong with it, and try it, so
-    that nothing is asked when the table is loaded."""
+    """A rule of Plica's own tables: tests check it, so nothing is validated when the table is
+    loaded."""
     made = _made(name, left, right, _caller(), when=when, float=float)
     return made if instances is None else evolve(made, instances=instances)
 
@@ -168,7 +168,7 @@ def _fillings(of: Rule, given: Any) -> Fillings | None:  # Any: as above
 
 
 def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Diagnostic]:
-    """What the right side uses or binds, and the left side does not bind."""
+    """Holes that the right side uses or binds, but the left side does not bind."""
     known = bound_names(left)
     wrong: list[Diagnostic] = []
     loose = sorted(hole_names(right) - known)
@@ -190,7 +190,7 @@ def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Di
 
 
 def _two_demands(name: str, left: Term, place: Place | None) -> list[Diagnostic]:
-    """Holes of one name that ask for different things: only the first would be heard."""
+    """Holes of one name with different constraints, of which only the first would apply."""
     for each in alternatives(left):
         first: dict[str, Term] = {}
         for node in post_order(each):

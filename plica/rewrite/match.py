@@ -1,9 +1,9 @@
 """Matching: a pattern against a term, giving what fills the holes.
 
-A pattern is compiled once into nested closures; compiled patterns never backtrack, since
-alternation is expanded beforehand.  Matching looks at one term and the types of its parts, so a
-match does not depend on where the term stands.  A `Function` pattern without a result type matches
-one of any; holes under binders are filled as `plica.rewrite.binder` says.
+A pattern is compiled once into nested closures; compiled patterns never backtrack, because
+alternatives are expanded beforehand. Matching inspects one term and the types of its parts, so a
+match is independent of context. A `Function` pattern without a result type matches any; holes under
+binders are filled as in `plica.rewrite.binder`.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -46,8 +46,8 @@ Head: TypeAlias = tuple[type[Term], str | None] | None  # class and operator; No
 class PatternMatch:
     """What fills each hole, by attribute: `m.x`.
 
-    `m.type(x)` is the type of what fills a hole, or of an expression, `m.shape(x)` its sizes and
-    `m.value(p)` an attribute, both with plain integers where they are known.
+    `m.type(x)` is the type of a hole's filling, or of an expression, `m.shape(x)` its sizes and
+    `m.value(p)` an attribute, both with plain integers where known.
     """
 
     filling: Filling
@@ -71,7 +71,7 @@ class PatternMatch:
 
 
 def _type(of: PatternMatch, what: Any) -> Type:
-    """`m.type(x)`: the type of what fills a hole, or of an expression."""
+    """`m.type(x)`: the type of a hole's filling, or of an expression."""
     name = what if isinstance(what, str) else what.name if isinstance(what, pt.Hole) else None
     value = what if name is None else of[name]
     if not isinstance(value, Expr):
@@ -109,11 +109,11 @@ ASKED: Final[Mapping[str, Callable[[PatternMatch, Any], Any]]] = {
     "value": _value,
 }
 # fmt: on
-"""What a match is asked for by name, where no hole is called so."""
+"""Queries of a match by name, unless a hole has that name."""
 
 
 def match(pattern: Term, term: Term) -> PatternMatch | None:
-    """What fills the holes of `pattern` when it is `term`, None where it cannot be."""
+    """The filling with which `pattern` equals `term`, or None."""
     for _, matcher in compiled(pattern):
         filling: Filling = {}
         if matcher(term, filling):
@@ -140,7 +140,7 @@ def _late(pattern: Term) -> Matcher:
 
 @lru_cache(maxsize=4096)  # whoever asks what a match covered needs it again
 def _whole(pattern: Term) -> Matcher:
-    """A matcher that also sees to the scopes of what the pattern binds."""
+    """A matcher that also checks the scopes of bound variables."""
     matcher = part_matcher(pattern)
     if not any(type(node).binds for node in post_order(pattern)):
         return matcher
@@ -271,7 +271,7 @@ def _apply(pattern: Apply) -> Matcher:
 
 
 def _again(name: str) -> Matcher:
-    """Takes any term, to be looked at on the next turn."""
+    """Accepts any term, to be matched in the next round."""
 
     def fill(term: Any, filling: Filling) -> bool:
         filling[name] = (*filling.get(name, ()), term)
@@ -365,7 +365,7 @@ def _index_demands(of: pt.IndexHole) -> tuple[pt.Predicate, ...]:
 
 
 def fits(of: object, constraint: pt.Constraint) -> bool:
-    """Whether something of that type is what a hole asks for."""
+    """Whether a type satisfies a hole's constraint."""
     if not isinstance(of, TensorType):
         return False
     if constraint.dtypes is not None and of.dtype not in constraint.dtypes:

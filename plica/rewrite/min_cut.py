@@ -1,9 +1,9 @@
-"""Cuts: things put on sides so that few nets have things on two of them.
+"""Minimum cuts: assigns things to sides so that few nets span several sides.
 
-A net is a set of things that would like to be together; it is cut when they are not.  For two sides
-the least number of cut nets is the greatest flow through a graph in which a net is a bridge of
-capacity one that its things reach and are reached from at no cost; for more sides each one in turn
-is cut off from all the others, which cuts at most twice as often.
+A net is a set of things that should share a side; it is cut if they do not. For two sides the
+minimum number of cut nets is the maximum flow through a graph in which a net is an edge of capacity
+one, connected to and from its things at no cost; for more sides, each is separated from all others
+in turn, which cuts at most twice the minimum.
 
 >>> nets = [("a", "b"), ("b", "c"), ("b", "d")]
 >>> cheapest(nets, {"a": "left", "c": "right", "d": "right"}, "left")["b"]
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Hashable)
 def cheapest(
     nets: Sequence[Sequence[T | str]], pinned: Mapping[T, str], default: str
 ) -> dict[T | str, str]:
-    """The side of everything in the nets; what is pinned stays, and names of sides are sides."""
+    """The side of everything in the nets; pinned things keep theirs."""
     sides = list(dict.fromkeys((default, *pinned.values())))
     things: dict[T | str, None] = dict.fromkeys(pinned)
     for net in nets:
@@ -95,7 +95,7 @@ class FlowNetwork:
         return level
 
     def flow(self, begin: Sequence[int], end: set[int]) -> int:
-        """Let one flow along each of many shortest ways; how many there were."""
+        """Augments the flow along shortest paths; returns the number of paths."""
         level = self.levels(begin)
         if all(level[vertex] < 0 for vertex in end):
             return 0
@@ -114,7 +114,7 @@ class FlowNetwork:
     def _way(
         self, start: int, end: set[int], level: list[int], tried: list[int]
     ) -> list[int] | None:
-        """A way that goes up one level with each edge; what led nowhere is not tried again."""
+        """A path that ascends one level per edge; dead ends are not retried."""
         way: list[int] = []
         vertex = start
         while vertex not in end:

@@ -1,8 +1,8 @@
 """Near misses: why a rule does not apply to a term, and which part of its pattern fails.
 
-Each alternative of the left side is followed into the term as far as it fits; the part at which it
-stops, what was wanted there and what stands there are the answer.  Whether something fits is said
-by the matcher itself.
+Each alternative of the left side is followed into the term as far as it matches; the answer is the
+part at which it stops, with the expected and the actual term. The matcher itself decides what
+matches.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -54,8 +54,7 @@ class NearMiss:
 
 
 def near_miss(rule: Rule, term: Term) -> NearMiss | None:
-    """Why a rule does not apply to a term, by the alternative that fits it best; None where it
-    applies."""
+    """Why a rule does not apply to a term, by its closest alternative; None if it applies."""
     misses = []
     for pattern, (_, matcher) in zip(pt.alternatives(rule.left), rule.matchers, strict=True):
         if (miss := _missed(rule, pattern, matcher, term)) is None:
@@ -110,7 +109,7 @@ _Stop = tuple[int, tuple[str, ...], str, str]  # parts that fit, the path, expec
 
 
 def _stop(pattern: Any, value: Any, filling: Filling, path: tuple[str, ...]) -> _Stop | None:
-    """Where a pattern stops to fit; None where it fits.  Recursion over a pattern."""
+    """The place at which a pattern stops matching, or None. Recursion over a pattern."""
     if isinstance(pattern, Apply):
         return _stop_apply(pattern, value, filling, path)
     before = dict(filling)
@@ -158,7 +157,7 @@ def _stop_apply(
 
 
 def _demand(hole: pt.Hole | pt.IndexHole, value: Any, filling: Filling) -> tuple[str, str]:
-    """What a hole asks for that something does not give."""
+    """The constraint of a hole that a value violates."""
     if hole.name in filling:
         return f"the same as before, {_show(filling[hole.name])}", _show(value)
     asked: pt.Constraint = hole.constraint
@@ -190,7 +189,7 @@ def _size(pattern: Any) -> int:
 
 
 def _show(value: Any) -> str:
-    """A word or two about what stands somewhere."""
+    """A short description of a term."""
     match value:
         case Apply():
             return value.op

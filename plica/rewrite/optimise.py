@@ -43,7 +43,7 @@ OPTIMISE: Final = Pipeline((
     find_pass("remove-dead"),
 ))
 # fmt: on
-"""What is done to every graph, by passes and by rules within the contract."""
+"""The graph pipeline: passes, and rules within the contract."""
 
 
 def optimise(

@@ -11,8 +11,8 @@
 >>> [first is a @ b for first, _ in output_groups(outputs(x @ y, x @ z), whole)]
 [True, False]
 
-Both orders of the two products are groups; in a rewriting each term is in one of them at most.  A
-let hides who uses its value, so `to_dataflow` comes first.
+Both orders of the two products are groups; in one rewriting each term is in at most one of them. A
+let hides the users of its value, so `to_dataflow` runs first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from plica.rewrite.rule import Rule, all_of_kind
 from plica.runtime.error import Diagnostic
 
 MAX_ROUNDS: Final = 100
-"""How often a program is searched before the rules are taken to loop."""
+"""The number of rounds after which rules are considered to loop."""
 
 
 def output_groups(pattern: Outputs, root: Expr) -> Iterator[tuple[Expr, ...]]:
@@ -125,7 +125,7 @@ class _Uses:
 
 
 def _standing(part: Term, pattern: Term, term: Term) -> list[Expr]:
-    """What stands in a term where a part of the pattern is."""
+    """The subterms of a term at a part of the pattern."""
     pairs: list[tuple[Term, Term]] = [(pattern, term)]
     for wanted, found in pairs:
         if not type(wanted).hole and len(wanted._children) == len(found._children):
@@ -155,8 +155,8 @@ def rewrite_outputs(module: Module, rules: Iterable[Rule]) -> tuple[Module, Deri
 def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[DerivationStep]]:
     """A function with every group that was found at once replaced in one sweep.
 
-    Groups are taken parts before wholes, and none that another taken one is computed from: so what
-    is joined never comes to depend on itself.
+    Groups are taken operands first, and never if one depends on another chosen group: so a joined
+    term never depends on itself.
     """
     if not isinstance(child, Function):
         return child, []
@@ -189,7 +189,7 @@ def _round(at: int, child: Term, rules: tuple[Rule, ...]) -> tuple[Term, list[De
 
 
 def _parts(rule: Rule, matcher: Matcher, group: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
-    """What the terms of a group become, None where the rule does not apply."""
+    """The replacements of a group's terms, or None if the rule does not apply."""
     whole = Tuple(group)
     if (made := rule.apply(matcher, whole)) is None:
         return None

@@ -3,10 +3,9 @@
     outputs(x @ y, x @ z)                         two products of one input
     h = relu(x); outputs(exp(h), tanh(h), sole=h) two users of one value, which has no other
 
-Equal parts of the patterns are one node, so that is how a pattern says who uses what; an output
-shares a hole that stands for an argument with one before it.  A match are that many different terms
-of one function, none of which is computed from another, and which are needed in the same scopes.
-What is `sole` is used by the matched terms and by nothing else.
+Equal parts of the patterns are one node, which expresses sharing; an output shares an argument hole
+with an earlier one. A match consists of as many distinct terms of one function, none computed from
+another, needed in the same scopes. `sole` parts are used by the matched terms only.
 
 `plica.rewrite.rewrite_outputs` finds them in programs.
 
@@ -28,7 +27,7 @@ from plica.runtime.error import Diagnostic
 
 
 def outputs(*patterns: Any, sole: Any = ()) -> Any:
-    """Several terms that share parts; the right side is a tuple of what each becomes.
+    """Several terms with shared parts; the right side is a tuple of their replacements.
 
     `sole` is a part of the patterns, or several, that nothing but the matched terms uses.
     """
@@ -62,7 +61,7 @@ def _refused(message: str, expected: str, found: str) -> RuleRefused:
 
 
 def _depths(pattern: Term) -> dict[str, int]:
-    """How far below its root each hole for an argument stands.  Recursion over a pattern."""
+    """The depth of each argument hole below the root. Recursion over a pattern."""
     if isinstance(pattern, Hole):
         return {pattern.name: 0}
     parts = pattern.args if isinstance(pattern, Apply) else ()
@@ -78,7 +77,7 @@ def _depths(pattern: Term) -> dict[str, int]:
 
 
 def edge(patterns: tuple[Term, ...], at: int) -> tuple[str, int] | None:
-    """A hole that an output shares with one before it, and how far below the output it stands."""
+    """A hole that an output shares with an earlier one, and its depth below the output."""
     before = {name for each in patterns[:at] for name in _depths(each)}
     shared = [(depth, name) for name, depth in _depths(patterns[at]).items() if name in before]
     return None if not shared else (min(shared)[1], min(shared)[0])

@@ -32,10 +32,10 @@ from plica.runtime.error import Diagnostic
 from plica.runtime.late import late
 
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
-"""Whether a term that these several others use is not to be taken apart for one of them."""
+"""Whether a term with these other users must not be decomposed for one of them."""
 
 Asked: TypeAlias = Callable[[Term, Mapping[Term, Sequence[Term]]], bool]
-"""Whether a term is to stay as it was asked for, given the users of every term."""
+"""Whether a term must stay as it was requested, given the users of every term."""
 
 
 @attrs.frozen(eq=False)

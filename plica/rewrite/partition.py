@@ -5,10 +5,10 @@
                  def block(a, b, c): return nn.relu(nn.conv(a, b) + c)
                  return block(x, w, b)             # with the attribute composite="block"
 
-A region is what the structure of a pattern covers, or what a dominator pattern finds; nothing of it
-but its result may be used outside.  Constants come along, everything else is an argument.  Equal
-regions become one function, since parameters are named by their number.  Regions do not overlap: of
-two that would, the outer is taken.  What is inside of a composite is not looked at again.
+A region is what the structure of a pattern covers, or what a dominator pattern matches; only its
+result may be used outside. Constants are included, everything else is an argument. Equal regions
+become one function, because parameters are named by number. Regions do not overlap: of two
+overlapping ones, the outer is taken. Composites are not searched again.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.ir.op import find
@@ -25,8 +25,8 @@ two that would, the outer is taken.  What is inside of a composite is not looked
 >>> [len(each.params) for each in composites(split)]
 [1]
 
-Laws: the result means what the module meant; `inline_composites(partition(m, p, n))` has the digest
-of `infer(m)`; no expression is in two composites.
+Laws: the meaning is preserved; `inline_composites(partition(m, p, n))` has the digest of
+`infer(m)`; no expression is in two composites.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLAIN: Final = (ex.Apply, ex.Tuple, ex.Project, ex.Call)
 
 
 def partition(module: Module, pattern: Term, name: str) -> Module:
-    """The module with every region that the pattern finds in a function of its own."""
+    """The module with every region of the pattern as a separate function."""
     if any(
         isinstance(node, ex.If | ex.Let | ex.Match | ex.Function) for node in post_order(pattern)
     ):
@@ -75,7 +75,7 @@ def partition(module: Module, pattern: Term, name: str) -> Module:
 
 
 def opened(node: ex.Expr) -> tuple[ex.Expr, ...]:
-    """What an expression is made of; a composite is one piece."""
+    """The parts of an expression; a composite is atomic."""
     return () if is_composite(node) else operands(node)
 
 
@@ -97,7 +97,7 @@ def composites(module: Module) -> tuple[ex.Function, ...]:
 def _regions(
     dataflow: Dataflow, pattern: Term, taken: set[ex.Expr]
 ) -> Iterator[tuple[ex.Expr, frozenset[ex.Expr]]]:
-    """The regions of a pattern, wholes before parts; what is taken need not be looked at."""
+    """The regions of a pattern, outer before inner; matched nodes are skipped."""
     if isinstance(pattern, Dominator):
         for parent, child in dataflow.ends(pattern):
             if child not in taken and parent not in taken:
@@ -111,7 +111,7 @@ def _regions(
 
 
 def _plain(nodes: Iterable[Term]) -> Iterator[ex.Expr]:
-    """The parts of a match that are computed: constants and the like come along anyway."""
+    """The computed parts of a match: constants are included anyway."""
     return (node for node in nodes if isinstance(node, _PLAIN))
 
 
@@ -151,7 +151,7 @@ class _Cutter:
         return made
 
     def _call(self, root: ex.Expr, region: frozenset[ex.Expr]) -> ex.Expr:
-        """The call that stands for a region."""
+        """The call that replaces a region."""
         become: dict[ex.Expr, ex.Expr] = {}
         inputs: list[ex.Expr] = []
         stack: list[tuple[ex.Expr, bool]] = [(root, False)]

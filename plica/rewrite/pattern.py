@@ -9,8 +9,8 @@
 >>> sorted(hole_names(transpose(transpose(x, p), q)))
 ['p', 'q', 'x']
 
-A hole used twice means the same term.  `Literal` in a pattern matches a scalar constant of that
-value in any dtype.  `either(p, q)` matches what one of them matches, the first that does.
+A hole used twice means the same term. `Literal` in a pattern matches a scalar constant of that
+value in any dtype. `either(p, q)` matches what one of them matches, trying them in order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Predicate: TypeAlias = Callable[[Any], bool]
 
 @frozen(eq=False)
 class Constraint(Term):
-    """What a hole demands of what fills it; None demands nothing."""
+    """A hole's constraint on its filling; None is no constraint."""
 
     constant: bool = False
     dtypes: tuple[DType, ...] | None = None
@@ -49,7 +49,7 @@ ANYTHING = Constraint()
 
 @frozen(eq=False)
 class Hole(Expr):
-    """Stands for an expression, or for the value of an attribute."""
+    """Matches an expression, or the value of an attribute."""
 
     hole = True
     name: str
@@ -58,7 +58,7 @@ class Hole(Expr):
 
 @frozen(eq=False)
 class IndexHole(Scalar):
-    """Stands for a scalar term; with `constant` for an integer literal."""
+    """Matches a scalar term; with `constant` an integer literal."""
 
     hole = True
     name: str
@@ -68,7 +68,7 @@ class IndexHole(Scalar):
 
 @frozen(eq=False)
 class Rest(Expr):
-    """Stands for all remaining arguments of an operator of any arity."""
+    """Matches all remaining arguments of an operator of any arity."""
 
     hole = True
     name: str
@@ -83,7 +83,7 @@ class Either(Expr):
 
 @frozen(eq=False)
 class Dominator(Expr):
-    """What is made of a parent along a path and comes together in a child; see `dominates`."""
+    """Matches a region from a parent along a path to a child; see `dominates`."""
 
     parent: Term
     path: Term
@@ -92,7 +92,7 @@ class Dominator(Expr):
 
 @frozen(eq=False)
 class Again(Expr):
-    """Stands for the whole of the recursive pattern in whose step it is."""
+    """Refers to the recursive pattern from within its step."""
 
     hole = True
     name: str
@@ -100,7 +100,7 @@ class Again(Expr):
 
 @frozen(eq=False)
 class Recursive(Expr):
-    """What a step matches, and again where the step says so; see `plica.rewrite.recursive`."""
+    """Matches a step, repeatedly where the step says so; see `plica.rewrite.recursive`."""
 
     name: str
     step: Term
@@ -164,7 +164,7 @@ def _demand(name: str, what: str, wrong: list[Any], expected: str) -> None:
 
 
 def holes(names: str) -> tuple[Any, ...]:
-    """Holes for graph patterns.  Any: a hole goes wherever a term or an attribute can."""
+    """Holes for graph patterns. Any: a hole can stand for a term or an attribute."""
     return tuple(Hole(name) for name in _names(names))
 
 
@@ -214,12 +214,12 @@ def optional(wrap: Callable[[Any], Any], inner: Any) -> Any:
 
 
 def dominates(parent: Any, path: Any, child: Any) -> Any:
-    """A child that all comes together in that was made of a parent: a region with one result.
+    """Matches a child at which all uses of a parent have joined again: a region with one result.
 
-    Every expression on a way from the parent to the child matches `path`, and nothing but the child
-    is used outside of them.  Holes of the path are filled anew for each expression on it.  Rules
-    with such a left side are used by `plica.rewrite.dominate.rewrite_dominated`; there the parts
-    are `m.parent`, `m.path` (a tuple) and `m.child` beside the holes.
+    Every expression on a path from the parent to the child matches `path`, and only the child is
+    used outside of the region. Holes of the path are matched anew for each expression on it. Rules
+    with such a left side are applied by `plica.rewrite.dominate.rewrite_dominated`; the parts are
+    available as `m.parent`, `m.path` (a tuple) and `m.child` besides the holes.
     """
     return Dominator(parent, path, child)
 
@@ -258,7 +258,7 @@ def hole_names(pattern: Term) -> frozenset[str]:
 def alternatives(pattern: Term) -> tuple[Term, ...]:
     """The patterns without `Either` that together match what `pattern` matches, in order.
 
-    A recursive pattern is one of them as it is: it chooses anew on each turn.
+    A recursive pattern is one alternative: it chooses anew in each iteration.
     """
     order = post_order(pattern)
     if not any(isinstance(node, Either) for node in order):

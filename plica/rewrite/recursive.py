@@ -2,10 +2,11 @@
 
     recursive("chain", lambda again: either(relu(again), tanh(again)), ends=exp(x))
 
-matches `exp(a)`, `relu(exp(a))`, `tanh(relu(exp(a)))` and so on.  Each turn takes the first
-alternative that fits, those of the step before the end.  The holes of the step are filled anew on
-each turn, and `m.chain` holds the turns; those of `ends` are holes as any others, and a right side
-that is a term can use them.  A pattern is a finite term in which `again` is a name: printing ends.
+matches `exp(a)`, `relu(exp(a))`, `tanh(relu(exp(a)))` and so on. Each iteration takes the first
+alternative that matches, those of the step before the end. Holes of the step are matched anew in
+each iteration, and `m.chain` holds the iterations; holes of `ends` are ordinary, and can be used by
+a right side that is a term. A pattern is a finite term in which `again` is a name, so printing
+terminates.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -35,14 +36,14 @@ from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place
 
 TURNS: Final = (1, 2, 0, 3, 4)
-"""How many turns are written out for an instance, the simplest first."""
+"""The numbers of iterations to expand in an instance, simplest first."""
 
 
 def recursive(name: str, step: Callable[[Any], Any], ends: Any = None) -> Any:
-    """What `step` matches, where `again` stands for all of it once more, or what `ends` matches.
+    """Matches `step`, in which `again` refers to the whole pattern, or `ends`.
 
-    `m.name` are the turns, outermost first: `turn.x` is what fills a hole on that turn, and
-    `m.name.fold(f)` calls `f(turn, results of the turns inside)`, once for each distinct one.
+    `m.name` are the iterations, outermost first: `turn.x` is a hole's filling in that iteration,
+    and `m.name.fold(f)` calls `f(turn, inner results)` once for each distinct one.
     """
     called: object = step  # whatever a user gives
     if not callable(called):
@@ -103,7 +104,8 @@ def _shared(name: str, holes: frozenset[str], place: Place | None) -> RuleRefuse
 
 
 def check_recursions(left: Term, place: Place | None) -> None:
-    """Refuse a left side whose recursive patterns share what is their own, or stand in scopes."""
+    """Refuses a left side whose recursive patterns share holes of their steps, or occur under
+    binders."""
     if not (found := pt.recursions(left)):
         return
     taken = pt.bound_names(left)
@@ -122,15 +124,15 @@ def check_recursions(left: Term, place: Place | None) -> None:
 
 
 def unrolled(pattern: Term, choose: Callable[[Any], Any]) -> Term:
-    """An ordinary pattern: some turns of each recursion written out, the holes of each by a name of
-    their own.  Recursion over a pattern, and a few turns deep."""
+    """An ordinary pattern: some iterations of each recursion expanded, with renamed holes.
+    Recursion over a pattern, of a few iterations."""
     if not pt.recursions(pattern):
         return pattern
     return _Unrolling(choose).part(pattern)
 
 
 class _Unrolling:
-    """Turns are numbered as they come."""
+    """Iterations are numbered in order."""
 
     def __init__(self, choose: Callable[[Any], Any]) -> None:
         self.choose, self.numbers = choose, itertools.count()

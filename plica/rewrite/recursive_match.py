@@ -20,7 +20,7 @@ from plica.core.term import Term, leaf_key
 
 M = TypeVar("M")
 R = TypeVar("R")
-# Any: what fills a hole is a term, the value of an attribute, or what a recursion matched.
+# Any: a hole's filling is a term, the value of an attribute, or the match of a recursion.
 Filling: TypeAlias = dict[str, Any]
 Matcher: TypeAlias = Callable[[Any, Filling], bool]
 NOWHERE = -1
@@ -29,10 +29,10 @@ NOWHERE = -1
 
 @frozen(eq=False)
 class RecursiveMatches(Generic[M]):
-    """The turns of a recursion, each before those inside it; a term that occurs twice is one turn.
+    """The iterations of a recursion, outer before inner; a term that occurs twice is one iteration.
 
-    A turn is a match: `turn.x` fills the hole `x` there.  `terms` are the terms of the turns,
-    `inside` those that each says `again` of, `patterns` the alternatives that each took.
+    An iteration is a match: `turn.x` fills the hole `x` there. `terms` are their terms, `inside`
+    the terms matched by `again`, `patterns` the alternatives taken.
     """
 
     terms: tuple[Term, ...]
@@ -50,7 +50,8 @@ class RecursiveMatches(Generic[M]):
         return self.turns[at]
 
     def fold(self, f: Callable[[M, tuple[R, ...]], R]) -> R:
-        """`f` of each turn and of what it gave for the turns inside, once for each distinct one."""
+        """Folds the iterations: `f` of each one and its inner results, once for each
+        distinct one."""
         done: dict[Term, R] = {}
         for term, turn, inside in zip(
             reversed(self.terms), reversed(self.turns), reversed(self.inside), strict=True
@@ -65,7 +66,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 class RecursiveMatcher(Generic[M]):
-    """Binds a name to the turns of a recursion; holes in `whole` are the same on all of them."""
+    """Binds a name to the iterations of a recursion; holes in `whole` are equal in all of them."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class RecursiveMatcher(Generic[M]):
         self._chosen: WeakKeyDictionary[Term, int] = WeakKeyDictionary()
 
     def __call__(self, term: Any, filling: Filling) -> bool:
-        """Whether the recursion matches a term, with the filling that comes of it."""
+        """Whether the recursion matches a term; extends the filling."""
         if not isinstance(term, Term) or self._decided(term) == NOWHERE:
             return False
         if self.name in filling:

@@ -1,8 +1,8 @@
 """Rules: named equations between terms.
 
-The left side is a pattern.  The right side is a term over the same holes, or, where it computes,
-a function from the match to a term (or to None: does not apply after all).  What a rule changes in
-floating point is said by its contract.  Rules are made, and checked, by `plica.rewrite.make`.
+The left side is a pattern. The right side is a term over the same holes or, if computed, a function
+from the match to a term (or to None: the rule does not apply). The rule's effect on rounding is
+declared by its contract. Rules are built, and validated, by `plica.rewrite.make`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from plica.runtime.late import late
 
 Computed: TypeAlias = Callable[[PatternMatch], "Term | None"]
 Guard: TypeAlias = Callable[[PatternMatch], bool]
-# Any: what a hole is filled with, a term, a type or the value of an attribute.
+# Any: a hole's filling is a term, a type or the value of an attribute.
 Fillings: TypeAlias = Callable[[Callable[[Sequence[Any]], Any]], "Mapping[str, Any] | Expr"]
-"""From a function that picks one of several values to what fills holes, by name, or to a term."""
+"""From a function that picks one of several values to fillings of holes by name, or to a term."""
 
 
 def term_text(term: Term) -> str:
@@ -57,7 +57,7 @@ class Rule:
     """What fills holes that depend on each other, for checks."""
 
     def at(self, term: Term) -> Term | None:
-        """The right side where the left side is `term`, None where the rule does not apply."""
+        """The right side if the left side matches `term`, otherwise None."""
         for _, matcher in self.matchers:
             if (result := self.apply(matcher, term)) is not None:
                 return result
@@ -83,7 +83,7 @@ class Rule:
         return None if result is term else result
 
     def _failed(self, error: BaseException, term: Term) -> RuleRefused:
-        """What a rule raised, with its name, the line where it did, and the term it looked at."""
+        """The exception of a rule with its name, line, and the term at hand."""
         if isinstance(error, RuleRefused):
             first, *rest = error.diagnostics
             if first.place is not None:
@@ -103,7 +103,7 @@ class Rule:
 
     @property
     def is_pass(self) -> bool:
-        """Whether this stands for a pass: a step from a whole module to another."""
+        """Whether this represents a pass: a step from a whole module to another."""
         return not self.matchers
 
     def __repr__(self) -> str:

@@ -31,7 +31,7 @@ from plica.rewrite.strategy import Driving, innermost
 
 @frozen(eq=False)
 class Setting:
-    """What a pipeline is run with: the contract that rules keep, and the packs a user asks for."""
+    """The parameters of a pipeline: the contract that rules must keep, and the user's packs."""
 
     contract: Contract = DEFAULT_CONTRACT
     packs: tuple[Pack, ...] = ()
@@ -48,7 +48,7 @@ class Rules:
     given: str | Pack | Chosen
     by: Driving = innermost
     about: Collection[str] = ()
-    """Operators of which every left side has one; none where modules are not asked."""
+    """Operators, one of which every left side contains; empty if modules are not checked."""
 
     def packs(self, setting: Setting) -> tuple[Pack, ...]:
         """The packs, with those of their rules that the contract allows."""
@@ -102,7 +102,7 @@ def rules(
 
 
 def packs_of(each: Pass, setting: Setting) -> tuple[Pack, ...]:
-    """The packs of a pass of rules, none for any other."""
+    """The packs of a pass of rules; empty for other passes."""
     return each.run.packs(setting) if isinstance(each.run, Rules) else ()
 
 
@@ -154,5 +154,5 @@ class HistoryChecks:
         return ModuleChecks().before(each, state.module)
 
     def after(self, each: Pass, state: History) -> str | None:
-        """What a pass has broken."""
+        """What a pass has broken, or None."""
         return ModuleChecks().after(each, state.module)

@@ -2,13 +2,13 @@
 
     Strategy = Term -> Rewritten | None        None: does not apply
 
-The vocabulary:  `seq choice attempt repeat one all_ some top_down bottom_up at where`; a rule is
-made a strategy by `use`.  Steps carry the path to the place they changed, so a derivation comes for
-free.  On the pipelines of targets a pack is driven by a `Driving`, which makes a strategy of its
-rules:  `innermost` to a normal form, `swept_up` and `swept_down` in one sweep.
+The vocabulary: `seq choice attempt repeat one all_ some top_down bottom_up at where`; `use` turns a
+rule into a strategy. Steps carry the path of the change, so derivations need no further work. In
+the pipelines of targets a pack is driven by a `Driving`, which builds a strategy from its rules:
+`innermost` to a normal form, `swept_up` and `swept_down` in one sweep.
 
-Laws: `attempt(s)` always applies; `seq(identity, s)` is `s`; `choice(fail, s)` is `s`;
-`repeat(s)` ends where `s` does not apply; `innermost(p)` does not apply to what it gives.
+Laws: `attempt(s)` always applies; `seq(identity, s)` is `s`; `choice(fail, s)` is `s`; `repeat(s)`
+ends when `s` does not apply; `innermost(p)` does not apply to its result.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def all_(strategy: Strategy | Rule) -> Strategy:
 
 
 def some(strategy: Strategy | Rule) -> Strategy:
-    """At every child where it applies; applies where that is at least one."""
+    """Applies at every child where it can; fails if there is none."""
     return _children(strategy, lambda applied, count: applied > 0)
 
 
@@ -264,7 +264,7 @@ def _below(number: int, steps: tuple[DerivationStep, ...]) -> tuple[DerivationSt
 def _swept(
     term: Term, done: Rewritten | None, sweep: RewriteSweep, site: int
 ) -> list[DerivationStep]:
-    """What was done at one term of a sweep, as steps that replace the whole of it."""
+    """The result at one term of a sweep, as steps that replace the whole term."""
     if done is None or not done.steps:
         return []
     derivation = Derivation(term, done.steps)

@@ -1,1 +1,1 @@
-"""check: what is known of a rule, found by instances and by proof."""
+"""check: what tests and proofs show about a rule."""

@@ -27,9 +27,9 @@ WORDS: Final = (
 """What attributes that are a choice of words may be."""
 
 ALONE: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2), (1, 3), (0,), (2, 0))
-"""Shapes for what is beside nothing that has axes."""
+"""Shapes for a hole without neighbours to match."""
 LONG: Final = (0.1, -2.7182818284590451)
-"""Numbers of so many digits that every narrower dtype rounds them."""
+"""Numbers with so many digits that every narrower dtype rounds them."""
 
 
 def alike(options: Sequence[Any], length: int | None) -> Sequence[Any]:

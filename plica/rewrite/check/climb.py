@@ -1,9 +1,9 @@
 """Adversarial search: data on which the sides of a rule lie as far apart as they can be brought.
 
-A hill is climbed by small changes of the inputs (a sign, an exponent, the last digit, an element
-copied to another place or another input).  Its height is the distance of the sides in units of
-what the contract allows; where they do not differ at all, how far rounding has taken the left side
-from its value in f64: a claim of equal bits breaks where most is rounded.
+Hill climbing by small changes of the inputs (a sign, an exponent, the last digit, an element copied
+elsewhere). The objective is the distance of the sides in units of the contract's tolerance; if they
+are equal, the rounding error of the left side against f64: a claim of equal bits fails where
+rounding is largest.
 
 >>> [word for word, _ in MOVES][:3]
 ['negate', 'double', 'next']
@@ -31,7 +31,7 @@ CLIMB_STEPS: Final = 30
 
 
 def climb(trial: Trial, start: Inputs, seed: int, steps: int = CLIMB_STEPS) -> SidesDiffer | None:
-    """What the search ends with where the sides differ, None where they never did."""
+    """The final state if the sides differ, or None if they never did."""
     places = [i for i, each in enumerate(start) if each.size and dtype(each.dtype).is_float]
     if not places:
         return None

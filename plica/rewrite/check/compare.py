@@ -1,8 +1,8 @@
 """Comparison of two values under a float contract.
 
-Integers and bools must be equal.  Floats: bit-equal up to nan payloads (`exact`), up to the sign of
-zeros (`signless_zero`), or within a tolerance scaled by the sum of the magnitudes that went into
-the result (`fused`, `reassociates`), or also relative in max-norm (`approx`).
+Integers and bools must be equal. Floats must be equal in bits up to NaN payloads (`exact`), or up
+to the sign of zeros (`signless_zero`), or within a tolerance relative to the sum of magnitudes
+(`fused`, `reassociates`), or also relative in max-norm (`approx`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLACK = 8.0
 
 
 def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> str | None:
-    """Why the two values differ under the contract, None where they agree.
+    """Why two values differ under the contract, or None.
 
     `magnitude` is the largest sum of finite magnitudes met while computing them.
     """
@@ -44,13 +44,13 @@ def difference(left: Any, right: Any, contract: Contract, magnitude: float) -> s
         return _first(~(both_nan | (wide_a == wide_b)), a, b)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(wide_a - wide_b)
-    # Contracts are ordered: what a stricter one allows, a freer one does, too.  The steps of narrow
-    # floats are wider than most bounds, and below the least normal number nothing is relative.
+    # Contracts are ordered: a looser one allows what a stricter one does. The rounding of narrow
+    # floats exceeds most bounds, and relative bounds are meaningless for subnormals.
     allowed = SLACK * epsilon(a.dtype) * magnitude + tiny(a.dtype)
     if contract.level == APPROX:
         finite = np.abs(wide_a[np.isfinite(wide_a)])
         allowed = max(allowed, contract.rel * max(float(finite.max(initial=0.0)), magnitude))
-    # Which of nan and inf comes out may depend on the order; that something does may not.
+    # Whether NaN or infinity results may depend on the order; that one of them does may not.
     neither_finite = ~np.isfinite(wide_a) & ~np.isfinite(wide_b)
     return _first(~(neither_finite | (wide_a == wide_b) | (gap <= allowed)), a, b)
 

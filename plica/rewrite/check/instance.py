@@ -1,12 +1,12 @@
 """Instances: from the left side of a rule alone, well-typed terms that it matches.
 
-Holes become variables (or constants) of chosen types, attribute holes chosen values; what the type
-relations of the operators refuse is chosen again.  Sizes include 0 and 1, shapes broadcast, data
-include negative and extreme numbers, zeros of both signs, nan and inf.  What fills a hole under a
-binder mostly speaks of the bound variable, and what fills another sometimes of a namesake of it.
+Holes become variables (or constants) of random types, attribute holes random values; combinations
+that type relations refuse are redrawn. Sizes include 0 and 1, shapes broadcast, and data include
+negative and extreme numbers, both zeros, NaN and infinity. A hole under a binder usually mentions
+the bound variable, and other holes sometimes one of the same name.
 
-All choice goes through one function, `choose`, that picks from a sequence ordered from simple to
-strange: hypothesis's draws in a check (so failures shrink), a seeded generator when a rule is made.
+All choices go through one function, `choose`, that picks from a sequence ordered from simple to
+exotic: hypothesis's draws in a check (so failures shrink), a seeded generator when a rule is built.
 """
 
 from __future__ import annotations
@@ -38,28 +38,27 @@ T = TypeVar("T")
 MAX_TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
 READ: Final = 4
-"""This many of these are read from the tape.  In half of all instances one number of the tape seeds
-the others: an operator that refuses most of what is chosen would use it up, and be left with the
-plainest."""
+"""The number of choices read from the tape. In half of all instances one number of the tape seeds
+the others, because an operator that refuses most choices would exhaust the tape and be left with
+the simplest ones."""
 REPEATS: Final = 3
-"""How often the same choice may come again in a row."""
+"""The maximum number of identical choices in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
 EMPTY: Final = (1, 0, 2)
 ODD: Final = (False,) * 7 + (True,)
-"""Some instances are odd in all ways at once: empty axes beside constants that are not finite."""
+"""Some instances are unusual in all respects: empty axes together with non-finite constants."""
 SQUARE: Final = (0, 0, 0, 0, 2, 3)
 """In some instances all axes that are free have one size: what lines up wrongly still fits."""
 FILLS_OF_CONSTANTS: Final = (None, None, None, "plain", "short", "even", "vast")
-"""In some instances all constants are of one kind of data, the kind that shows what is claimed."""
+"""In some instances all constants have one kind of data, which isolates the claim."""
 USUAL_DTYPES: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
 LONG: Final = (5, 8, 17)
-"""Longer axes, where the order of a sum matters; few of them, and shapes stay small."""
+"""Longer axes, for which the order of summation matters; few, so that shapes stay small."""
 LONG_VECTORS: Final = (33, 130, 257, 1025)
 """Lengths of vectors that are longer than any block of a sum."""
 MAX_PAIRS: Final = 1 << 21
-"""Elements of a result times those of an argument: at most this many are computed for one of
-them."""
+"""The maximum product of result and argument elements, to bound the cost of one instance."""
 MAX_ELEMENTS: Final = 600
 """Elements of a shape with long axes."""
 
@@ -81,10 +80,10 @@ def instance(
     given: Mapping[str, Any] | None = None,
     rounds: bool = False,
 ) -> Instance | None:
-    """An instance of a left side, None where no well-typed one was found.
+    """An instance of a left side, or None if no well-typed one was found.
 
-    What is `given` fills the holes of those names; a type stands for a variable of it.  One that
-    `rounds` is of floats and of two or three axes of one size, so that an order shows.
+    `given` fills the holes of those names; a type stands for a variable of it. An instance that
+    `rounds` has floats with two or three equal axes, so that the order of summation matters.
     """
     pattern = choose(alternatives(unrolled(left, choose)))
     if isinstance(pattern, Outputs):
@@ -152,7 +151,7 @@ class _Making:
         })  # fmt: skip
 
     def part(self, node: Term) -> Any:
-        """What a part of the pattern becomes; recursion over a pattern."""
+        """The instance of a part of the pattern; recursion over a pattern."""
         if isinstance(node, Hole):
             return self._alone(node)
         if node not in self.made:
@@ -341,7 +340,7 @@ class _Making:
         spoken = self._scoped(name, constraint) if not constraint.constant else None
         if spoken is not None:
             return spoken
-        # Where nothing is beside it yet, it may meet later what was made before.
+        # Without neighbours yet, it may later have to match earlier choices.
         near = context or [var.type for var in self.variables if var.type is not None]
         of = self._type(constraint, [each for each in near if isinstance(each, TensorType)])
         var = ex.Var(Name(name), of)
@@ -363,7 +362,7 @@ class _Making:
         return flat(self.fill, of.dtype, count, self.choose(SEEDS)).reshape(sizes(of))
 
     def _scoped(self, name: str, constraint: Constraint) -> ex.Expr | None:
-        """Something that speaks of a variable in whose scope a hole stands, or of a namesake."""
+        """A term with a variable in whose scope a hole stands, or one of the same name."""
         if not self.binders and not self.named:
             return None
         keys = self.scopes.get(name, [])
@@ -435,7 +434,7 @@ class _Making:
     def _attributes(
         self, operator: Operator, node: ex.Apply, trial: dict[str, Any], context: Sequence[Type]
     ) -> ex.Attrs | None:
-        """The attributes with their holes filled, None where a hole can't be."""
+        """The attributes with their holes filled, or None if one cannot be."""
         specs = {each.name: each for each in operator.attributes}
         values = []
         length: int | None = None

@@ -1,8 +1,8 @@
-"""What a rule is tried on: instances of its left side, and what its writer offers.
+"""Test inputs of a rule: instances of its left side, and examples of its author.
 
-The left side alone does not tell which attributes go together.  A rule may come with programs in
-which it applies (`examples`), and with a function that fills some holes (`instances`); otherwise
-holes are filled from their types.
+The left side alone does not say which attributes fit together. A rule may come with programs in
+which it applies (`examples`), and with a function that fills some holes (`instances`); other holes
+are filled from their types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plica.runtime.error import Diagnostic
 def offered(
     rule: Rule, choose: Choose, *, data: bool = True, rounds: bool = False
 ) -> Instance | None:
-    """An instance of a rule, None where none was found; an example comes every other time."""
+    """An instance of a rule, or None; examples alternate with generated instances."""
     if rule.examples and (rule.instances is None or choose((True, False))):
         places = [each for example in rule.examples for each in occurrences(rule, example)]
         return _instance(choose(places), choose, data) if places else None
@@ -52,7 +52,7 @@ def occurrences(rule: Rule, example: Module | Expr) -> list[Expr]:
 
 
 def _is_closed(of: Expr) -> bool:
-    """Whether arrays can be made for all that a term speaks of."""
+    """Whether all free symbols of a term can be given arrays."""
     return all(
         isinstance(var, Var)
         and isinstance(var.type, TensorType)
@@ -62,7 +62,7 @@ def _is_closed(of: Expr) -> bool:
 
 
 def variables_of(term: Expr) -> tuple[Var, ...]:
-    """The free variables of a term, in the order in which they come."""
+    """The free variables of a term, in order of occurrence."""
     free = free_vars(term)
     return tuple(
         each for each in dict.fromkeys(post_order(term)) if isinstance(each, Var) and each in free

@@ -1,9 +1,8 @@
-"""Checking operators: what a record computes against its reference, its gradient against slopes.
+"""Checks operators: results against a reference, gradients against finite differences.
 
-Instances of an operator are made from its type relation alone, as those of a rule are.  Its meaning
-is held to the `reference` of its record, where there is one; its gradient to central differences of
-its own meaning, in f64, along random directions and away from where numbers are special.  What
-differs is made smaller, in shape and data.
+Instances of an operator are generated from its type relation alone, like those of a rule. Results
+are compared with the `reference` of its record, if any; gradients with central differences in f64
+along random directions, away from singularities. Failures are shrunk in shape and data.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ def check_operator(of: Operator, examples: int = 200, seed: int = 0) -> tuple[Ve
 def _searched(
     name: str, examples: int, seed: int, judge: Callable[[Choose], _Wrong | bool], lacks: str = ""
 ) -> Verdict:
-    """So many instances, and the smallest that goes wrong; False is none to judge."""
+    """Runs a number of instances and returns the smallest failure; a False result is
+    inconclusive."""
     if lacks:
         return Untested(name, f"there is nothing to hold it against: {lacks} is missing")
     seen = tries = 0
@@ -116,7 +116,7 @@ def _searched(
 
 
 class _Found(AssertionError):
-    """Raised inside hypothesis where an instance goes wrong."""
+    """Raised inside hypothesis for a failing instance."""
 
     def __init__(self, wrong: _Wrong) -> None:
         super().__init__(wrong.reason)
@@ -158,7 +158,7 @@ def _arrays(made: Instance) -> list[Array]:
 
 
 def _unlike(found: Any, wanted: Any) -> str | None:
-    """How what an operator gives differs from its reference."""
+    """How an operator's result differs from its reference."""
     if isinstance(found, tuple):
         if not isinstance(wanted, tuple | list) or len(wanted) != len(found):
             return f"the reference gives {type(wanted).__name__}, not {len(found)} results"
@@ -273,7 +273,7 @@ def call_in_f64(of: Operator, choose: Choose) -> tuple[tuple[Array, ...], dict[s
 
 
 def _widened(of: Any) -> Any:
-    """A type with floats of f64, in which differences can be taken."""
+    """A type with f64 floats, for finite differences."""
     return TensorType(of.shape, f64) if isinstance(of, TensorType) and of.dtype.is_float else of
 
 

@@ -1,6 +1,6 @@
 """A quick look at a rule when it is made: a few instances of its left side, and their types.
 
-No value is computed here, and no test library is needed: importing a pack stays cheap.
+No values are computed here, and no test library is needed, so importing a pack stays cheap.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_TRIES: Final = 3
 
 
 def probe(rule: Rule) -> str | None:
-    """Why the sides of a rule can't have one type, None where nothing speaks against it.
+    """Why the sides of a rule cannot have the same type, or None.
 
     Raises `RuleRefused` where the rule fails on an instance.
     """
@@ -70,7 +70,7 @@ def _index_probe(rule: Rule, left: Scalar) -> str | None:
 
 
 def _named(rule: Rule, refused: RuleRefused) -> RuleRefused:
-    """The refusal with the rule it is about: a predicate does not know in which it is asked."""
+    """The refusal with its rule's name, which a predicate does not know."""
     first, *rest = refused.diagnostics
     if first.place is not None:
         return refused
@@ -99,7 +99,7 @@ def failing(rule: Rule, failed: RuleFailed, shown: str) -> RuleRefused:
 
 
 def types_differ(left: Expr, right: Term) -> str | None:
-    """How the types of two sides differ, None where they agree."""
+    """How the types of two sides differ, or None."""
     if not isinstance(right, Expr):
         return f"the right side is no expression but {right!r}"
     expected = type_of(left)

@@ -1,9 +1,9 @@
 """Whether every float product inside some operators is exact on given data.
 
-A fused multiplication and addition differs from the two in that the product is not rounded.  So on
-data whose products are exact, what is fused and what is not must be equal: there, and only there,
-`fused` can be told from `reassociates`.  Two factors of so few binary digits that all the digits
-of their product fit are enough; what an operator multiplies is asked of its tensor definition.
+A fused multiply-add differs from a product and a sum only in not rounding the product. On data
+whose products are exact, both must be equal: there, and only there, `fused` can be distinguished
+from `reassociates`. Two factors with few binary digits suffice; an operator's products are read off
+its tensor definition.
 
 >>> binary_digits(np.array([1.0, 0.75, 5.0, 0.0, np.inf]))
 3
@@ -31,7 +31,7 @@ F64_DIGITS: Final = 53
 def products_are_exact(values: Mapping[Expr, Array]) -> bool:
     """Whether no operator among the terms rounds a product that is added to something.
 
-    The terms come with their values, and so do their arguments.
+    Terms and arguments come with their values.
     """
     known = {node: _inside(node) for node in values if isinstance(node, Apply)}
     added = {arg for node, inside in known.items() if inside.adds for arg in node.args}
@@ -64,7 +64,7 @@ def _digits(of: Array) -> int:
 
 @attrs.frozen
 class Arithmetic:
-    """What an operator does inside: whether it adds floats, and which arguments it multiplies.
+    """The arithmetic of an operator: whether it adds floats, and which arguments it multiplies.
 
     No factors are known where it multiplies something that it has computed, or a constant.
     """
@@ -112,7 +112,7 @@ def _arithmetic(op: str, attributes: Attrs, types: tuple[Type, ...]) -> Arithmet
 
 
 def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> Arithmetic:
-    """An operator made of others: what they do, as far as it is done to its own arguments."""
+    """The arithmetic of a composite operator, as far as it applies to its own arguments."""
     assert record.decompose is not None
     params = [Var(Name("x", i), each) for i, each in enumerate(types)]
     sources: dict[Term, int] = {param: i for i, param in enumerate(params)}
@@ -134,7 +134,7 @@ def _of_others(record: Operator, attributes: Attrs, types: list[TensorType]) -> 
 
 
 def _loaded(side: sc.Scalar) -> sc.Buffer | None:
-    """The buffer a factor comes from, None where it is computed or a constant."""
+    """The buffer a factor is loaded from, or None if it is computed or a constant."""
     match side:
         case sc.Load(buffer):
             return buffer

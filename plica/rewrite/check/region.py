@@ -1,9 +1,9 @@
 """Rules of regions, checked as ordinary ones: some ways from a parent to a child, written out.
 
-A dominator pattern stands for infinitely many terms.  A few of them are chains: the parent, none,
-one or two expressions of the path, the child.  Each is an ordinary pattern with holes for all that
-comes from elsewhere, so instances are made of it as of any other; there the rule is used as it is
-in a program, with its right side given the region that is found.
+A dominator pattern denotes infinitely many terms. Some of them are chains: the parent, zero to two
+expressions of the path, the child. Each is an ordinary pattern with holes for all external inputs,
+so instances are generated as usual; the rule is applied as in a program, with its right side given
+the matched region.
 
 >>> from plica.ir.op import find
 >>> from plica.rewrite.make import rule
@@ -62,7 +62,7 @@ def _chains(pattern: Dominator, length: int) -> Iterator[Term]:
 
 
 def _entries(pattern: Term) -> list[str]:
-    """The holes that stand for arguments of operators: a chain may come in there."""
+    """The holes for operator arguments, where a chain may enter."""
     args = [a for node in post_order(pattern) if isinstance(node, Apply) for a in node.args]
     return list(dict.fromkeys(arg.name for arg in args if isinstance(arg, Hole)))
 

@@ -22,7 +22,7 @@ from plica.rewrite.rule import Rule
 
 
 def closed(body: Expr, made: Instance) -> Module:
-    """A module whose main function takes the instance's variables and gives `body`."""
+    """A module whose main function takes the instance's variables and returns `body`."""
     ret = type_of(body)
     params = tuple(type_of(each) for each in made.variables)
     main = Var(Name("main"), FuncType((), (), params, ret))
@@ -34,7 +34,7 @@ def as_pytest(rule: Rule, made: Instance, after: Term | None, reason: str, typed
     if not isinstance(after, Expr):
         return _of_failure(rule, made, reason)
     arrays = "".join(f"        {literal(value)},\n" for _, value in made.inputs)
-    # A right side without a type is printed as it is: reading it is what fails.
+    # A right side without a type is printed as it is: reading it fails.
     right = closed(after, made) if typed else _untyped(after, made)
     return f'''import ml_dtypes  # noqa: F401  # its dtypes have names for numpy then
 import numpy as np
@@ -84,7 +84,7 @@ def text(of: Module) -> str:
 
 
 def slug(name: str) -> str:
-    """What an identifier can end with."""
+    """A suffix valid in identifiers."""
     return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "rule"
 
 
@@ -94,7 +94,7 @@ def as_comment(words: str) -> str:
 
 
 def contract_name(of: Contract) -> str:
-    """What is imported to write a contract."""
+    """The expression that denotes a contract."""
     return "approx" if of.level == APPROX else str(of)
 
 

@@ -94,13 +94,13 @@ CLIMB_BELOW_BYTE: Final = 32
 
 
 MIN_EXAMPLES_TO_DOUBLE: Final = 100
-"""Instances from which on there is time for twice as many that round; a small budget goes to all
-kinds."""
+"""The number of instances from which rounding instances are doubled; smaller budgets are spread
+over all kinds."""
 ROUNDING_FILLS: Final = ("plain", "even", "wide", "cancel", "short", "extreme")
 """Data on which the order of sums and products shows."""
 
 Found: TypeAlias = tuple["Trial | None", "SidesDiffer | str", Instance, "Term | None"]
-"""A trial and where its sides differ; or why there is none, with the instance and what it gave."""
+"""A failing trial and its difference; or a reason without one, with the instance and its result."""
 
 
 class Differs(AssertionError):
@@ -108,7 +108,7 @@ class Differs(AssertionError):
 
 
 class _Search:
-    """What is tried of one rule; the same tape always gives the same answer."""
+    """The trials of one rule; deterministic in the tape."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -170,7 +170,7 @@ class _Search:
         return overflowed if some else None
 
     def round_off(self, count: int, seed: int) -> bool:
-        """Whether one of so many instances that round shows that a claim of bits is wrong."""
+        """Whether one of a number of rounding instances refutes a claim of equal bits."""
         source = random.Random(f"{self.rule.name} {seed}")
         for _ in range(count):
             tape = source.randbytes(TAPE)
@@ -201,7 +201,7 @@ class _Search:
         return _counterexample(self.rule, plain.made, plain.after, values, plain.reason)
 
     def _smaller(self, tape: bytes, found: Found) -> Found:
-        """What a simpler tape refutes the rule with: bytes become 0, or half of what they were."""
+        """Shrinks the tape of a counterexample: bytes become 0, or are halved."""
         steps = CLIMB_STEPS if self._refutes(tape, 0) is None else 0
         tries, last = 0, b""
         while tape != last and tries < MAX_SHRINKS:
@@ -222,7 +222,7 @@ class _Search:
 
 
 def _simpler(tape: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Parts of a tape, where each begins, and what is simpler there."""
+    """Slices of a tape with their offset and a simpler replacement."""
     for size in SHRINK_CHUNKS:
         for start in range(0, len(tape), size):
             part = tape[start : start + size]

@@ -1,4 +1,4 @@
-"""Random data sets for one instance of a rule, each of a kind that shows another sort of mistake.
+"""Random data sets for one instance of a rule, each of a kind that reveals another sort of error.
 
     plain    full mantissas near 1                 places, operators, roundings
     wide     full mantissas, far exponents         the order of a sum, what is absorbed
@@ -49,7 +49,7 @@ MAX_OF_ONE: Final = 8
 
 
 def flat(fill: str, of: DType, count: int, seed: int) -> Array:
-    """So many numbers of a dtype and a kind."""
+    """Random numbers of a dtype and kind."""
     return _Source(seed).numbers(fill, of, count)
 
 

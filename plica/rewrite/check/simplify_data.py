@@ -1,7 +1,7 @@
-"""Smaller data for a counterexample: elements that need not be what they are become plain.
+"""Smaller data for a counterexample: irrelevant elements become simple.
 
-The instance is found and made small first; here each input in turn, and then each of its elements,
-is tried as 0, as 1 and with fewer digits, and what still tells the sides apart is kept.
+The instance is found and shrunk first; then each input and each element is replaced by 0, by 1 and
+by fewer digits while the sides still differ.
 """
 
 from __future__ import annotations

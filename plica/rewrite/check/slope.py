@@ -1,8 +1,8 @@
 """Slopes: the gradient of a program of one number against central differences in f64.
 
-At a point and along a direction the gradient says what the program's value grows by; a difference
-of two values says it too.  Where differences at two steps do not agree there is no slope, or a kink
-is near, and nothing is said.
+The gradient predicts the change of the value along a direction, and so does a finite difference. If
+differences at two step sizes disagree, there is no derivative or a kink nearby, and the test is
+inconclusive.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Slope:
     chosen: tuple[int, ...]
 
     def judged(self) -> WrongSlope | bool:
-        """Whether there is a slope, as the gradient says, or what is wrong with that."""
+        """Whether the slope exists and agrees with the gradient, or how it differs."""
         try:
             slopes: Any = interpret(grad(self.program, self.chosen), *self.args)
         except (IllTyped, EvaluationError) as error:

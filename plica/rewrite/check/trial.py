@@ -1,11 +1,11 @@
 """One instance of a rule on trial: both sides interpreted on data sets, compared by the contract.
 
-Both sides are one module, so that a data set costs one run of it.  What a contract says is asked
-as it is meant.  `exact` and `signless_zero`: the same bits.  `fused` and `reassociates`: an
-equation of real numbers, so besides agreeing as they are, the sides agree as closely in f64 as f64
-is precise; and where no product is rounded, `fused` changes nothing at all.  Where a part of the
-computation leaves the range of a narrower float, only f64 is asked, and it is counted apart; not so
-where the right side makes infinities of finite constants alone, which it had better not join.
+Both sides form one module, so a data set costs one run. Contracts are tested as follows. `exact`
+and `signless_zero`: equal bits. `fused` and `reassociates`: an equation of real numbers, so the
+sides must also agree in f64 to f64's precision; and where no product rounds, `fused` changes
+nothing. If an intermediate exceeds the range of a narrower float, only f64 is compared, and the
+case is counted separately; except if the right side turns finite constants into infinities on its
+own, which is a defect.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from plica.rewrite.rule import Rule
 Inputs: TypeAlias = Sequence[np.ndarray[Any, Any]]
 
 MARGIN: Final = 2.0**20
-"""How far from the ends of a range numbers are kept where nothing wider can tell."""
+"""The distance from the ends of a range that data keep if no wider dtype exists."""
 
 
 @attrs.frozen
 class SidesDiffer:
-    """Where two sides differ, and what each was; the instance is the one in f64 if it is there."""
+    """A difference of two sides, with both values; on the f64 instance if it exists."""
 
     made: Instance
     after: Term
@@ -57,7 +57,7 @@ class SidesAgree:
 
 
 class Trial:
-    """An instance, its right side, and what both come to."""
+    """An instance, its right side, and the values of both."""
 
     def __init__(self, rule: Rule, made: Instance, after: Term) -> None:
         self.rule, self.made, self.after = rule, made, after
@@ -81,12 +81,12 @@ class Trial:
 
     @cached_property
     def constants(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """What the left side compares data with, adds to them, and so on."""
+        """The constants of the left side, which data may be compared with or added to."""
         return tuple(each.numpy() for each in post_order(self.made.term) if isinstance(each, Const))
 
     @cached_property
     def wide(self) -> Trial | None:
-        """The same with every float in f64, None where nothing is narrower or it is no instance."""
+        """The trial in f64, or None if nothing is narrower or it is ill-typed."""
         made = widened(self.made)
         after = None if made is None else self.rule.at(made.term)
         if made is None or not isinstance(after, Expr):
@@ -131,12 +131,14 @@ class Trial:
         return self._answer(inputs, found, reason)
 
     def values(self, inputs: Inputs) -> tuple[Any, ...]:
-        """What the left side, the right side and, if the contract asks for them, all parts are."""
+        """The values of the left side, the right side and, if the contract needs them, all
+        intermediates."""
         found: tuple[Any, ...] = interpret(self._module, *inputs)
         return found
 
     def magnitude(self, found: Sequence[Any], inputs: Inputs) -> float:
-        """The largest sum of magnitudes among parts and inputs, as often as there are parts."""
+        """The largest sum of magnitudes among intermediates and inputs, times the number of
+        intermediates."""
         if self.rule.contract <= signless_zero:
             return 0.0
         heaviest = 0.0
@@ -201,7 +203,7 @@ class Trial:
         )
 
     def _constants_overflow(self, found: Sequence[Any]) -> bool:
-        """Whether a rule has spoilt constants: that is so for all data, and nobody sees it come."""
+        """Whether constants alone overflow on the right side: that affects all data."""
         return any(not _is_finite(found[2 + at]) for at in self._folded)
 
     def _without_rounded_products(self, found: Sequence[Any], inputs: Inputs) -> bool:
@@ -234,7 +236,7 @@ def _is_finite(value: np.ndarray[Any, Any]) -> bool:
 
 
 def _overflows(parts: Sequence[Any], inputs: Inputs) -> bool:
-    """Whether a part of what is made of finite numbers is not finite: no wider float can tell."""
+    """Whether an intermediate of finite inputs is not finite: no wider float can decide."""
     with np.errstate(invalid="ignore", over="ignore"):
         return all(map(_is_finite, inputs)) and not all(map(_is_finite, parts))
 

@@ -1,4 +1,4 @@
-"""Verdicts: what is known of a rule.
+"""Verdicts: what is known about a rule.
 
 Verdict ::= Proved(how) | Tested(cases, note) | Untested(why) | Refuted(counterexample)
 

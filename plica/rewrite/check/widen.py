@@ -18,7 +18,7 @@ NARROW: Final[frozenset[Term]] = frozenset(
 
 
 def widened(made: Instance) -> Instance | None:
-    """The instance in f64, None where nothing in it is narrower."""
+    """The instance in f64, or None if nothing in it is narrower."""
     term = in_f64(made.term)
     if term is made.term:
         return None

@@ -1,12 +1,11 @@
-"""Adjacent parts: tensors that lie one after the other in the memory of what joins them.
+"""Adjacent parts: tensors that are consecutive in the memory of their concatenation.
 
     concat, stack    at the outermost axis that is longer than 1: each part is a range of the result
     slice, split     along that axis: the result is a range of what it is cut out of
 
-Both are found in the tensor expression, whatever the operator is called.  What joins parts that are
-in memory anyway need not copy them: whoever makes a part writes it where it belongs.  That pays for
-parts that some kernel stores in any case; what is computed where it is read is no such part, and
-what is given has to be copied.
+Both are derived from the tensor expression, independent of the operator. A concatenation of parts
+in memory needs no copy: each producer writes its part in place. That pays for parts that a kernel
+stores anyway; parts that are computed where they are read, and inputs, must be copied.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
@@ -45,7 +44,7 @@ class Piece:
 
 @lru_cache(maxsize=4096)
 def pieces(of: AccessPattern) -> tuple[Piece, ...] | None:
-    """The operands whose elements a result is, one after the other; None where it is anything else.
+    """The operands whose elements form a result one after another, or None.
 
     Each piece is a whole operand, and together they are all of the result.
     """
@@ -124,8 +123,8 @@ Users = Mapping[Expr, Mapping[Expr, None]]
 def pays(value: Expr, of: AccessPattern, users: Users) -> bool:
     """Whether parts should be written into the memory of the value that joins them.
 
-    Where its users can compute it as they read it they read the parts themselves: that takes no
-    longer, and no memory before all parts are there.
+    If its users can compute it on reading, they read the parts themselves: that costs no time and
+    needs no memory for the whole.
     """
     if (found := pieces(of)) is None:
         return False
@@ -142,7 +141,7 @@ def pays(value: Expr, of: AccessPattern, users: Users) -> bool:
 
 
 def _shown(value: Expr) -> Expr:
-    """What holds the elements of a value: itself, or what it is a view of."""
+    """The holder of a value's elements: itself, or the value it is a view of."""
     while (of := reading(value)) is not None and of.is_view:
         args = parts(value)
         assert args is not None
@@ -151,7 +150,7 @@ def _shown(value: Expr) -> Expr:
 
 
 def _is_placeable(part: Expr, users: Users) -> bool:
-    """Whether a kernel of this graph makes a value, and nobody else says where it goes."""
+    """Whether a kernel of this graph produces a value, and nothing else fixes its place."""
     return _is_made(part) and all(map(_is_made, users[part]))
 
 
@@ -161,7 +160,7 @@ def _is_made(value: Expr) -> bool:
 
 
 def _is_fused(value: Expr) -> bool:
-    """Whether a value is that of a fused function: what was decided once is decided so again."""
+    """Whether a value is the result of a fused function: earlier decisions are kept."""
     if not isinstance(value, Call) or not isinstance(value.callee, Function):
         return False
     return bool(attr(value.callee, "primitive"))

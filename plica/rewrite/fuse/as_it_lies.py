@@ -1,10 +1,10 @@
-"""What products read as it lies: bytes as wider integers or as floats, narrow floats as f32, turned
-matrices.
+"""Operands that products read directly: bytes as wider integers or as floats, narrow floats as f32,
+transposed matrices.
 
-An instruction multiplies bytes, or narrow floats, and adds in 32 bits: a product of what was
-widened before is one of what it was widened from, to the bit.  Tiles are read in any order.
-Windows over one channel read an element a few times: four bytes for one take longer to write and
-to read than to make floats of it.
+Instructions multiply bytes, or narrow floats, and accumulate in 32 bits: a product of widened
+values equals one of the narrow values, to the bit. Tiles are read in any order. Windows over one
+channel read an element a few times: writing and reading four bytes for one takes longer than
+converting it on each read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MATRICES: Final = ("einsum", "matmul", "nn.batch_matmul", "nn.dense")
 
 
 def is_as_it_lies(value: Expr, users: Iterable[Expr], tiles: bool) -> bool:
-    """Whether products read what a value is made of, as it lies in memory."""
+    """Whether products read a value's source directly from memory."""
     return is_widened(value) or (tiles and (is_narrow(value) or is_transposed(value, users)))
 
 
@@ -66,7 +66,7 @@ def is_narrow(value: Expr) -> bool:
 def is_transposed(value: Expr, users: Iterable[Expr]) -> bool:
     """Whether products of matrices read a value that is another with its axes in another order.
 
-    A window is read again and again: it had better lie as it is read.
+    A window is read repeatedly: it is stored in the form in which it is read.
     """
     return operator(value) == "transpose" and all(
         operator(user) in MATRICES or operator(user) in ("transpose", "cast") for user in users

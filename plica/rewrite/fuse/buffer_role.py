@@ -66,7 +66,7 @@ def one_role_each(
 
 
 def _is_epilogue(of: Each, contraction: Each) -> bool:
-    """Whether a stage has one element for each of a contraction."""
+    """Whether a stage computes one element per element of a contraction."""
     read = [each for each in loads(of.value) if each.buffer is contraction.out]
     places = {place for each in read for place in each.indices if isinstance(place, ScalarVar)}
     return len(read) == 1 and places >= {*of.axes}

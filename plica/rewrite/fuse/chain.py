@@ -1,12 +1,11 @@
-"""Chains: a product, what is done to the rows of its result, and a product of those become one.
+"""Chains: a product, row-wise operations on its result, and a second product become one kernel.
 
     attention   s[i, k] = sum over d of q[i, d] * k[k, d]
                 w[i, k] = softmax over k of s[i, k]              stages of one function,
                 y[i, d] = sum over k of w[i, k] * v[k, d]        where a form can compute them so
 
-The matrix between two products is as large as their results are small, and is read once: where both
-are computed together it is in no memory.  Only whoever schedules knows whether they can be, so it
-is asked about each chain.
+The matrix between two products is large and read once: fusing them keeps it out of memory. Only the
+scheduler knows whether that is possible, so it is asked about each chain.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Dec
 
 
 def is_product(group: Group) -> bool:
-    """Whether a group is a product with what comes before and after it."""
+    """Whether a group is a product with its prologue and epilogue."""
     if group.stages or group.anchor is None or group.anchor_kind != PRODUCT:
         return False
     return len(parts(group.anchor) or ()) == 2
@@ -96,7 +95,7 @@ def _is_scaled(value: Expr) -> bool:
 
 
 def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
-    """Whether a user is computed inside and nowhere else: what is copied is where its users are."""
+    """Whether a user is computed only inside; copies follow their users."""
     stack = [user]
     while stack:
         node = stack.pop()
@@ -110,7 +109,7 @@ def _is_only(user: Expr, inner: Container[Expr], decisions: Decisions) -> bool:
 def _before(
     group: Group, decisions: Decisions, groups: dict[Expr, Group], is_one: Callable[[Group], bool]
 ) -> Group | None:
-    """The one group of a kind whose result is read by nobody but another group."""
+    """The unique group of a kind whose result only one other group reads."""
     found: dict[Group, None] = {}
     for node in group.spots:
         for part in inside(node):

@@ -1,4 +1,4 @@
-"""Deciding what is fused: which operators are computed in one kernel.
+"""Decides fusion: which operators are computed in one kernel.
 
 A group has one result, its *sink*.  A value joins the group of its users if all its users are in
 that group, and none of its work would be done twice:
@@ -89,13 +89,13 @@ FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
 LANES: Final = 16
-"""Neighbours that fill a vector: what takes long is computed for this many at once."""
+"""Elements per vector: costly operations are computed for this many at once."""
 
 PLACES: Final = 4
-"""At this many places a group reads what is moved, at most: each is code of its own."""
+"""The maximum number of places at which a group reads moved elements; each takes separate code."""
 
 MIN_KERNEL_ELEMENTS: Final = 2048
-"""Fewer elements are not worth a kernel of their own."""
+"""Results with fewer elements are not worth a kernel."""
 
 
 @frozen(eq=False)
@@ -118,7 +118,7 @@ class GroupSpot:
     inner: bool
     depth: int
     again: tuple[Index, ...] = ()
-    """More places, of what is only moved."""
+    """Further places, for values that are only moved."""
 
 
 Users: TypeAlias = Mapping[Expr, dict[Expr, None]]
@@ -156,7 +156,7 @@ class Group:
 
 @frozen(eq=False)
 class Decisions:
-    """What was decided: the group of every value that has one, and the verdict on it."""
+    """The group of every fused value, and the verdict on each."""
 
     order: tuple[Expr, ...]
     """All expressions, parts before wholes."""
@@ -234,7 +234,7 @@ def _copies(  # noqa: PLR0917  # what is known of a value and of its users
     homes: Mapping[Expr, tuple[Group, ...]],
     limits: FusionLimits,
 ) -> dict[Group, GroupSpot] | None:
-    """Where each group of its users computes a value for itself, None where one of them cannot."""
+    """The places at which each user group computes a value for itself, or None if one cannot."""
     using: dict[Group, list[Expr]] = {}
     for user in users:
         for group in homes.get(user) or filter(None, (groups.get(user),)):
@@ -318,7 +318,7 @@ def _judge(  # noqa: PLR0917  # what is known of a value and of its users
 
 
 def _alone(value: Expr, of: AccessPattern | None, limits: FusionLimits) -> Reason | None:
-    """Why a value is in no group with its users, whoever they are."""
+    """Why a value is not fused with its users, independent of the users."""
     if of is None or of.kind == "opaque":
         return "opaque"
     if operator(value) in limits.stop:
@@ -353,7 +353,7 @@ def spot_of(value: Expr, users: Iterable[Expr], group: Group) -> GroupSpot | Ver
 
 
 def _is_read_again(value: Expr, places: Collection[tuple[Index, bool]]) -> bool:
-    """Whether a value may be read at several places: its rows lie in its argument as they are."""
+    """Whether a value may be read at several places: its rows are contiguous in its argument."""
     of = reading(value)
     several = 1 < len(places) <= PLACES and not any(inner for _, inner in places)
     return several and of is not None and of.moves_rows
@@ -414,7 +414,7 @@ def _inlined(of: AccessPattern, spot: GroupSpot, group: Group) -> Reason | None:
 
 
 def _is_narrow(spot: GroupSpot, group: Group) -> bool:
-    """Whether a reduction leaves the last axis of what it reads, and that is short."""
+    """Whether a reduction keeps the last axis of its operand, and that axis is short."""
     sizes = dict(group.axes)
     last = next((each for each in reversed(spot.place) if isinstance(each, ScalarVar)), None)
     size = None if last is None or last not in sizes else known(sizes[last])
@@ -461,7 +461,7 @@ def inside(node: Expr) -> tuple[Expr, ...]:
 
 
 def is_whole(function: Function) -> bool:
-    """Whether a function is a kernel, or belongs to somebody else as it is."""
+    """Whether a function is already a kernel, or belongs to another code generator."""
     return bool(attr(function, "primitive")) or attr(function, "composite") is not None
 
 

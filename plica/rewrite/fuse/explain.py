@@ -45,7 +45,7 @@ class FusionNode:
 class EdgeDecision:
     """Whether a producer is computed with one of its consumers, and why.
 
-    `because` is the use that stands in the way, where there is one.
+    `because` is the use that prevents fusion, if any.
     """
 
     producer: FusionNode

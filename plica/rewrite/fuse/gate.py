@@ -3,11 +3,10 @@
     z = nn.dense(h, w)                       gates of a recurrent step, in one function
     y = f(z[:, :128], z[:, 128:256], …)
 
-An element of `y` needs one element of each slice, so the product can be computed where it is read
-without computing any element twice.  If several groups read slices, each computes those that it
-reads; if one group also reads the result of another (the output of an LSTM step and its state), it
-recomputes that, so that neither waits for the other.  Whether this pays is the scheduler's to say,
-so it is asked (`is_wanted`).
+An element of `y` needs one element of each slice, so the product can be computed on reading without
+computing any element twice. If several groups read slices, each computes those that it reads; if
+one group also reads the result of another (the output of an LSTM step and its state), it recomputes
+that, so that neither waits. The scheduler decides whether this pays (`is_wanted`).
 """
 
 from __future__ import annotations

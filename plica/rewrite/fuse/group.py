@@ -3,8 +3,8 @@
     before:  nn.relu(nn.conv(x, w) + b)
     after:   (lambda x, weight, y: nn.relu(nn.conv(x, weight) + y))(x, w, b)    primitive=True
 
-Constants of one element go inside, other constants are arguments.  An operator alone stays as it
-is.  What a let names stays whole: bring a program into dataflow form first.
+Scalar constants go inside, other constants are arguments. A single operator is not wrapped.
+Let-bound values are not split: convert to dataflow form first.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -15,8 +15,8 @@ is.  What a let names stays whole: bring a program into dataflow form first.
 >>> defuse(fuse(of)) is of, fuse(fuse(of)) is fuse(of)
 (True, True)
 
-Laws: `digest(defuse(fuse(m))) == digest(m)` if nothing in `m` is fused yet; `fuse(fuse(m))` is
-`fuse(m)`; meaning is kept to the bit.
+Laws: `digest(defuse(fuse(m))) == digest(m)` if nothing in `m` is fused; `fuse(fuse(m))` is
+`fuse(m)`; results are bit-equal.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def fuse(module: Module, limits: FusionLimits = DEFAULT_LIMITS) -> Module:
 
 
 def along_rows(root: Expr, limits: FusionLimits) -> Decisions:
-    """What is decided of an expression, groups along the same rows as one."""
+    """The decisions for an expression, with groups along the same rows merged."""
     columns = limits.columns
     asked = None if columns is None else (lambda group: columns(called(group)[0]))
     return with_rows(decide(root, limits), limits, asked)
@@ -104,7 +104,7 @@ def _written(root: Expr, decisions: Decisions) -> Expr:
 
 
 def called(group: Group) -> tuple[Function, tuple[Expr, ...]]:
-    """A group as a function, and what it takes from outside."""
+    """A group as a function, and its arguments."""
     params: dict[Expr, Var] = {}
     labels: dict[str, int] = {}
     body: dict[Expr, Expr] = {}
@@ -130,7 +130,7 @@ def is_small(part: Expr) -> bool:
 
 
 def labelled(value: Expr, number: int, taken: dict[str, int], of: Type) -> Var:
-    """A parameter for an argument, named as the operator names it; `taken` counts the names."""
+    """A parameter for an argument, named as in the operator's record; `taken` counts the names."""
     record = find(operator(value))
     names = ("x",) if record is None or record.variadic else record.inputs
     label = names[min(number, len(names) - 1)] if names else "x"

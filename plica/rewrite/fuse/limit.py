@@ -1,4 +1,4 @@
-"""How far fusion goes: the sizes and kinds of groups that a target takes."""
+"""Fusion limits: the sizes and kinds of groups that a target accepts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plica.ir.graph.expression import Function
 
 @frozen
 class FusionLimits:
-    """Operators of a group, operators after one another, and those that stay alone."""
+    """Operators per group, operators in sequence, and operators never fused."""
 
     size: int = 48
     depth: int = 32
@@ -20,24 +20,24 @@ class FusionLimits:
     tiles: bool = False
     """Whether products are made of tiles that read narrow floats, in any order, as they lie."""
     bytes_stay: bool = False
-    """Whether bytes that are read as wider integers stay bytes in memory, whoever reads them."""
+    """Whether bytes that are read as wider integers stay bytes in memory."""
     windows: bool = False
     """Whether windows over a channel, channels last, make wider numbers of bytes where they read
     them."""
     chains: Callable[[Function], bool] | None = None
     """Which functions may be a product, rows of its result, and a product of those, in one."""
     row_bytes: int = 1 << 20
-    """What all stages keep of one row, at most: it should stay in a near cache."""
+    """The maximum bytes per row kept by all stages: they should stay in a near cache."""
     columns: Callable[[Function], bool] | None = None
     """Which functions may be stages of rows that lie along other axes than the last ones."""
     open_rows: bool = False
-    """Whether rows along the last axes may have any length: nothing of them need be kept."""
+    """Whether rows along the last axes may have any length, because nothing of them is kept."""
     gates: Callable[[Function], bool] | None = None
-    """Which functions may be a product and what is made of parts of it, in one."""
+    """Which functions may combine a product with its sliced uses."""
     unpacks: bool = False
     """Whether products make numbers of fields of bytes where they read them."""
     joins: bool = True
-    """Whether parts of a tensor may be written into its memory, each by a kernel of its own."""
+    """Whether parts of a tensor may be written in place by separate kernels."""
 
 
 DEFAULT_LIMITS: Final = FusionLimits()

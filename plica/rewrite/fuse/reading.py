@@ -102,7 +102,7 @@ def parts(value: Expr) -> tuple[Expr, ...] | None:
 
 
 def values_below(root: Expr, held: Container[Expr] = ()) -> list[Expr]:
-    """The values of an expression of operators, arguments first, up to what is held already."""
+    """The values of an expression of operators, arguments first, up to those in `held`."""
     order: list[Expr] = []
     done: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(root, False)]
@@ -143,7 +143,7 @@ def _call(value: Expr) -> Apply | None:
 
 
 def reading(value: Expr) -> AccessPattern | None:
-    """What is known of a value, None where it has no tensor expression."""
+    """The access pattern of a value, or None if it has no tensor expression."""
     if (call := _call(value)) is None:
         return None
     number = value.index if isinstance(value, Project) else 0
@@ -243,7 +243,7 @@ def _is_cheap(nodes: list[Term]) -> bool:
 
 
 def _is_costly(node: Term) -> bool:
-    """Whether it takes more than a few instructions; what never rounds, as a sign, does not."""
+    """Whether it takes more than a few instructions; exact operations such as sign do not."""
     if isinstance(node, sc.Intrinsic):
         row = ROWS[node.name]
         return row.rounds and not row.is_bool
@@ -269,7 +269,7 @@ def _is_view(compute: Compute) -> bool:
 
 
 def _shows(compute: Compute, body: sc.Load) -> bool:
-    """Whether open sizes leave no doubt: what is read is where the same elements would be."""
+    """Whether, for all open sizes, the elements read are those at the same place."""
     old, new = body.buffer.shape, compute.shape
     if not same_dim(product(old), product(new)):
         return False

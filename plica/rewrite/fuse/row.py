@@ -1,16 +1,16 @@
 """Rows: groups that follow one another along the same rows become one.
 
-A reduction along the last axes and what is computed from its result read the same row, so they are
-one kernel with a loop over rows around its *stages*, each a group by itself:
+A reduction along the last axes and the operators on its result read the same row, so they become
+one kernel with a loop over rows around its *stages*, each a group:
 
     softmax   m[i]    = max over k of x[i, k]
               e[i, j] = exp(x[i, j] - m[i])            stages of one row,
               s[i]    = sum over k of e[i, k]          which stays in the nearest cache
               y[i, j] = e[i, j] / s[i]
 
-A group joins that of its users if these are all in one, read it at their own row, and at least one
-reduction is among what is joined.  Where the limits say so, rows may lie along any axes: those that
-a reduction leaves with the length 1.  Whoever schedules is asked about each function of such rows.
+A group joins the group of its users if all of them are in one, read it at their own row, and at
+least one joined group is a reduction. If the limits allow, rows may lie along any axes: those that
+a reduction keeps with extent 1. The scheduler is asked about each such function.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
@@ -57,7 +57,7 @@ class _Line:
         self.stages = [last]
         self.rows: tuple[Size, ...] | None = None
         self.across: tuple[Size, ...] | None = None
-        """What a reduction leaves of any axes, where rows are not along the last ones."""
+        """The axes that reductions keep, if rows are not along the last ones."""
         self.bytes = 0
 
 
@@ -156,7 +156,7 @@ def _along(
 def _across(
     group: Group, line: _Line, sizes: tuple[Size, ...], decisions: Decisions
 ) -> tuple[Size, ...] | None:
-    """What a reduction leaves of all axes, if a group may be a stage along the others."""
+    """The axes kept by all reductions, if a group may be a stage along the others."""
     if line.rows is not None or (group.anchor is None and line.across is None):
         return None
     left = sizes if line.across is None else line.across
@@ -187,21 +187,21 @@ def _is_stage(group: Group) -> bool:
 
 
 def _is_straight(group: Group, rows: int) -> bool:
-    """Whether the rows of what a group reduces are those of what it makes, in the same order."""
+    """Whether the rows of a group's operand are those of its result, in the same order."""
     if group.anchor is None or group.of is None or group.anchor is group.sink:
         return True
     return group.spots[group.anchor].place[:rows] == group.of.identity[:rows]
 
 
 def _is_whole(group: Group) -> bool:
-    """Whether what a group reduces has the axes of what it makes, in the same order."""
+    """Whether a group's operand has the axes of its result, in the same order."""
     if group.anchor is None or group.of is None or group.anchor is group.sink:
         return True
     return group.spots[group.anchor].place == group.of.identity
 
 
 def _sizes(group: Group) -> tuple[Size, ...] | None:
-    """The shape of what a group makes, where it is not known to be empty."""
+    """The shape of a group's result, unless it is known to be empty."""
     of = type_of(group.sink)
     if not isinstance(of, TensorType) or any(known(size) == 0 for size in of.shape):
         return None
@@ -209,7 +209,7 @@ def _sizes(group: Group) -> tuple[Size, ...] | None:
 
 
 def _elements(sizes: tuple[Size, ...]) -> int | None:
-    """How many elements that is, None where some size is open."""
+    """The number of elements, or None if some size is open."""
     numbers = [each for each in sizes if isinstance(each, int)]
     return prod(numbers) if len(numbers) == len(sizes) else None
 

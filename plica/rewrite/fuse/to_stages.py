@@ -1,15 +1,15 @@
 """To stages: a primitive function becomes tensors computed one from another.
 
-Every operator of the function that computes something is computed at one place (fusion sees to
-that), so the expression of each goes where its element is read; what only moves elements may be
-read at several.  If one of them reduces, that is a stage, over its own axes;
-what follows it is the epilogue.
+Every computing operator of the function is computed at one place (fusion ensures that), so its
+expression is substituted where its element is read; operators that only move elements may be read
+at several places. A reduction among them becomes a stage over its own axes; what follows it is the
+epilogue.
 
     relu(conv(x, w) + b)
       -->  reduced[n, o, i, j] = sum over c, k, l of x[n, c, i + k, j + l] * w[o, c, k, l]
            out[n, o, i, j] = max(reduced[n, o, i, j] + b[o], 0)
 
-Where fusion joined groups along rows, each of those is a stage or two.
+Groups that fusion joined along rows become one or two stages each.
 
 >>> from plica.ir.graph.expression import Apply
 >>> from plica.ir.type.term import tensor
@@ -76,7 +76,7 @@ class Fused:
 def alone(value: Expr) -> tuple[Function, tuple[Expr, ...]]:
     """A single operator as a primitive function, and the arguments of that.
 
-    Numbers stay arguments where knowing them makes no element cheaper: one kernel serves all.
+    Scalars stay arguments unless their values make elements cheaper: one kernel serves all values.
     """
     params: dict[Expr, Var] = {}
     labels: dict[str, int] = {}
@@ -110,7 +110,7 @@ def to_stages(function: Function) -> Fused:
 
 
 def _stages(body: Expr, held: Mapping[Expr, Buffer], used: set[Name]) -> list[Each | Scan]:
-    """The stages that make a value of what is held in buffers; their names are `used` then."""
+    """The stages that compute a value from buffers; their names are added to `used`."""
     order = values_below(body, held)
     known_: dict[Expr, AccessPattern] = {value: _known(value) for value in order}
     anchor = next((value for value, of in known_.items() if of.reduces), None)
@@ -150,7 +150,7 @@ def _bare(
 
 
 def _joined(first: list[Each | Scan], last: Each) -> list[Each | Scan]:
-    """A reduction and its epilogue; what is done in between is part of the latter."""
+    """A reduction and its epilogue; operations in between become part of the epilogue."""
     if len(first) == 1:
         return [*first, last]
     total, between = first
@@ -181,7 +181,7 @@ def _epilogue(
 
 
 def _known(value: Expr) -> AccessPattern:
-    """What is known of an operator; a tensor that no machine could hold is refused all the same."""
+    """The access pattern of an operator; tensors beyond any memory are still refused."""
     if (of := reading(value)) is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
     elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
@@ -252,7 +252,7 @@ def _composed(
 def _holds(
     part: Expr, held: Mapping[Expr, Buffer], found: Mapping[Expr, _Element]
 ) -> Buffer | _Element:
-    """What stands for an argument: a buffer to read from, or what its elements are."""
+    """The replacement of an argument: a buffer, or its elements."""
     if part in held:
         return held[part]
     if isinstance(part, Const):
@@ -262,7 +262,7 @@ def _holds(
 
 @frozen
 class _Same:
-    """The one element of a value that is needed, in whatever words its place is asked for."""
+    """A value of one element, at whatever index it is read."""
 
     element: Scalar
 
@@ -285,7 +285,7 @@ class _Read:
         return map_bottom_up(self._filled, body)
 
     def _filled(self, node: Term) -> Term:
-        """What stands in the place of a load of an argument."""
+        """The replacement of a load of an argument."""
         if not isinstance(node, Load) or node.buffer not in self.held:
             return node
         holds = self.held[node.buffer]

@@ -1,8 +1,8 @@
-"""Numbers that are unpacked from codes: what a product makes of these where it reads them.
+"""Unpacked operands: products that decode their operand where they read it.
 
-A weight of few bits is some operators on fields of bytes (`bit_field`), element by element, and a
-view of what they make; a narrow float is a cast.  In memory it would take several times what its
-codes take.  A product of few rows reads each element a few times; it unpacks it as often.
+A low-bit weight is a few elementwise operators on bit fields of bytes (`bit_field`), and a view of
+the result; a narrow float is a cast. Decoded in memory it would take several times the size of its
+codes. A product of few rows reads each element a few times, and decodes it each time.
 """
 
 from __future__ import annotations

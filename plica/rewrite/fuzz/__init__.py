@@ -1,4 +1,4 @@
-"""Fuzzing of what rewrites modules: passes and packs."""
+"""Fuzzing of rewriting: passes and packs."""
 
 from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.rewrite.fuzz.run import StageFinding, fuzz

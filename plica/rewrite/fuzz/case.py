@@ -82,7 +82,7 @@ whatever a user's generator gives."""
 
 @st.composite
 def made_by(draw: DrawFn, programs: Programs) -> Case:
-    """A case of somebody's own generator, with values for its inputs where it gives none."""
+    """A case of a custom generator, with inputs drawn if it provides none."""
     given = programs(draw(st.randoms(use_true_random=False)))
     program, inputs = given if isinstance(given, tuple) else (given, None)
     found = getattr(program, "module", program)  # of a decorated function
@@ -102,7 +102,7 @@ def of_programs(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _around(draw: DrawFn, rule: Rule) -> Module | None:
-    """A program in which the left side of a rule occurs; None where it has no instance."""
+    """A program that contains the left side of a rule, or None if it has no instance."""
     if (found := instance(rule.left, lambda options: pick(draw, options), data=False)) is None:
         return None
     builder = Builder(draw)

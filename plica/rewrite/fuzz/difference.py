@@ -1,10 +1,10 @@
 """Whether two modules mean the same on some inputs, as far as results can be seen.
 
-Functions among the results are not compared.  Under a contract that is not exact a module may
-round differently, and that may be amplified by what follows; so where results differ the modules
-are also run with every float in f64, and if they agree there it was rounding.  Constants that a
-pass computed were rounded as their dtype is, and are no nearer in f64: there a result may be what
-the first module gives for constants of its own that are so much larger or smaller.
+Functions among the results are not compared. Under an inexact contract a module may round
+differently, and later operations may amplify that; so differing modules are also run with all
+floats in f64, and if they agree there, the difference was rounding. Constants that a pass computed
+are rounded in their dtype, and are no closer in f64: there, the result may also be that of the
+first module with its constants perturbed accordingly.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ from plica.rewrite.check.widen import array_in_f64, in_f64
 
 Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]
-"""Compiles a module and runs it; None where it can't be compiled for now."""
+"""Compiles a module and runs it; None if it is unsupported."""
 
 CALLS: Final = (1 << 11, 1 << 15)
-"""So many calls a program may make that has a value: few at first, then more."""
+"""The limits of interpreter calls for a program with a value: a small one first, then a
+larger one."""
 CALL_LIMIT_FACTOR: Final = 8
-"""So many times as many calls may what was made of it make, which then is said not to end."""
+"""The factor by which a rewritten program may exceed the calls of the original before it is
+reported as non-terminating."""
 WIDE: Final = approx(1e-6)
 SETS_OF_CONSTANTS: Final = 6
-"""How many sets of constants a result is held to where a pass has computed some."""
+"""The number of perturbed sets of constants compared if a pass computed some."""
 CODE: Final = approx(1e-4)
 """How far native code may be from the meaning: its exponentials are another library's."""
 
 
 def unlike(a: Any, b: Any, contract: Contract, met: float = 0.0) -> str | None:
-    """Where two results differ, None where they agree; `met` is a magnitude on the way to them."""
+    """How two results differ, or None; `met` is the largest intermediate magnitude."""
     stack = [(a, b)]
     while stack:
         a, b = stack.pop()
@@ -74,12 +76,12 @@ def _magnitude(value: Any) -> float:
 
 
 def limits_of(calls: int) -> RunLimits:
-    """So many calls, each of which may wait for the next."""
+    """A limit on the number of nested calls."""
     return RunLimits(depth=calls, calls=calls)
 
 
 class Meaning:
-    """What a module gives for some inputs, to hold others against."""
+    """A module's results for some inputs, as the reference for others."""
 
     def __init__(self, module: Module, inputs: Inputs, contract: Contract) -> None:
         self.module, self.inputs, self.contract = module, inputs, contract
@@ -115,7 +117,7 @@ class Meaning:
         return reason
 
     def native_differs(self, other: Module, native: Compiled) -> str | None:
-        """How native code of another module differs; nothing is said where there is none."""
+        """How native code of another module differs; None if it cannot be compiled."""
         if (value := native(other, self.inputs)) is None:
             return ""
         if (reason := unlike(self.value, value, CODE)) is None:
@@ -131,8 +133,8 @@ class Meaning:
     def _met(self) -> float:
         """The largest magnitude among the inputs and the parts of main that they alone determine.
 
-        It is what the bound of an approximation is relative to, as where rules are checked: a
-        result may be small since large parts cancel, as that of gelu left of 0.
+        The bound of an approximation is relative to it, as in rule checks: a result may be small by
+        cancellation, such as gelu left of 0.
         """
         main = self.module.main_function()
         known = {*main.params, *main.dims}
@@ -206,7 +208,7 @@ def _is_between(value: Any, runs: Sequence[Any]) -> bool:
 
 
 def _wide(module: Module, inputs: Inputs) -> tuple[Module, Inputs] | None:
-    """A module and inputs in f64; None where nothing is narrower."""
+    """A module and inputs in f64, or None if nothing is narrower."""
     wide = in_f64(module)
     return None if wide is module else (infer(wide), tuple(map(_wide_value, inputs)))
 

@@ -1,4 +1,4 @@
-"""Campaigns: cases by number until one goes wrong, which is then made smaller.
+"""Campaigns: runs numbered cases until one fails, then shrinks it.
 
 A kind of fuzzing is a generator, an oracle and a shrinker; the rest is written here, once.
 
@@ -8,8 +8,7 @@ A kind of fuzzing is a generator, an oracle and a shrinker; the rest is written 
     shrinker    a smaller case that goes wrong; hypothesis does that for what it drew
     explain     what is worth doing for the smallest case only: who is guilty, a test
 
-No case takes for ever: one that takes too long is a finding, and the smallest that was found until
-then is told where there is one.
+Cases have a time limit: exceeding it is a finding, and the smallest one found so far is reported.
 
 >>> odd = Campaign(Finding, ByNumber(lambda n: Skipped("odd") if n % 2 else n), lambda *_: None, 4)
 >>> odd.run(2).counts
@@ -35,9 +34,9 @@ from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport, added
 from plica.rewrite.fuzz.watch import CASE_SECONDS, TimeUp, watched
 
 SMALLER: Final = 120
-"""How many cases are drawn at most to make one that goes wrong smaller."""
+"""The maximum number of cases drawn to shrink a failure."""
 ENDLESS: Final = "does not end"
-"""Who is guilty where a case takes too long."""
+"""The blame for a case that exceeds its time."""
 TOO_LONG: Final = f"the case takes more than {CASE_SECONDS:.0f} seconds of the processor"
 
 C = TypeVar("C")
@@ -90,7 +89,7 @@ class ByStrategy(Generic[C]):
 
 @frozen(eq=False)
 class Campaign(Generic[C, F]):
-    """A kind of fuzzing: what is drawn, what judges it, what makes it smaller and explains it."""
+    """A kind of fuzzing: generator, oracle, shrinker and explanation."""
 
     found: type[F]
     generator: ByNumber[C] | ByStrategy[C]
@@ -110,7 +109,7 @@ class Campaign(Generic[C, F]):
     ) -> FuzzReport[F]:
         """Cases by their numbers, from the `first` on, until enough of them ran or findings end it.
 
-        `say` is told of each as its turn comes.  A case that takes too long is a finding.
+        `say` is called before each case. A case that takes too long is a finding.
         """
         tally, skipped = Tally(), Counter[str]()
         for group, words in self.counters.items():
@@ -206,10 +205,10 @@ def one_case(
     number: int,
     raises: type[Exception],
 ) -> None:
-    """Try one case; what `run` raises is raised for the smallest case found that does the like.
+    """Tries one case; raises what `run` raises, for the smallest similar case found.
 
-    `run` is told whether a case counts, or only serves to make another smaller.  Hypothesis begins
-    with the simplest case, the same each time: it is made to be none.
+    `run` is told whether a case counts or only serves shrinking. Hypothesis starts with the
+    simplest case, always the same: it is skipped.
     """
     runs = drawings = 0
     smallest: Exception | None = None

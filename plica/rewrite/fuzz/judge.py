@@ -1,4 +1,4 @@
-"""What oracles share: what a mistake ends with, and how far results are apart.
+"""Shared by oracles: how errors are reported, and distances between results.
 
 >>> difference(np.float32([1, 2]), np.float32([1, 2.5]), 1e-3)
 '0.5 apart where the largest number is 2.5'
@@ -19,14 +19,13 @@ CRASHES: Final = (
     PlicaError, CompilerBug, AssertionError, ArithmeticError, AttributeError, LookupError,
     MemoryError, NameError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What no case may end in, and what one with a mistake in the compiler ends in; a refusal is a
-`PlicaError` too, but one of its own kind."""
+"""Exceptions that indicate a compiler bug; a refusal is a `PlicaError`, but of its own kind."""
 
 MAX_CHARACTERS: Final = 400
 
 
 def crash(error: BaseException) -> str:
-    """What was raised, and where."""
+    """The exception and where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     said = " ".join(str(error).split())[:MAX_CHARACTERS]
     return f"{type(error).__name__}: {said} ({Path(last.filename).name}, {last.name})"

@@ -1,7 +1,7 @@
-"""Findings and reports of fuzzing, the same for every kind: what went wrong, and what fired.
+"""Findings and reports, for every kind of fuzzing: what failed, and what was exercised.
 
-Counts are kept by group (`rules`, `templates`, `operators`); the group `cases` counts cases
-themselves, as how many were compiled.  Reports of parts of a campaign add up.
+Counts are grouped (`rules`, `templates`, `operators`); the group `cases` counts cases, such as
+compiled ones. Reports of partial campaigns add up.
 
 >>> one = FuzzReport(2, counts={"rules": {"add-zero": 1}})
 >>> (one + FuzzReport(3, counts={"rules": {"add-zero": 2}, "cases": {"compiled": 1}})).to_data()
@@ -26,12 +26,12 @@ CASES: Final = "cases"
 SKIPPED: Final = "skipped"
 """The group that says why cases that were drawn did not run."""
 FILES: Final = "FILES_OF_THE_FINDING"
-"""Stands in a test for the beginning of the names of files that it reads."""
+"""A placeholder in a test for the prefix of the files it reads."""
 
 
 @attrs.frozen
 class Finding:
-    """A case that goes wrong, as small as it could be made: how, who is guilty, and a test."""
+    """A failing case, shrunk: the failure, the blame, and a test."""
 
     kind: str
     guilty: str
@@ -39,9 +39,9 @@ class Finding:
     pytest: str = attrs.field(default="", repr=False)
     case: int = 0
     parts: tuple[str, ...] = ()
-    """What the smallest case consists of: steps, nodes, calls or operators."""
+    """The size of the smallest case: steps, nodes, calls or operators."""
     files: Mapping[str, bytes] = attrs.field(factory=dict, repr=False)
-    """What the test reads, by the endings of the names."""
+    """The files that the test reads, by suffix."""
 
     def __str__(self) -> str:
         return "\n".join((f"{self.guilty}: {self.reason}", *self.parts, "", self.pytest))
@@ -62,11 +62,11 @@ class Finding:
 
     @property
     def stem(self) -> str:
-        """What the files are called that the test reads."""
+        """The prefix of the files that the test reads."""
         return f"fuzz-{self.case}"
 
     def to_data(self) -> dict[str, Any]:
-        """The finding as JSON holds it."""
+        """The finding as JSON data."""
         return attrs.asdict(self, filter=lambda field, _: field.name != "files")
 
 
@@ -75,18 +75,18 @@ F_co = TypeVar("F_co", bound=Finding, covariant=True)
 
 @attrs.frozen
 class FuzzReport(Generic[F_co]):
-    """How many cases ran, what fired in them how often, by group, and what was found."""
+    """The number of cases, what they exercised by group, and the findings."""
 
     examples: int = 0
     seed: int = 0
     counts: Counts = attrs.field(factory=dict)
     findings: tuple[F_co, ...] = ()
     settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """What the run was asked for, as JSON holds it."""
+    """The parameters of the run, as JSON data."""
 
     @property
     def finding(self) -> F_co | None:
-        """The first finding, if there is one."""
+        """The first finding, or None."""
         return self.findings[0] if self.findings else None
 
     def __getitem__(self, group: str) -> Mapping[str, int]:
@@ -107,7 +107,7 @@ class FuzzReport(Generic[F_co]):
         )
 
     def to_data(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
+        """The report as JSON data."""
         groups = {group: dict(of) for group, of in self.counts.items() if group != CASES}
         found = [each.to_data() for each in self.findings]
         return {

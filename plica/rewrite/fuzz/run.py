@@ -3,8 +3,8 @@
 A module that does not is shrunk by hypothesis, the stage and in a pack the very rule that changed
 it is named by bisection, and the two states around it are printed as a test.
 
-Each module is made from the seed and its own number: fewer examples are the first of more, and of
-the rules that somebody asks about each is tried once before anything is tried twice.
+Each module depends on the seed and its number only: a shorter run is a prefix of a longer one, and
+requested rules are each tried once before any is repeated.
 
 >>> from plica.rewrite.packs.algebra import ALGEBRA
 >>> from plica.ir.contract import exact
@@ -41,7 +41,7 @@ from plica.rewrite.rule import Rule
 from plica.runtime.error import UnsupportedError
 
 Oracle: TypeAlias = Callable[[Any, Module, Any], "str | None"]
-"""From a module, what was made of it, and inputs, to why that is wrong; None where it is right."""
+"""From a module, its rewritten form, and inputs, to an error, or None."""
 
 
 @attrs.frozen
@@ -67,14 +67,13 @@ def fuzz(
     oracle: Oracle | None = None,
     say: Say | None = None,
 ) -> FuzzReport[StageFinding]:
-    """Modules through the stages; with `native` every so many-th is compiled and run as well.
+    """Runs modules through the stages; with `native`, every such module is compiled and run as
+    well.
 
-    The rules and patterns of `focus`, and those that a pass among the stages looks for, are tried
-    first, one after another, and then in every other module; where modules are of the `whole`
-    language, all have closures, data or recursion to choose from.
-    `programs` makes modules of somebody's own, from a `random.Random`; an `oracle` says why a
-    module that was made of another is wrong, besides what the interpreter says.
-    `say` is told of each module as its turn comes.
+    The rules and patterns in `focus`, and those that a pass among the stages looks for, are tried
+    first, and then in every other module; with `whole`, modules include closures, data and
+    recursion. `programs` generates custom modules from a `random.Random`; an `oracle` judges a
+    rewritten module in addition to the interpreter. `say` is called for each module.
     """
     rules = tuple(rule for stage in stages if isinstance(stage, Pack) for rule in stage)
     patterns = [each for stage in stages if isinstance(stage, Pass) for each in stage.looks_for]
@@ -113,12 +112,12 @@ def fuzz(
 
 
 def _sought(pattern: Term) -> Rule:
-    """A pattern that somebody looks for, as the left side of a rule that changes nothing."""
+    """A requested pattern as the left side of an identity rule."""
     return tabled("sought", pattern, lambda m: None)
 
 
 def _turn(focus: Sequence[Rule], number: int) -> Rule | None:
-    """The rule whose turn it is; None for whatever comes."""
+    """The rule to try next, or None for a random module."""
     if number < len(focus):
         return focus[number]
     return focus[number // 2 % len(focus)] if focus and number % 2 == 0 else None
@@ -127,8 +126,8 @@ def _turn(focus: Sequence[Rule], number: int) -> Rule | None:
 def _through(stages: Sequence[Stage], module: Module) -> tuple[History, int]:
     """The module through the stages, and how many refused it; what one breaks is found at once.
 
-    A pass may say that it has no form for a module, as defunctionalize does of functions whose
-    types have dims of the function around them; the module goes on without it.  Rules may not.
+    A pass may refuse a module, as defunctionalize does for functions whose types have dims of an
+    enclosing function; the module continues without it. Rules may not.
     """
     history, refused = begun(module), 0
     for stage in stages:
@@ -170,7 +169,7 @@ def _compare(meaning: Meaning, history: History, stages: Sequence[Stage]) -> Non
 
 
 def _ask(oracle: Oracle, meaning: Meaning, history: History, stages: Sequence[Stage]) -> None:
-    """What somebody's own oracle says of the result, with the step that is to blame."""
+    """A custom oracle's error, with the step to blame."""
 
     def wrong(module: Module) -> str | None:
         return oracle(history.derivation.source, module, meaning.inputs)

@@ -1,4 +1,4 @@
-"""Stages: what is done to a module, one thing after another, so that blame can be laid.
+"""Stages: the transformations applied to a module in sequence, so that failures can be attributed.
 
 A stage is a pass or a pack of rules; all of them together are one history, in which the pass or the
 one use of one rule that changed the meaning is found by bisection.
@@ -50,7 +50,7 @@ def after(history: History, stage: Stage) -> History:
 
 
 def blame(history: History, stages: Sequence[Stage], good: Callable[[Module], bool]) -> Blame:
-    """The step of the history after which `good` holds no more; it does not at the end."""
+    """The step of the history after which `good` fails."""
     if (bad := first_bad(history.derivation, lambda term: good(_module(term)))) is None:
         raise CompilerBug("A history that went wrong is right at its end.")
     before, changed = _module(bad.before), _module(bad.after)

@@ -1,8 +1,8 @@
-"""A watch on cases: one that takes too long is told so, wherever it is, and the next can run.
+"""A watchdog: interrupts a case that takes too long, so that the next can run.
 
-What counts is the time of the processor in this process, so that a busy machine makes nobody late.
-Code of others that does not come back to Python is not told; who runs shares in processes of their
-own ends those (`plica.cli.fuzz.jobs`).
+Limits the processor time of this process, so that a busy machine does not matter. Foreign code that
+does not return to Python is not interrupted; parallel runs kill its process
+(`plica.cli.fuzz.jobs`).
 
 >>> from contextlib import suppress
 >>> with suppress(TimeUp), watched(0.01):
@@ -19,22 +19,21 @@ from contextlib import contextmanager
 from typing import Final
 
 CASE_SECONDS: Final = 60.0
-"""So long a case may take, and as long again whoever makes it smaller or tells of it."""
+"""The time limit of a case, and again of shrinking or reporting it."""
 
 
 class TimeUp(KeyboardInterrupt):
-    """A case takes too long: an interrupt, which the code that it is raised in must not catch.
+    """A case takes too long: a KeyboardInterrupt, so that tested code does not catch it.
 
-    Hypothesis lets go at once of what an interrupt ends.
+    Hypothesis stops at once on an interrupt.
     """
 
 
 @contextmanager
 def watched(seconds: float) -> Iterator[None]:
-    """Raise `TimeUp` in what is done here after a given number of seconds, and again after as many
-    more.
+    """Raises `TimeUp` inside after the given number of seconds, and repeatedly after that.
 
-    Only the main thread can be told; elsewhere, and where there are no such clocks, nobody is.
+    Only the main thread can be interrupted; elsewhere, and without such timers, there is no limit.
     """
     here = threading.current_thread() is threading.main_thread()
     if not here or not hasattr(signal, "setitimer"):

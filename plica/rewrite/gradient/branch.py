@@ -40,7 +40,7 @@ class BranchSweep:
         return [var for var, part in found if var not in own and not is_zero(part)]
 
     def reaches_bound(self) -> bool:
-        """Whether a cotangent flows to what the pattern of the block binds."""
+        """Whether a cotangent flows to a variable bound by the block's pattern."""
         return any(not is_zero(self.cotangents.get(each)) for each in self.bound)
 
     def pullback(self, takers: Sequence[ex.Var]) -> FuncType:
@@ -57,7 +57,7 @@ class BranchSweep:
         return wrapped(self.lets, ex.Tuple((self.result, pull)))
 
     def pulled(self, takers: Sequence[ex.Var], first: ex.Expr | None = None) -> ex.Expr:
-        """What the pullback gives, where its cotangent has a value: the block is in it again."""
+        """The pullback's result, where its cotangent has a value: with the block inlined."""
         return wrapped([*self.lets, *self.back], self._parts(takers, first))
 
     def _parts(self, takers: Sequence[ex.Var], first: ex.Expr | None) -> ex.Expr:
@@ -68,7 +68,7 @@ class BranchSweep:
         return ex.Tuple((*([] if first is None else [first]), *parts[0 if first is None else 1 :]))
 
     def of_pattern(self, pattern: ex.Pattern, of: Type) -> ex.Expr:
-        """The cotangent of what a pattern matched, from those of its variables."""
+        """The cotangent of a matched value, from those of the pattern's variables."""
         tangents, found = self.tangents, self.cotangents
         match pattern, of:
             case ex.PVar(var), _:

@@ -6,7 +6,7 @@
     jvp             (x, …, tangents) -> (f(x), tangents of f(x))
 
 Forward mode is reverse mode twice: a pullback is linear, and the pullback of a linear function is
-its transpose.  Each takes a module or a function marked with `plica.function`, and gives a module,
+its transpose. Each takes a module or a function marked with `plica.function`, and returns a module,
 which can be interpreted, compiled, and differentiated again.
 
 >>> from plica.core.name import Name
@@ -114,8 +114,8 @@ def jvp(of: Program, wrt: Which = None) -> Module:
 def checkpoint(of: Program) -> Module:
     """The module with main marked: where it is differentiated, its inside is computed again.
 
-    A function of a script is marked where it is written: `@plica.function(attrs={"checkpoint":
-    True})`.  What it computes on the way to its result is then not kept for the reverse sweep.
+    A script function is marked at its definition: `@plica.function(attrs={"checkpoint": True})`.
+    Its intermediates are then recomputed in the reverse sweep.
     """
     known = _module(of)
     main = known.main
@@ -246,9 +246,9 @@ def _cotangents(
 
 
 def _measured(module: Module) -> tuple[tuple[LetDim, ...], Module]:
-    """The sizes that main measures, in order, and the module with what it does with them.
+    """The sizes that main measures, in order, and the module that uses them.
 
-    A size is a whole number, so nothing flows to what it is measured from.
+    A size is an integer, so no cotangent flows through it.
     """
     flat = to_dataflow(module)
     function, measures = flat.main_function(), []
@@ -269,7 +269,7 @@ def _finished(
     program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr,
     measures: Sequence[LetDim],
 ) -> Module:  # fmt: skip
-    """The module whose main does what was swept."""
+    """The module with the swept main function."""
     main = program.module.main
     assert main is not None
     function = program.module.main_function()

@@ -6,7 +6,7 @@
 3. Operators without a gradient of their own are replaced by what they are made of.
 4. A-normal form: what one scope has from another are variables.
 
-A function marked `checkpoint` stays a call through all of this.
+A function marked `checkpoint` remains a call throughout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
 KEPT: Final = ("primitive", "checkpoint")
-"""The mark of a checkpointed function while it is kept from being unfolded."""
+"""The mark of a checkpointed function that must not be unfolded."""
 
 
 def prepared(module: Module) -> Module:
@@ -82,7 +82,7 @@ def _has_calls(module: Module) -> bool:
 
 
 def definition_of(node: ex.Apply) -> Decomposition | None:
-    """The term by which an operator is differentiated, None where it is itself or is not."""
+    """The term through which an operator is differentiated, or None."""
     if (record := find(node.op)) is None:
         return None
     if isinstance(record.gradient, Through):
@@ -128,7 +128,7 @@ def _placed(function: ex.Function, args: tuple[ex.Expr, ...]) -> ex.Expr:
 
 @lru_cache(maxsize=4096)
 def _instance(name: str, attributes: ex.Attrs, types: tuple[Type, ...]) -> ex.Function:
-    """What an operator is made of at these types; nothing in it needs to be unpacked again."""
+    """The decomposition of an operator at these types, fully expanded."""
     params = tuple([ex.Var(Name("x", at), of) for at, of in enumerate(types)])
     build = definition_of(ex.Apply(name, params, attributes))
     assert build is not None

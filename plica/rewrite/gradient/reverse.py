@@ -3,8 +3,8 @@
     f  : (a, b) -> c
     f' : (a, b) -> (c, (c's cotangent) -> (a's cotangent, b's cotangent))
 
-Functions are differentiated where something that varies is passed to them; main is not one of
-them: its reverse sweep stands in it directly, so a main of operators alone stays plain dataflow.
+Functions are differentiated if an active value is passed to them. The reverse sweep of main is
+inlined, so a main of operators alone stays plain dataflow.
 
 The result is an ordinary module: pure, typed, and to be differentiated again.
 """

@@ -1,9 +1,8 @@
 """One block of a program forwards and backwards.
 
-A block is a chain of lets in A-normal form.  `forward` writes it down again and notes a step for
-each value on the way from the variables that vary to the result; `backward` goes through the steps
-in reverse and adds up what each hands on.  What is left are the cotangents of variables from
-outside of the block.
+A block is a chain of lets in A-normal form. `forward` emits it again and records a step for each
+value on a path from active variables to the result; `backward` visits the steps in reverse and
+accumulates cotangents. The results are the cotangents of the block's free variables.
 
     v = exp(x)                                 d_v = d * w
     w = v * y        backwards, from d:        d_x = d_v * v
@@ -34,7 +33,7 @@ Back: TypeAlias = Callable[[Part], None]  # hands the cotangent of a value on
 
 
 class BlockSweep:
-    """One block: what has been written forwards and backwards, and the cotangents so far."""
+    """One block: the code emitted forwards and backwards, and the cotangents so far."""
 
     def __init__(self, program: SweptProgram, varying: set[ex.Var]) -> None:
         self.program = program
@@ -136,7 +135,7 @@ class BlockSweep:
         self._pulled(var, ex.Call(derived, args), args)
 
     def _pulled(self, var: ex.Var, call: ex.Expr, takers: Sequence[ex.Expr]) -> None:
-        """A value that comes with its pullback: a pair, taken apart."""
+        """A value with its pullback: a pair, destructured."""
         self.calls = True
         of = self._pullback_type(var, takers)
         pair = self.program.fresh("pair", TupleType((type_of(var), of)))
@@ -156,10 +155,10 @@ class BlockSweep:
         return FuncType((), (), (self.tangents.of(type_of(var)),), every)
 
     def _again(self, var: ex.Var, callee: ex.Var, args: tuple[ex.Expr, ...]) -> None:
-        """A call whose inside is not kept: it is computed again once its cotangent is there.
+        """A call whose intermediates are not kept: recomputed once its cotangent is available.
 
-        Its first argument that varies is held back until then; what depends on others alone is
-        the same as before, and is shared with it.
+        Its first active argument is delayed until then; what depends only on others is shared with
+        the forward pass.
         """
         self.calls = True
         derived = self.program.derivative(callee)
@@ -201,11 +200,11 @@ class BlockSweep:
         return None
 
     def _can_wait(self, arg: ex.Expr) -> bool:
-        """Whether an argument is a tensor that varies: one that can be held back."""
+        """Whether an argument is an active tensor, which can be delayed."""
         return arg in self.varying and isinstance(type_of(arg), TensorType)
 
     def _held(self, value: ex.Expr, until: ex.Expr) -> ex.Expr:
-        """A value that is there only when another is."""
+        """A value that depends on the availability of another."""
         var = self.program.fresh("again", type_of(value))
         self.back.append((var, after(value, until)))
         return var
@@ -213,7 +212,8 @@ class BlockSweep:
     # --- blocks inside -----------------------------------------------------------------------
 
     def _thunk(self, var: ex.Var, value: ex.Function) -> Task[None]:
-        """A function without parameters, which the normal form makes of what may fail."""
+        """A function without parameters, which the normal form introduces for code that may
+        fail."""
         if value.params or not self.tangents.is_active(type_of(value.body)):
             self.lets.append((var, value))
             return
@@ -227,7 +227,7 @@ class BlockSweep:
             self.program.thunks[var] = new, takers
 
     def _choice(self, var: ex.Var, value: ex.If | ex.Match) -> Task[None]:
-        """The branches each with a pullback of their own, to the same variables outside."""
+        """The branches, each with its own pullback to the same free variables."""
         if not self.program.is_active(var):
             self.lets.append((var, value))
             return
@@ -316,7 +316,7 @@ class BlockSweep:
             self.cotangents[taker] = self.tangents.plus(of, self.cotangents.get(taker), part)
 
     def _bound(self, of: Type, part: Part) -> Part:
-        """The same cotangent, with names for what is computed."""
+        """The same cotangent, with computed parts named."""
         if isinstance(part, tuple):
             assert isinstance(of, TupleType)
             return tuple([self._bound(*pair) for pair in zip(of.items, part, strict=True)])
@@ -340,7 +340,7 @@ class BlockSweep:
         self.add(whole, tuple([d if at == index else None for at in range(len(of.items))]))
 
     def _take_apart(self, made: ex.Constructor, args: tuple[ex.Expr, ...], d: Part) -> None:
-        """The cotangents of what a constructor holds; zeros where that of the whole is zero."""
+        """The cotangents of a constructor's fields; zeros if that of the whole is zero."""
         assert isinstance(d, ex.Expr)
         of = type_of(d)
         assert isinstance(of, DataType)

@@ -1,4 +1,4 @@
-"""The program that derivatives are taken of, as the sweeps of its blocks see it."""
+"""The differentiated program, as the sweeps of its blocks see it."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class SweptProgram:
         return not isinstance(of, FuncType) and self.tangents.is_active(of)
 
     def fields(self, of: DataType, constructor: ex.Constructor) -> list[Type]:
-        """The types of what a constructor holds."""
+        """The field types of a constructor."""
         data = self.table[of.data]
         assert isinstance(data, DataDef)
         mapping = dict(zip(data.types, of.args, strict=True))
         fields = data.constructors[constructor.index].fields
-        # A substitution keeps types what they are.
+        # A substitution preserves types.
         return [substitute(each, mapping) for each in fields]
 
     def named(self, pattern: ex.Pattern, of: Type) -> ex.Pattern:
-        """A pattern in which what has a cotangent has a name, so that its zero can be made."""
+        """A pattern in which active parts are named, so that their zeros can be built."""
         if isinstance(pattern, ex.PAny):
             return ex.PVar(self.fresh("x", of))
         if not self.tangents.is_active(of):
@@ -66,7 +66,7 @@ class SweptProgram:
         return isinstance(value, ex.Function) and is_kept(value)
 
     def derivative(self, callee: ex.Var) -> ex.Var | None:
-        """The function that gives the value and the pullback; None where there is none."""
+        """The function that returns the value and the pullback, or None."""
         value = self.table.get(callee)
         if not isinstance(value, ex.Function):
             self.miss(str(callee.name), "It is defined outside of the graph language.")

@@ -3,11 +3,11 @@
     of(f32 tensor)   the same              of(List[f32 tensor])   ListTangent[f32 tensor]
     of(i64 tensor)   ()                    of((a, b))             (of(a), of(b)), or () if both are
 
-A data type that holds floats has a data type of tangents: its constructors, with tangents for
-fields, and one more for zero, so that no value has to be at hand to make one.  Sums of such
-tangents are functions of the module, one for each type they are needed at.
+A data type with floats has a data type of tangents: its constructors with tangents for fields, and
+one more for zero, so that zeros need no value. Sums of such tangents are functions of the module,
+one per type that needs them.
 
-A cotangent that is still being put together is a `Part`: None is zero, a Python tuple a tuple.
+A partially built cotangent is a `Part`: None is zero, a Python tuple a tuple.
 
 >>> from plica.ir.graph.module import module
 >>> from plica.ir.type.term import tensor
@@ -35,7 +35,7 @@ UNIT: Final = ty.TupleType(())
 
 
 class Tangents:
-    """The tangents of one module; `definitions` grows with what is asked for."""
+    """The tangent types of one module; `definitions` grows on demand."""
 
     def __init__(self, module: Module, supply: NameSupply) -> None:
         self.data = {
@@ -52,7 +52,7 @@ class Tangents:
     # --- types -------------------------------------------------------------------------------
 
     def is_active(self, of: ty.Type) -> bool:
-        """Whether values of a type have derivatives: whether there are floats in them."""
+        """Whether values of a type contain floats, and so have derivatives."""
         match of:
             case ty.TensorType():
                 return of.dtype.is_float
@@ -114,17 +114,17 @@ class Tangents:
         found = constructors(of.data, made)[index]
         mapping = dict(zip(made.types, of.args, strict=True))
         fields = made.constructors[index].fields
-        # A substitution keeps types what they are.
+        # A substitution preserves types.
         return found, tuple([substitute(each, mapping) for each in fields])
 
     # --- values ------------------------------------------------------------------------------
 
     def zero(self, of: ty.Type, value: ex.Expr) -> ex.Expr:
-        """The zero of a type of cotangents; `value` is what it is a cotangent of."""
+        """The zero of a cotangent type; `value` is the primal value."""
         return self.whole(of, None, value)
 
     def whole(self, of: ty.Type, part: Part, value: ex.Expr) -> ex.Expr:
-        """A cotangent as an expression, with zeros where there is none."""
+        """A cotangent as an expression, with explicit zeros."""
         match of:
             case ty.TupleType(items):
                 parts = part if isinstance(part, tuple) else self.opened(of, part)
@@ -142,7 +142,7 @@ class Tangents:
         return part
 
     def opened(self, of: ty.Type, value: ex.Expr | None) -> Part:
-        """A cotangent in parts, as far as its type says what they are."""
+        """A cotangent split into parts, as far as its type determines them."""
         if value is None or of is UNIT:
             return None
         if isinstance(of, ty.TupleType):

@@ -1,4 +1,4 @@
-"""Renaming: every binder in a function has variables of its own, dims and type variables too.
+"""Renaming: every binder in a function gets unique variables, including dims and type variables.
 
 Terms share by identity, so one node may stand under two binders of one variable and mean two
 things.  A pass that moves nodes first makes them two nodes.  Three things are bound apart beyond
@@ -64,7 +64,7 @@ def _with_own(
 
 
 def with_selves(function: Function, outer: Container[Any]) -> tuple[Function, dict[Var, Var]]:
-    """The function with selves, and which variable each self stands for."""
+    """The function with self variables, and the variable of each."""
     function = alpha_renamed(function, outer)
     selves: dict[Var, Var] = {}
     nodes = expressions(function)
@@ -98,7 +98,7 @@ _BINDERS: Final = frozenset((Let, Function, Match))
 
 
 def _bound_twice(nodes: list[Expr]) -> dict[Expr, tuple[Any, ...]]:
-    """For each node the variables it binds though somebody else binds them too."""
+    """For each node, the variables it binds that another node binds, too."""
     binder: dict[Term, Expr] = {}
     found: dict[Expr, tuple[Any, ...]] = {}
     for node in nodes:

@@ -6,10 +6,9 @@
                  v_1 = relu(v)
                  return v_1 + v
 
-A binding stands in the lowest scope that contains all its uses; what only one branch needs is
-computed in that branch (`plica.rewrite.graph.scope_placement`).  The result of a scope needs no
-name, so
-calls in tail position stay in tail position.
+A binding is placed in the innermost scope that contains all its uses; values needed by one branch
+are computed in that branch (`plica.rewrite.graph.scope_placement`). The result of a scope is not
+named, so tail calls remain tail calls.
 
 Laws: `is_anf(to_anf(m))`; `to_dataflow(to_anf(m))` is `m` up to names for pure dataflow.
 """

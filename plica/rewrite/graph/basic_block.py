@@ -5,8 +5,8 @@
                  v = exp(x)
                  return v + 1 if c else v * v
 
-So no scope shares a node with another: each is a dataflow graph over variables, which is what a
-compiler of blocks wants.  `is_basic_block` is the definition.
+No two scopes share a node: each is a dataflow graph over variables, as block compilers expect.
+`is_basic_block` is the definition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_basic_blocks(module: Module) -> Module:
 
 
 def is_basic_block(module: Module) -> bool:
-    """Whether no value of any function stands in two of its scopes."""
+    """Whether no value of any function occurs in two of its scopes."""
     outer = frozenset(module.names)
     # A recursive function inside itself is another value than outside, though its name is one.
     bodies = [with_selves(function, outer)[0].body for _, function in module.functions()]

@@ -31,7 +31,8 @@ from plica.rewrite.graph.walk import NameSupply, map_expressions
 def instantiation(
     function: Function, args: Sequence[Expr], types: tuple[Type, ...]
 ) -> dict[Term, Term] | None:
-    """The types and dims of a function at a call, None where the arguments do not say them."""
+    """The type and dim arguments of a function at a call, or None if the arguments do not determine
+    them."""
     mapping: dict[Term, Term] = dict(zip(function.types, types, strict=True))
     if not function.dims:
         return mapping
@@ -52,7 +53,7 @@ def instantiation(
 
 
 def beta(call: Call) -> Expr | None:
-    """The body of a called function behind lets of its arguments; None where it cannot be."""
+    """The body of a called function after lets of its arguments, or None."""
     function = call.callee
     if not isinstance(function, Function) or len(function.params) != len(call.args):
         return None
@@ -71,7 +72,7 @@ def beta(call: Call) -> Expr | None:
 
 
 def at_types(var: Var, mapping: Mapping[Term, Term]) -> Var:
-    """A variable whose type is taken at other types and dims."""
+    """A variable with its type instantiated."""
     if var.type is None or not mapping:
         return var
     return Var(var.name, substitute(var.type, mapping))

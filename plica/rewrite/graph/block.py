@@ -1,7 +1,7 @@
 """Blocks: writing out the values of a function as lets, each in its scope.
 
-Both normal forms with lets are made here, from one placement: they differ in which values get a
-name.  Values are written in the order of need; a let of the program keeps its name.
+Both let normal forms are built here from one placement; they differ in which values are named.
+Values are emitted in dependency order; lets of the program keep their names.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Writer:
         return self._wrapped(0, self._value(root, 0))
 
     def _written(self, node: Expr, place: ValuePlace) -> Expr:
-        """A value over what stands for its parts."""
+        """A value over the names of its parts."""
         parts = [self._value(each, place.inside) for each in strict(node)]
         inner = [
             self._wrapped(scope, self._value(each, scope))
@@ -110,7 +110,7 @@ class _Writer:
         return with_operands(node, (*parts, *inner))
 
     def _value(self, expr: Expr, scope: int) -> Expr:
-        """What stands for an expression in a scope."""
+        """The representation of an expression in a scope."""
         node, let = self.placement.target(expr)
         if is_atom(node):
             return self.values.get(node, node)

@@ -1,13 +1,13 @@
-"""Common subexpressions: what is equal is computed once.
+"""Common subexpressions: equal values are computed once.
 
     before:  def f(x):                      after:   def f(x):
                  a = exp(x)                              a = exp(x)
                  b = exp(x)                              return a * (a + 1)
                  return a * (b + 1)
 
-Equal terms are one node already, and a run computes a node once.  What is left is equality that
-names hide: lets of equal values, functions that differ in the names of their parameters, and
-definitions of the module that compute the same.  The language is pure, so nothing else matters.
+Equal terms are one node already, and a run computes a node once. What remains is equality hidden by
+names: lets of equal values, functions that differ in parameter names, and definitions that compute
+the same. The language is pure, so nothing else matters.
 
 Law: `merge_common(merge_common(m)) is merge_common(m)`.
 """
@@ -64,9 +64,9 @@ def _functions(module: Module) -> Module:
 
 
 def _merge_renamed(function: Function) -> Function:
-    """One node for all that differ only in the names of their own variables.
+    """Merges nodes that differ only in the names of their bound variables.
 
-    A summary says what a node is apart from names, and which free variables it has in what order.
+    A summary is the name-independent hash of a node with its free variables in order.
     """
     nodes = expressions(function)
     spine = _spine(function.body)
@@ -101,7 +101,7 @@ def _spine(body: Expr) -> set[Expr]:
 
 
 class _Body:
-    """The place after a let: what stands there can see its variable."""
+    """The position after a let, where its variable is in scope."""
 
     def __init__(self, let: Let) -> None:
         self.let = let
@@ -247,7 +247,7 @@ def _kinds(module: Module) -> dict[Var, str]:
             if any(each in group for each in used):
                 found[name] = _digest_from(name, module)
                 continue
-            # The others are known by what they compute, and stand in order of occurrence.
+            # The others are identified by what they compute, in order of occurrence.
             stand_in: dict[Term, Term] = {
                 each: Var(Name(f"#{found.get(each, each.name)}", number), each.type)
                 for number, each in enumerate(used)
@@ -257,7 +257,7 @@ def _kinds(module: Module) -> dict[Var, str]:
 
 
 def _digest_from(name: Var, module: Module) -> str:
-    """What a recursive definition computes, whatever it and those it needs are called."""
+    """A name-independent digest of a recursive definition and those it depends on."""
     table = module.definitions()
     order = tuple(reachable(module, [name]))
     return digest(Numbered(order, tuple([table[each] for each in order]), name))

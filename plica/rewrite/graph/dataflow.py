@@ -5,9 +5,9 @@
                  return relu(v) + v
     after:   def f(x): return relu(x @ w) + x @ w        (one shared node)
 
-Two kinds of lets stay: those of functions, which may be recursive, and those whose variable a
-function captures, since there sharing would compute the value again in every call.  Nothing else
-is computed more often than before: a run evaluates a shared node once.  Lets nobody uses go.
+Two kinds of lets remain: those of functions, which may be recursive, and those whose variable a
+function captures, because sharing would recompute the value in every call. Nothing else is computed
+more often than before: a run evaluates a shared node once. Unused lets are removed.
 
 Laws: `is_dataflow(to_dataflow(m))`; `to_dataflow(to_dataflow(m)) is to_dataflow(m)`.
 """

@@ -1,19 +1,19 @@
-"""Dead code: lets nobody uses, parameters nobody reads, definitions nobody reaches.
+"""Dead code: unused lets, unread parameters, unreachable definitions.
 
     before:  def f(x):
                  unused = exp(x)
                  return x
     after:   def f(x): return x
 
-What is needed is found from the result backwards: a let is needed when its variable is, an argument
-of a local function when that function needs the parameter.  The language is pure, so what is not
-needed can go; if computing it would have failed, the program now does not.
+Liveness is computed from the result backwards: a let is live if its variable is, an argument of a
+local function if that function uses the parameter. The language is pure, so dead code can be
+removed; if computing it would have failed, the program no longer fails.
 
-Laws: `remove_dead(remove_dead(m)) is remove_dead(m)`; what is not dead stays the same object.
+Laws: `remove_dead(remove_dead(m)) is remove_dead(m)`; live parts stay the same object.
 
-Of one function, `without_unused` drops the lets that nobody needs: a chain of lets that only use
-one another, a recursive function that only calls itself.  What a let captures that nobody needs
-does not count: passes that ask what is captured, shared or recursive first drop such lets.
+For one function, `without_unused` drops dead lets: a chain of lets that only use one another, a
+recursive function that only calls itself. Captures by dead lets do not count: passes that inspect
+captures, sharing or recursion first drop such lets.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.term import tensor
@@ -71,7 +71,7 @@ def remove_unreachable(module: Module) -> Module:
 
 
 class _Alive:
-    """What the result of one function needs; binders are apart."""
+    """The live parts of one function; its binders are unique."""
 
     def __init__(self, function: Function) -> None:
         self.root = function
@@ -83,7 +83,7 @@ class _Alive:
         self._mark()
 
     def is_all(self) -> bool:
-        """Whether there is nothing to remove."""
+        """Whether everything is live."""
         return all(var in self.needed for var in self.lets) and all(
             param in self.needed
             for var in self.trimmed
@@ -92,7 +92,7 @@ class _Alive:
         )
 
     def function(self) -> Function:
-        """The function with what it needs, and no more."""
+        """The function reduced to its live parts."""
         renamed = {var: self._trimmed(var) for var in self.trimmed if var in self.needed}
         memo: dict[Expr, Expr] = {}
         for node in self.nodes:
@@ -212,7 +212,7 @@ class Need:
 
 
 def without_unused(function: Function) -> Function:
-    """The function, whose binders are apart, without the lets that nobody needs."""
+    """The function, with unique binders, without its dead lets."""
     need = Need(function)
     if need.is_all():
         return function

@@ -50,7 +50,7 @@ def defunctionalize(module: Module) -> Module:
 
 
 def is_first_order(module: Module) -> bool:
-    """Whether no value of a module is a function, nor holds one."""
+    """Whether no value of a module is or contains a function."""
     names = frozenset(module.names)
     for value in module.values:
         if isinstance(value, DataDef):
@@ -74,7 +74,7 @@ def is_first_order(module: Module) -> bool:
 
 
 def _check_interface(module: Module) -> None:
-    """Refuse what has functions where the world outside would see data instead."""
+    """Refuses functions in the interface, where callers would see data instead."""
     main = module.main_function()
     wrong = [str(each.name) for each in main.params if holds_function(each.type)]
     if holds_function(main.ret):
@@ -115,7 +115,7 @@ class _Translation:
         return infer(module_of(made, self._definition(main)))
 
     def _definition(self, name: ex.Var) -> ex.Var:
-        """The name of a definition: it stays a function, of translated types."""
+        """The name of a definition, which stays a function of translated types."""
         of = name.type
         assert isinstance(of, FuncType)
         return ex.Var(name.name, self.types.signature(of))
@@ -190,7 +190,7 @@ class _Translation:
                 return with_operands(node, tuple([memo[part] for part in operands(node)]))
 
     def _closure(self, value: ex.Expr, captured: tuple[ex.Var, ...]) -> ex.Expr:
-        """The data that stands for a function where it is a value."""
+        """The data that represents a function used as a value."""
         of = type_of(value)
         assert isinstance(of, FuncType)
         inside = tuple([self._variable(each) for each in captured])

@@ -1,7 +1,7 @@
 """Post-dominators of dataflow: through which expressions every use of a value must pass.
 
-`a` post-dominates `b` when every way from `b` to the result leads through `a`; so `a` is the first
-place at which all that was made of `b` has come together again, and fusion may close a group there.
+`a` post-dominates `b` if every path from `b` to the result passes through `a`: `a` is the first
+place at which all uses of `b` have joined again, where fusion may close a group.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -29,7 +29,7 @@ Parts = Callable[[Any], Iterable[Any]]  # Any: expressions, or whatever a graph 
 class PostDominators:
     """The tree of immediate post-dominators below a result; n nodes take n log n steps.
 
-    `parts` gives what a node is made of; another function makes this the tree of another graph.
+    `parts` returns the parts of a node; another function gives the tree of another graph.
     """
 
     def __init__(self, root: Expr, parts: Parts = operands) -> None:

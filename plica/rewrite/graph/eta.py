@@ -1,8 +1,8 @@
-"""Eta: `lambda x: f(x)` and `f` are one function; each pass goes one way.
+"""Eta: `lambda x: f(x)` and `f` are equal; each pass rewrites in one direction.
 
-`eta_expand` gives every constructor and definition that is used as a value the form of a function
-with parameters, which some passes and targets need.  `eta_reduce` takes functions away that only
-pass their arguments on.
+`eta_expand` turns every constructor and definition used as a value into a function with parameters,
+as some passes and targets require. `eta_reduce` removes functions that only pass on their
+arguments.
 
     before:  map(Cons, xs)                  after expansion:  map(lambda a, b: Cons(a, b), xs)
 

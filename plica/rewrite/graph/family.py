@@ -1,8 +1,8 @@
 """Families: the types of a program without functions as values.
 
-Every type of functions becomes a data type, its family: one constructor for each function of the
-type, holding what the function captures, and a definition that applies a value of the family.  A
-data type whose fields hold functions over its own type arguments is copied for each choice of them.
+Every function type becomes a data type, its family: one constructor per function of the type, with
+its captured variables as fields, and a definition that applies a value of the family. A data type
+whose fields hold functions over its type arguments is copied per instance.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class FunctionFamily:
             pattern = ex.PConstructor(each.constructor, tuple([ex.PVar(v) for v in each.captured]))
             clauses.append(ex.Clause(pattern, each.body))
         params = (value, *self.params)
-        # Of a type that no function of the program has there is never a value to apply.
+        # A type without functions in the program never has a value to apply.
         body: ex.Expr = ex.Match(value, tuple(clauses)) if ways else ex.Call(self.apply, params)
         if not ways:
             names.append(ConstructorDef(spare, ()))
@@ -142,7 +142,8 @@ class Representation:
         return self.families[key]
 
     def way(self, value: ex.Expr, of: FuncType, captured: tuple[ex.Var, ...]) -> tuple[Way, bool]:
-        """The way of a function, and whether it is new; what is captured is translated."""
+        """The family member of a function, and whether it is new; captured variables are
+        translated."""
         family = self.family(of)
         if (known := family.ways.get(value)) is not None:
             return known, False
@@ -157,14 +158,14 @@ class Representation:
     def constructor(
         self, of: ex.Constructor, types: tuple[Type, ...]
     ) -> tuple[ex.Constructor, Any]:
-        """A constructor at translated type arguments, and the arguments it still takes."""
+        """A constructor at translated type arguments, and its remaining arguments."""
         name = of.data
         if name in self.copied:
             name, types = self._copy(name, types), ()
         return constructors(name, self.made[name])[of.index], types
 
     def fields(self, of: DataType, index: int) -> tuple[Type, ...]:
-        """What a constructor of a translated type holds."""
+        """The fields of a constructor of a translated type."""
         definition = self.made[of.data]
         at: dict[Term, Term] = dict(zip(definition.types, of.args, strict=True))
         found = definition.constructors[index].fields

@@ -3,17 +3,16 @@
     before:  def f(x): return x * (const([1.0, 2.0], f32) + 1)
     after:   def f(x): return x * const([2.0, 3.0], f32)
 
-The interpreter is the meaning of the language, so folding is exact.  A constant takes room in every
-artefact, so a result of more than `limit` bytes stays as it was written, and so does one of more
-than `growth` times the bytes of the constants it comes from, unless that is less than
-`ALWAYS_FOLDED_BYTES`: a number broadcast to the shape of an image is better broadcast when it is
-needed. That is so as long as making an element takes no more than reading it: what a costly
-operator grows (the sines of a filter bank), and what is computed and then read again and again by a
-product, is written. What depends on a value that grows, and not on a let of it, may still become a
-constant (its sum); only then is it computed. An operator of more than `work` steps stays, as the
-interpreter would take seconds. What fails (an index out of bounds) stays too: it fails when it is
-run, if it is. A large constant that an operator makes column by column (a weight for Winograd) is
-one at once, and made when somebody reads it: packing makes its columns where they are wanted.
+The interpreter defines the meaning, so folding is exact. Constants take space in every artefact, so
+a result of more than `limit` bytes is not folded, and neither is one of more than `growth` times
+the bytes of its constants, unless it is smaller than `ALWAYS_FOLDED_BYTES`: a scalar broadcast to
+an image is better broadcast on use. This assumes that computing an element is as cheap as reading
+it: results of costly operators (the sines of a filter bank), and results that products read
+repeatedly, are folded. What depends on a growing value, and not on a let of it, may still become a
+constant (its sum); only then is it computed. Operators with more than `work` steps are not folded,
+because the interpreter would take seconds. Failing operators (an index out of bounds) stay, too:
+they fail when they are run, if ever. A large constant that an operator computes column by column (a
+Winograd weight) is a lazy constant: packing computes its columns in place.
 
 Laws: `fold_constants(fold_constants(m)) is fold_constants(m)`; no operator is left whose arguments
 are constants and whose result is within the bounds, unless it fails.
@@ -46,9 +45,9 @@ with lazy_imports(__name__):
 MAX_FOLDED_BYTES: Final = 16 << 20
 """How many bytes a constant may take that folding makes."""
 GROWTH: Final = 4
-"""How many times the bytes of its arguments; a cast of i8 weights to f32 takes four times."""
+"""The maximum growth over the bytes of its arguments; a cast of i8 weights to f32 is four times."""
 ALWAYS_FOLDED_BYTES: Final = 4096
-"""How many bytes a constant may take whatever it comes from."""
+"""Constants up to this many bytes are always folded."""
 PASSING: Final = 4
 """How many times the limit a value may take that is only needed on the way."""
 WORK: Final = 1 << 26
@@ -65,7 +64,7 @@ def fold_constants(
 
 
 class Folder:
-    """Folding in one module; what is constant but too big to be written is remembered apart."""
+    """Folding in one module; values that are constant but too large are recorded separately."""
 
     def __init__(
         self, module: Module, limit: int = MAX_FOLDED_BYTES, growth: int = GROWTH, work: int = WORK
@@ -86,7 +85,7 @@ class Folder:
         return machine_of(self.module)
 
     def function(self, function: Function) -> Function:
-        """A function with its constant parts computed; itself where there are none."""
+        """A function with its constant parts folded; unchanged if there are none."""
         apart = alpha_renamed(function, self.names)
         nodes = expressions(apart)
         lets = {node.var: node.value for node in nodes if isinstance(node, Let)}
@@ -141,7 +140,7 @@ class Folder:
         return self._computed(node, sum(sources))
 
     def _reading_constants(self, node: Apply) -> Expr:
-        """An operator that reads what was computed more than once: it reads constants."""
+        """An operator that reads an element more than once: its operands are folded."""
         if not any(arg in self.big and arg not in self.moved for arg in node.args):
             return node
         if (known := reading(node)) is None:
@@ -214,7 +213,7 @@ class Folder:
 
 
 def size_in_bytes(of: Type) -> int | None:
-    """How much a value of a type takes, None where that is not known."""
+    """The bytes of a value of a type, or None if unknown."""
     if isinstance(of, TupleType):
         sizes = [size_in_bytes(item) for item in of.items]
         return None if None in sizes else sum(size for size in sizes if size is not None)

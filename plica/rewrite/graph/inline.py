@@ -4,12 +4,12 @@
              def main(x): return double(double(x))
     after:   def main(x): return x + x + (x + x)         (x + x is one shared node)
 
-A function is inlined where it is marked (`attrs={"inline": True}`), called from one place only, or
-small; never where it is marked `False`, is a unit of code generation (`primitive`), or may come to
-call itself.  Marked functions are inlined while the module has grown by no more than `GROWTH`
-nodes, since calls of calls can double the size of a program at every level.
+A function is inlined if it is marked (`attrs={"inline": True}`), called once, or small; never if it
+is marked `False`, is a unit of code generation (`primitive`), or is recursive. Marked functions are
+inlined while the module has grown by at most `GROWTH` nodes, because nested calls can double the
+size of a program at every level.
 
-Definitions that are no longer used stay: `plica.rewrite.graph.dead` removes them.
+Unused definitions are left: `plica.rewrite.graph.dead` removes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plica.rewrite.graph.unfold import Unfolder
 from plica.rewrite.graph.walk import expressions, map_functions, operands, recursive
 
 MAX_INLINED_NODES: Final = 12
-"""How many nodes a function may have to be inlined wherever it is called."""
+"""The maximum size of a function that is inlined at every call, in nodes."""
 GROWTH: Final = 100_000
 """How many nodes inlining may add to a module, beyond functions called once."""
 
@@ -39,7 +39,7 @@ def inline(module: Module) -> Module:
     once = frozenset(inliner.free)
 
     def rewrite(name: Var, function: Function) -> Function:
-        # What is called once will be a part of its caller; nobody needs it beside that.
+        # A function called once becomes a part of its caller; nothing else needs it.
         if name in once or not inliner.changes(function):
             return function
         return inliner.function(function)
@@ -48,7 +48,7 @@ def inline(module: Module) -> Module:
 
 
 class _Inliner(Unfolder):
-    """What is unfolded is decided by the function alone."""
+    """Whether to unfold a call depends on the function alone."""
 
     def __init__(self, module: Module) -> None:
         super().__init__(module)

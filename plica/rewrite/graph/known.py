@@ -6,9 +6,9 @@
     match-known        match Cons(a, b): ...           ->  the clause that fits, behind lets
     beta               (lambda x: e)(a)                ->  let x = a in e
 
-Measure: each rule takes away a projection, an `If`, a `Match` or a call, and makes none.
-A function that calls itself through a data type can still keep `beta` busy for ever: the engine's
-fuel ends that, and `plica.rewrite.graph.partial` has fuel of its own.
+Measure: each rule removes a projection, an `If`, a `Match` or a call, and creates none. A function
+that calls itself through a data type can still keep `beta` busy forever: the engine's fuel ends
+that, and `plica.rewrite.graph.partial` has its own fuel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bindings = list[tuple[ex.Var, ex.Expr]]
 
 
 def fits(pattern: ex.Pattern, value: ex.Expr) -> Bindings | bool | None:
-    """What a pattern binds when it fits a value; False where it cannot fit, None if unknown.
+    """The bindings if a pattern matches a value; False if it cannot match, None if unknown.
 
     Where one part cannot fit, it does not matter that another is unknown.
     """
@@ -59,7 +59,7 @@ def fits(pattern: ex.Pattern, value: ex.Expr) -> Bindings | bool | None:
 
 
 def chosen(node: ex.Match) -> tuple[ex.Clause, Bindings] | None:
-    """The clause a match takes, with what it binds, where that can be seen."""
+    """The clause a match takes, with its bindings, if known."""
     for clause in node.clauses:
         if isinstance(found := fits(clause.pattern, node.value), list):
             return clause, found
@@ -87,7 +87,7 @@ def _matched(node: ex.Match) -> Term | None:
 
 
 def eta_reduced(function: ex.Function) -> ex.Expr | None:
-    """The function that a function only passes its arguments to, None where there is none."""
+    """The function to which a function only passes its arguments, or None."""
     body = function.body
     if function.attrs or not isinstance(body, ex.Call) or body.args != function.params:
         return None

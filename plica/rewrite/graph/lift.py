@@ -1,4 +1,4 @@
-"""Lambda lifting: local functions become definitions, with what they captured as parameters.
+"""Lambda lifting: local functions become definitions, with their captured variables as parameters.
 
     before:  def main(x, y):
                  def f(z): return z * y
@@ -6,9 +6,9 @@
     after:   def f(y, z): return z * y
              def main(x, y): return f(y, x) + f(y, y)
 
-A function that is used as a value keeps a thin closure, `lambda z: f(y, z)`; if it captures
-nothing, the definition itself is the value.  Dims and type variables around it become its own.  A
-function stays where it is when its parameters would not determine such a dim.
+A function used as a value keeps a thin closure, `lambda z: f(y, z)`; without captures, the
+definition itself is the value. Enclosing dims and type variables become its own. A function whose
+parameters would not determine such a dim is not lifted.
 
 Laws: in the result every local function only calls a definition (`is_lifted`), save for those;
 `lift(lift(m)) is lift(m)`.
@@ -43,7 +43,7 @@ def lift(module: Module) -> Module:
 
 
 def is_lifted(module: Module) -> bool:
-    """Whether every local function does no more than call a definition."""
+    """Whether every local function only calls a definition."""
     table = module.definitions()
     return all(
         is_thin(node, table)
@@ -72,7 +72,7 @@ class _Lifted:
         return Call(self.name, (*self.captured, *args), (*self.types, *types))
 
     def value(self) -> Expr:
-        """What stands for the function where it is not called."""
+        """The function as a value."""
         of = self.function
         if not self.captured and not self.types and not outer_dims(of, ()):
             return self.name
@@ -131,7 +131,7 @@ class _Lifting:
     def _lifted(
         self, node: Function, var: Var | None, outer: Var, lifted: Mapping[Expr, _Lifted]
     ) -> _Lifted | None:
-        """How a function is lifted, None where it stays."""
+        """The lifted form of a function, or None if it is not lifted."""
         if is_thin(node, self.names):
             return None
         captured, types = self._captures(node, var, lifted)

@@ -1,8 +1,8 @@
 """Liveness: from when to when the values of a block are needed.
 
-A block is a chain of lets and its result, as A-normal form has it.  Position `k` is that of the
-`k`-th let; the result comes last.  A value is live from its own position to that of its last use; a
-use inside a branch or a function counts where that stands in the block.
+A block is a chain of lets and its result, as in A-normal form. Position `k` is that of the `k`-th
+let; the result comes last. A value is live from its position to that of its last use; a use inside
+a branch or a function counts at the position of that branch or function.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -36,7 +36,7 @@ def bindings(block: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:
 
 
 def intervals(block: Expr) -> dict[Var, Interval]:
-    """Birth and last use of every variable of a block; what is never used dies at birth.
+    """Definition and last use of every variable of a block; unused ones die at their definition.
 
     Every variable must be bound by one let.  Those from outside are born at -1.
     """
@@ -53,7 +53,7 @@ def intervals(block: Expr) -> dict[Var, Interval]:
 
 
 def live_after(block: Expr) -> Iterator[frozenset[Var]]:
-    """For each let, from the last to the first, the variables somebody uses after it."""
+    """For each let, from last to first, the variables used after it."""
     lets, result = bindings(block)
     live = set(_used(result))
     for var, value in reversed(lets):

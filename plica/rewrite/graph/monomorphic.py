@@ -5,9 +5,9 @@
     after:   def twice(f: Fn[(f32,), f32], x: f32): ...
              def twice_1(f: Fn[(i32,), i32], x: i32): ...
 
-Only what main needs is kept.  Dims stay symbolic: they are no types.  A polymorphic function that
-is passed around as a value has no one type, and a function that calls itself at ever bigger types
-would need copies without end; both are refused.
+Only what main needs is kept. Dims stay symbolic: they are no types. A polymorphic function passed
+as a value has no single type, and a function that calls itself at ever larger types would need
+infinitely many copies; both are refused.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class _Copies:
         return memo[at]  # type: ignore[return-value]  # a function stays one
 
     def _value(self, node: Expr, memo: Mapping[Expr, Expr]) -> Expr:
-        """What stands for a part; a definition that is a value is needed as it is."""
+        """The representation of a part; a definition used as a value is needed unchanged."""
         if isinstance(node, Var) and node in self.table and not _is_general(node):
             return self.copy(node, ())
         return memo[node]

@@ -4,13 +4,13 @@
              def main(x): return power(x, 3)
     after:   def main(x): return x * (x * (x * 1.0))
 
-Calls of known functions, choices with a known condition, matches of known constructors and
+Calls of known functions, conditionals with a known condition, matches of known constructors and
 projections of tuples are resolved, constant parts are computed, and a program without inputs
-becomes its result.  A recursive function is unfolded where its arguments decide whether it
-recurses: if a choice stays open with a recursive call behind it, the call stays as it was.  What is
-unfolded at all is bounded by `fuel`, so evaluation ends even where the program would not.
+becomes its result. A recursive function is unfolded if its arguments decide whether it recurses: if
+a conditional stays open with a recursive call behind it, the call is kept. Unfolding is bounded by
+`fuel`, so evaluation ends even if the program does not.
 
-The result is in graph normal form, without definitions that nobody needs any more.
+The result is in graph normal form, without unused definitions.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class _Evaluator(Unfolder):
         return wrapped(lets, wrapped(inner, (yield clause.body, activation)))
 
     def _undecided(self, branches: tuple[ex.Expr, ...]) -> None:
-        """A choice stays open: give up unfolding what may be called again behind it."""
+        """A conditional stays open: cancels unfolding of functions that may be called again behind
+        it."""
         if self.attempts:
             group = self.attempts[-1]
             if any(not group.isdisjoint(free_vars(branch)) for branch in branches):
@@ -140,7 +141,7 @@ class _Evaluator(Unfolder):
         return call if result is None else wrapped(lets, result)
 
     def _group(self, callee: ex.Expr) -> frozenset[ex.Var] | None:
-        """The functions that call one another with this one, None where it is not recursive."""
+        """The functions mutually recursive with this one, or None if it is not recursive."""
         if callee in self.recursive:
             return frozenset(self.recursive[callee])
         if callee in self.looping:
@@ -150,12 +151,12 @@ class _Evaluator(Unfolder):
     # --- computing -----------------------------------------------------------------------------
 
     def _computed(self, call: ex.Call) -> Walk:
-        """A call that depends on nothing, as far as the interpreter comes with it."""
+        """A closed call, evaluated by the interpreter as far as possible."""
         machine = GraphMachine(self.folder.machine.program, {}, RunLimits(self.calls, self.calls))
         try:
             value = machine.run(rename_apart(call, self.table), {})
         except EvaluationError:
-            # Unfolding it would come as far, and no further, at every level of a recursion.
+            # Unfolding it would get no further, at every level of a recursion.
             return call if self._group(call.callee) else (yield from self._unfolded(call))
         written = quote(value, type_of(call), self.table, self.limit)
         return written if written is not None else (yield from self._unfolded(call))

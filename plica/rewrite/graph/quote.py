@@ -5,7 +5,7 @@
 >>> quote(np.float32([1, 2]), tensor((2,), "f32"), {}, 1 << 20)
 Const(DType('f32'), (2), <8 bytes>)
 
-Functions cannot be quoted, and what takes more bytes than the limit is not: the answer is None.
+Functions, and values larger than the limit, cannot be quoted: the result is None.
 """
 
 from __future__ import annotations

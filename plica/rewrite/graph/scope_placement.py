@@ -1,14 +1,14 @@
 """Placement: in which scope each value of a function is computed.
 
-A scope is a function body or a branch of an `If` or a `Match`.  A value belongs to the lowest scope
-that contains all its uses, so what only one branch needs is computed there.  Values in the scope of
-a function stay in it; a value bound by a let outside of a function stays outside, or every call
-would compute it again: capturing is a use at the place where the function is made.
+A scope is a function body or a branch of an `If` or a `Match`. A value belongs to the innermost
+scope that contains all its uses, so values needed by one branch are computed there. Values that
+depend on a function's parameters stay in its scope; a value let-bound outside a function stays
+outside, or every call would recompute it: a capture counts as a use where the function is created.
 
-Note [Thunks]: a value two branches need, but not the scope around them, would be computed there
-even if neither branch is taken.  Where that might fail or not end, the scope gets a function
-without parameters instead (a thunk), and each branch calls it.  What calls a thunk is itself
-written in each branch.
+Note [Thunks]: a value needed by two branches, but not by the enclosing scope, would be computed
+there even if neither branch is taken. If that might fail or not terminate, the scope gets a
+function without parameters instead (a thunk), which each branch calls. Values that call a thunk are
+themselves duplicated into each branch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def strict(node: Expr) -> tuple[Expr, ...]:
 
 
 def regions(node: Expr) -> tuple[Expr, ...]:
-    """The parts of a node that are scopes of their own."""
+    """The parts of a node that are scopes."""
     match node:
         case If():
             return (node.then, node.orelse)
@@ -53,7 +53,7 @@ def regions(node: Expr) -> tuple[Expr, ...]:
 
 
 def needed(root: Expr) -> list[Expr]:
-    """What is computed whenever `root` is, parts first."""
+    """What is computed whenever `root` is, operands first."""
     done: set[Expr] = set()
     order: list[Expr] = []
     stack: list[Expr | tuple[Expr]] = [root]  # an expression, or a 1-tuple of one to leave
@@ -69,7 +69,7 @@ def needed(root: Expr) -> list[Expr]:
 
 @attrs.frozen
 class Use:
-    """How something is used in a scope; what stands behind a let is used as the let is."""
+    """How a value is used in a scope; what follows a let is used as the let is."""
 
     direct: bool = True
     count: int = 1
@@ -79,7 +79,7 @@ class Use:
 
 @attrs.define
 class ValuePlace:
-    """What is known about one value while its uses are met, the users first."""
+    """What is known about one value while its uses are visited, users first."""
 
     scope: int  # the lowest that contains all uses met so far
     direct: bool  # whether one of them is in that scope itself, so that it is needed there
@@ -116,7 +116,7 @@ class ScopePlacement:
                 self._settle(node, place, total)
 
     def target(self, expr: Expr) -> tuple[Expr, Let | None]:
-        """The value an expression stands for, and the let that bound it, through lets and names."""
+        """The value an expression denotes, and its let, through lets and names."""
         start, let = expr, None
         while expr not in self._targets:
             if isinstance(expr, Let):
@@ -163,7 +163,7 @@ class ScopePlacement:
         return order[::-1]
 
     def _note(self, let: Let) -> None:
-        """Remember what the variable of a let stands for; a name for a name is looked through."""
+        """Records the value of a let's variable, looking through aliases."""
         if isinstance(value := let.value, Var):
             if value in self.lets:
                 self.lets[let.var] = self.lets[value]

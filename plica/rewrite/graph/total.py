@@ -1,8 +1,7 @@
 """Totality: which expressions surely have a value, whatever the values of their variables are.
 
-The language is pure, so the only effects are to fail (an index out of bounds, a partial match, a
-function from outside) and not to come to an end.  What has neither may be computed before anybody
-knows whether it is needed.
+The language is pure, so the only effects are failure (an index out of bounds, a partial match, an
+extern) and non-termination. Values with neither may be computed speculatively.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -55,7 +54,7 @@ class Totality:
         return known[root]
 
     def _needs(self, node: Expr) -> tuple[Expr, ...]:
-        """What has to be total for a node to be."""
+        """The parts that must be total for a node to be."""
         if isinstance(node, Function):
             return ()  # making a closure is no work
         if isinstance(node, Call):

@@ -1,6 +1,6 @@
 """Trees that grow at their leaves, and the lowest common ancestor of two nodes.
 
-Every node keeps a jump to some ancestor, chosen so that any ancestor is a logarithmic number of
+Every node keeps a jump pointer to an ancestor, so that any ancestor is a logarithmic number of
 steps away (Myers, An applicative random-access stack, 1983); a chain 20,000 deep is no problem.
 
 >>> tree = ScopeTree()

@@ -1,13 +1,13 @@
 """Unfolding: a program run on terms, some calls of which are replaced by the body of the function.
 
-An activation is one body at given arguments: what each of its nodes becomes.  A node becomes a term
-once per activation, so sharing stays sharing; arguments are shared too, and need a let only where a
-function captures them (there sharing would compute them in every call).
+An activation is one body at given arguments: what each of its nodes becomes. A node is expanded
+once per activation, which preserves sharing; arguments are shared, too, and need a let only if a
+function captures them (otherwise every call would compute them).
 
-The base class changes nothing but what it is told to unfold; what is told is in the subclasses:
+The base class only unfolds; what to unfold is decided by the subclasses
 `plica.rewrite.graph.inline` and `plica.rewrite.graph.partial`.
 
-The walk is made of generators on a stack of its own: a node asks for its parts by yielding them.
+The walk consists of generators on an explicit stack: a node yields the parts it needs.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ class Unfolder:
         return self._captured[function]
 
     def run(self, root: ex.Expr, activation: Activation) -> ex.Expr:
-        """What a node becomes in an activation."""
-        # Each frame: the walk of a node, where its result goes, the group if it is an attempt.
+        """The result of a node in an activation."""
+        # Each frame: the walk of a node, the destination of its result, and the group if it is
+        # speculative.
         frames: list[tuple[Walk, ex.Expr, Activation, frozenset[ex.Var] | None]] = []
         request: Request = (root, activation)
         answer: Any = None
@@ -154,7 +155,7 @@ class Unfolder:
                     answer = None
 
     def walk(self, node: ex.Expr, activation: Activation) -> Walk:
-        """What a node becomes, asking for its parts."""
+        """The result of a node, requesting its parts."""
         match node:
             case ex.Apply():
                 args = yield from self._all(node.args, activation)
@@ -323,7 +324,7 @@ class Unfolder:
 
 
 def found(node: ex.Expr, activation: Activation) -> ex.Expr:
-    """What an atom has become in the activations around one; most are what they were."""
+    """The result of an atom in the enclosing activations; most are unchanged."""
     outer = activation.outer
     while outer is not None:
         if (known := outer.made.get(node)) is not None:

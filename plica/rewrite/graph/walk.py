@@ -14,8 +14,8 @@ True
 
 Uses: who uses each expression, and how often.
 
-A use is a place that holds the expression: an argument, a branch, the value of a let.  An
-expression that is shared is counted by its places, not by how often a run would come by.
+A use is a place that holds the expression: an argument, a branch, the value of a let. A shared
+expression counts per place, not per evaluation.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Tuple, Var
@@ -42,7 +42,7 @@ from plica.ir.type import infer
 
 
 def use_counts(*roots: Expr) -> Counter[Expr]:
-    """In how many places each expression stands; the roots themselves do not count."""
+    """The number of places of each expression; roots do not count."""
     counts: Counter[Expr] = Counter()
     for node in expressions(*roots):
         counts.update(operands(node))
@@ -71,7 +71,7 @@ def escaping(*roots: Expr) -> set[Var]:
 
 
 def references(value: Definition, table: Mapping[Term, Definition]) -> dict[Defined, None]:
-    """The definitions of a module that one of them mentions, in the order of a walk."""
+    """The definitions that a definition refers to, in walk order."""
     return {node: None for node in post_order(value) if node in table}  # type: ignore[misc]  # keys of the table are names
 
 
@@ -89,7 +89,7 @@ def reachable(module: Module, roots: Iterable[Defined]) -> dict[Defined, None]:
 
 
 def recursive(module: Module) -> dict[Var, frozenset[Var]]:
-    """For each function that may come to call itself, all with which it does so together."""
+    """For each recursive function, all functions mutually recursive with it."""
     from plica.ir.type.infer import components
 
     table = module.definitions()
@@ -102,7 +102,7 @@ def recursive(module: Module) -> dict[Var, frozenset[Var]]:
 
 
 def operands(node: ex.Expr) -> tuple[ex.Expr, ...]:
-    """The expressions directly inside an expression; a let's value comes before its body."""
+    """The direct subexpressions; a let's value comes before its body."""
     if (parts := _OPERANDS.get(node.__class__)) is None:
         raise TypeError(f"{type(node).__name__} is no expression of the graph language.")
     return parts(node)
@@ -164,7 +164,7 @@ def with_operands(node: ex.Expr, new: tuple[ex.Expr, ...]) -> ex.Expr:
 
 
 def is_atom(node: ex.Expr) -> bool:
-    """Whether an expression is a value as it stands and takes no work: it needs no name."""
+    """Whether an expression is an atomic value that takes no work, and needs no name."""
     return isinstance(node, ATOMS)
 
 
@@ -200,7 +200,7 @@ def map_expressions(f: Callable[[ex.Expr], ex.Expr], root: ex.Expr) -> ex.Expr:
 
 
 def map_functions(module: Module, f: Callable[[ex.Var, ex.Function], ex.Function]) -> Module:
-    """The module, inferred, with each of its functions replaced; the types of names stay."""
+    """The inferred module with each of its functions replaced; the types of names are unchanged."""
     known = infer(module)
     values: list[Definition] = []
     with paused():

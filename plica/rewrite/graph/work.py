@@ -1,4 +1,4 @@
-"""Work: how often an operator goes through its innermost loop, from its tensor definition.
+"""Work: the number of innermost iterations of an operator, from its tensor definition.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import buffer, compute, reduce

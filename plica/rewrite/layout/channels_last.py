@@ -33,14 +33,14 @@ IMAGES: Final = {f16: 1, bf16: 1, f32: 4}
 """Images that are many, at least: tensor cores read eight neighbours of narrow floats at once."""
 
 LAYOUTS: Final = (("NHWC", "OHWI"), ("NWC", "OWI"))
-"""How images lie then, and what are rows of one, with their weights."""
+"""The channels-last layouts of images and rows, with those of their weights."""
 
 OCTET: Final = 8
 """Channels that are read at once."""
 
 
 def channels_last(module: Module) -> Module:
-    """The module with channels last in what convolutions of many images read and make."""
+    """The module with channels last in the convolutions of large batches."""
     known_ = infer(module)
     whole = map_functions(known_, lambda _, function: _in_octets(function))
     if whole is not known_:

@@ -5,17 +5,17 @@
                  t = transpose(x, (0, 2, 3, 1))
                  return transpose(nn.relu(nn.conv_laid(t, w', …)) + t, (0, 3, 1, 2))
 
-Every value is carried in the layout it was made in; operators that can compute there do
-(`plica.rewrite.layout.move`), and a value is transformed only where somebody cannot.  So transforms
-stand at the edges of a region alone: a chain of convolutions has one at its start and one at its
-end.  Constants are folded, so weights are transformed now.  A `transpose` in the program costs
-nothing: it is another layout of what it transposes.
+Every value is carried in the layout of its producer; operators that can compute there do
+(`plica.rewrite.layout.move`), and a value is transformed only for a consumer that cannot. So
+transforms occur only at the edges of a region: a chain of convolutions has one at its start and one
+at its end. Constants are folded, so weights are transformed at compile time. A `transpose` costs
+nothing: it is another layout of its operand.
 
-Where the blocks of a layout do not divide the channels of one convolution (the three of an image),
-that side of it stays unblocked.
+If the blocks of a layout do not divide a convolution's channels (the three of an image), that side
+stays unblocked.
 
-Laws: the result means what the module meant, up to the order of sums (`reassociates`), and exactly
-where no sum was reordered; `convert_layout(convert_layout(m, d), d) is convert_layout(m, d)`.
+Laws: the meaning is preserved up to the order of sums (`reassociates`), and exactly if no sum was
+reordered; `convert_layout(convert_layout(m, d), d) is convert_layout(m, d)`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from plica.rewrite.pack import rewrite
 from plica.runtime.error import Diagnostic
 
 Desired: TypeAlias = Mapping[str, "str | Sequence[str]"]
-"""For an operator the layout of its data, and where that is not enough of its weight, and of its
-result where that lies otherwise than the data."""
+"""For an operator the layout of its data and, if necessary, of its weight, and of its result if it
+differs from the data's."""
 
 _RANKS: Final = (3, 4, 5)
 
@@ -50,10 +50,10 @@ _RANKS: Final = (3, 4, 5)
 def convert_layout(
     module: Module, desired: Desired, wants: Callable[[Apply], bool] = lambda _: True
 ) -> Module:
-    """The module with its values in the layouts that `desired` asks for, of operators it `wants`.
+    """The module with the layouts in `desired`, for the operators in `wants`.
 
     `{"nn.conv": "NHWC"}`, `{"nn.conv": ("NHWC", "OHWI")}` or `{"nn.conv": "NCHW8c"}`; operators of
-    another rank than the word speaks of stay as they are.
+    another rank than the layout's are unchanged.
     """
     wanted = {_known(op): _words(op, given) for op, given in desired.items()}
     converter = LayoutConverter(wanted, wants=wants)
@@ -123,7 +123,7 @@ class LayoutConverter:
         self.several: dict[Expr, tuple[Expr, tuple[Layout, ...]]] = {}  # operators of many results
 
     def function(self, function: Function) -> Function:
-        """A function whose inside is converted; what comes in and goes out stays as it is."""
+        """A function with a converted body; its interface is unchanged."""
         self.visit_all(function)
         made = self.plain(function)
         assert isinstance(made, Function)
@@ -174,8 +174,8 @@ class LayoutConverter:
         return forms[layout]
 
     def _widened(self, node: Expr, layout: Layout) -> list[Apply]:
-        """What widens narrower elements to a value one by one, the value first: they are moved
-        before that, as there are fewer bytes of them."""
+        """The elementwise casts from narrower types that produce a value, the value first: layouts
+        are changed before them, because that moves fewer bytes."""
         above: list[Apply] = []
         narrowest, count = _bytes(node), 0
         while isinstance(node, Apply) and node not in self.made:
@@ -350,7 +350,7 @@ def _bytes(of: Expr) -> int:
 
 
 def _pointwise(of: Apply, layout: Layout) -> Moved | None:
-    """How an operator on elements computes in a layout, None where it is no such."""
+    """An elementwise operator in a layout, or None for other operators."""
     types = [type_of(arg) for arg in of.args]
     tensors = tuple([each for each in types if isinstance(each, TensorType)])
     if len(tensors) != len(types) or any(
@@ -378,7 +378,7 @@ def _fitting(layout: Layout, shape: Iterable[Scalar]) -> Layout:
 
 
 def _kernel(data: Layout, letters: Sequence[str]) -> Layout:
-    """The layout of weights that goes with one of data: `OIHW8i8o` with `NCHW8c`, else `HWIO`."""
+    """The weight layout for a data layout: `OIHW8i8o` with `NCHW8c`, else `HWIO`."""
     weight = letters[1]
     inner, outer = weight.index("I"), weight.index("O")
     if data.order == tuple(range(data.rank)):
@@ -391,7 +391,7 @@ def _kernel(data: Layout, letters: Sequence[str]) -> Layout:
 
 
 def _names(node: Apply, rank: int) -> list[int]:
-    """For each axis of what is transposed, which one of the result it becomes."""
+    """For each axis of the transposed operand, its axis in the result."""
     axes = dict(node.attrs)["axes"]
     order = list(range(rank))[::-1] if axes is None else [axis % rank for axis in axes]
     return [order.index(axis) for axis in range(rank)]

@@ -1,12 +1,11 @@
 """Moves: how an operator computes the same in another layout.
 
-`moved(op, attrs, types, layout)` says, for arguments stored in `layout`, with which attributes the
-operator gives the result stored, and in which layout that is.  Nothing is declared per operator: a
-candidate is made by renaming axes in the attributes, and it is right when the tensor expression of
-the operator with those attributes *is* the expression over the moved tensors that
-`plica.ir.loop.relayout` derives.  Operators without an expression of their own (softmax, mean …)
-are few,
-listed here, and fuzzed; so are those that cut along blocks, whose expressions differ by a division.
+`moved(op, attrs, types, layout)` returns, for arguments stored in `layout`, the attributes with
+which the operator computes the stored result, and the result's layout. Nothing is declared per
+operator: a candidate is built by renaming axes in the attributes, and it is valid if its tensor
+expression *equals* the expression over the moved tensors that `plica.ir.loop.relayout` derives.
+Operators without a tensor expression (softmax, mean …) are few, listed here, and fuzzed; so are
+those that cut along blocks, whose expressions differ by a division.
 
 >>> from plica.ir.loop.layout import permuted
 >>> from plica.ir.type.term import tensor
@@ -53,7 +52,7 @@ OPENED: Final = frozenset(
         "moveaxis",
     )
 )  # fmt: skip
-"""Operators that move as what they decompose into, where they do not move as they are."""
+"""Operators that are moved through their decomposition if they cannot be moved directly."""
 
 
 @frozen
@@ -69,7 +68,7 @@ class Moved:
 
 @lru_cache(maxsize=4096)
 def moved(op: str, attrs: Attrs, types: Types, layout: Layout) -> Moved | None:
-    """How an operator computes on arguments in `layout`, None where it cannot."""
+    """The operator on arguments in `layout`, or None if it cannot be moved."""
     record = find(op)
     if record is None or not layout.rank:
         return None
@@ -152,7 +151,7 @@ def _composite(record: Operator, attrs: Attrs, types: Types, layout: Layout) -> 
     wanted = out.shape_of(result.shape)
     if not isinstance(made, TensorType) or made.shape != wanted:
         return None
-    # A sum over several axes may come in another order.
+    # A sum over several axes may be reordered.
     exact = sorted(axes, key=layout.order.index) == sorted(axes)
     return Moved(record.name, new, args, (out,), exact)
 
@@ -221,7 +220,7 @@ def _result(record: Operator, attrs: Attrs, types: Types | None) -> Type | None:
 
 
 def _expressions(record: Operator, attrs: Attrs, types: Types) -> tuple[Compute, ...] | None:
-    """The tensor expressions of an operator, None where it is not well typed."""
+    """The tensor expressions of an operator, or None if it is ill-typed."""
     assert record.compute is not None
     if not isinstance(_result(record, attrs, types), TensorType | TupleType):
         return None
@@ -231,7 +230,7 @@ def _expressions(record: Operator, attrs: Attrs, types: Types) -> tuple[Compute,
 
 
 def _result_layout(of: Compute, args: Sequence[Layout | None], layout: Layout) -> Layout | None:
-    """In which layout the result lies: that of the argument, less the axes that went."""
+    """The layout of the result: that of the argument without the removed axes."""
     if len(of.shape) == layout.rank:
         return layout.with_unit_blocks([a for a, size in enumerate(of.shape) if known(size) == 1])
     main = next((b for b, arg in zip(of.inputs, args, strict=True) if arg is not None), None)

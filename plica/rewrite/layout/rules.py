@@ -34,7 +34,7 @@ transpose, reshape = operator("transpose"), operator("reshape")
 
 
 def _order(axes: Any, rank: int) -> tuple[int, ...]:
-    """The order a transpose asks for: reversed where it names none."""
+    """The permutation of a transpose; reversed if none is given."""
     return tuple(range(rank))[::-1] if axes is None else tuple(axis % rank for axis in axes)
 
 

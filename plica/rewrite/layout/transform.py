@@ -59,7 +59,7 @@ def shape_of(value: Expr) -> tuple[Scalar, ...]:
 
 
 def transform(x: Expr, source: Layout, target: Layout, logical: Sequence[Scalar]) -> Expr:
-    """`x`, which holds a tensor of the shape `logical` in `source`, in the layout `target`."""
+    """`x`, which holds a tensor of shape `logical` in `source`, converted to `target`."""
     if source is target:
         return x
     if isinstance(x, Const):
@@ -109,7 +109,7 @@ class _Cutting:
     logical: Sequence[Scalar]
 
     def keeps(self, axis: int) -> bool:
-        """Whether the blocks of an axis stay."""
+        """Whether the blocks of an axis are unchanged."""
         return self.source.blocks(axis) == self.target.blocks(axis)
 
 

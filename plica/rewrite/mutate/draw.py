@@ -1,8 +1,8 @@
 """Drawing mutants: this many of each kind, by seed, from all rules that are shipped.
 
-A rule is asked for a few instances; an edit is worth drawing if it changes what the right side
-gives on one of them and leaves it a type.  A guard is worth losing if the rule then applies where
-it did not.  The same seed gives the same mutants.
+A rule provides a few instances; an edit is kept if it changes the right side's value on one of them
+and leaves it well-typed. Removing a guard is kept if the rule then applies where it did not. The
+same seed gives the same mutants.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ def _changes(edit: Callable[[Expr], Expr | None], right: Expr) -> bool:
 
 
 def _fits(base: Rule, mutant: Mutant) -> bool:
-    """Whether a mutant applies to something: without its guard to something new, to floats, or so
-    that it comes to something else."""
+    """Whether a mutant is applicable: without its guard to new terms, to floats, or with a
+    different result."""
     if mutant.kind not in OF_RULES or isinstance(base.left, Scalar):
         return True  # seen on a sample already
     rule, kind = mutant.rule, mutant.kind
@@ -202,7 +202,7 @@ def _fits(base: Rule, mutant: Mutant) -> bool:
 
 
 def _beside(base: Rule, whole: Expr) -> Expr | None:
-    """What a rule makes of the first operand, beside the second as it was."""
+    """The rule applied to the first operand, with the second unchanged."""
     assert isinstance(whole, Apply)
     made = base.at(whole.args[0])
     return Apply(whole.op, (made, *whole.args[1:]), whole.attrs) if isinstance(made, Expr) else None

@@ -1,6 +1,6 @@
 """Edits of right sides: the mistakes that are made in one operator of a term.
 
-Each function lists the edits of one kind that fit a sample of what a right side came to, by name.
+Each function lists the edits of one kind, by name, that fit a sample right side.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NARROWER: Final[dict[DType, tuple[DType, ...]]] = {
     dtype("i16"): (dtype("i8"),), dtype("u64"): (dtype("u32"),), dtype("u32"): (dtype("u16"),),
     dtype("u16"): (dtype("u8"),),
 }  # fmt: skip
-"""What a number of a dtype may be forced through."""
+"""The narrower dtypes that a value may be forced through."""
 STRICT: Final = (
     ("less", "less_equal"), ("greater", "greater_equal"), ("less_equal", "less"),
     ("greater_equal", "greater"),
@@ -52,7 +52,7 @@ def axis_edits(sample: Expr) -> Iterator[Named]:
 
 
 def dtype_edits(sample: Expr) -> Iterator[Named]:
-    """A result, or an argument, that goes through a narrower dtype."""
+    """A result, or an argument, cast through a narrower dtype."""
     if isinstance(of := type_of(sample), TensorType):
         for narrow in NARROWER.get(of.dtype, ()):
             yield f"through {narrow}", functools.partial(_through, narrow)

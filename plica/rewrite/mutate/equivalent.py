@@ -1,10 +1,10 @@
 # ruff: noqa: E501  # rows of a table
 """Mutants that are no mistakes: by a proof, or because a million cases did not tell them apart.
 
-A mutant is left out of what a checker is measured by in no other way.  Index rules are proved by
-the prover.  To lose a guard that only says what is worth doing is no mistake; those guards are a
-table, each with its proof.  A rule of elementwise operators is tried on large arrays: every
-element is a case of its own.
+Mutants are excluded from a checker's score only if they are proved equivalent. Index rules are
+proved by the prover. Removing a guard that only expresses profitability is no error; those guards
+are listed in a table with their proofs. A rule of elementwise operators is tried on large arrays:
+every element is a separate case.
 
 >>> from plica.rewrite.mutate.draw import named_mutants
 >>> [proof_of(each) for each in named_mutants()]
@@ -38,7 +38,7 @@ GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "
     "the guard keeps a constant from growing"
 }
-"""Guards that say what is worth doing, and why a rule is right without them."""
+"""Guards about profitability, and why the rule is valid without them."""
 # fmt: off
 KNOWN: Final[dict[tuple[str, str], str]] = {
     ("tile-once", "any when of ones"): "x has the type of the tile only where nothing is repeated, or where nothing is there",
@@ -65,7 +65,7 @@ LENGTH: Final = 1 << 14
 
 
 def proof_of(mutant: Mutant) -> str | None:
-    """Why a mutant is right after all, None where nothing says so."""
+    """Why a mutant is valid, or None."""
     if isinstance(mutant.rule.left, Scalar):
         verdict = check_index(mutant.rule)
         return str(verdict) if isinstance(verdict, Proved) else None
@@ -101,7 +101,7 @@ def _gives_back(mutant: Mutant) -> bool:
 
 
 def _is_filled(mutant: Mutant) -> bool:
-    """Whether what is moved one place on is one number throughout, in every way it is written."""
+    """Whether a shifted tensor is constant, in every form it is written."""
     made = [mutant.rule.at(each) for each in _instances(mutant)]
     moved = [each for each in made if isinstance(each, Apply) and each.op == "roll"]
     return bool(moved) and all(_is_one_number(each.args[0]) for each in moved)
@@ -126,7 +126,7 @@ def _instances(mutant: Mutant) -> list[Expr]:
 def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
     """On how many elements the sides agree, 0 where they differ or elements are not cases.
 
-    Of a lost guard those count that it kept out.
+    For a removed guard, instances that it excluded count.
     """
     bases = {each.name: each for each in shipped()} if mutant.kind == "guard" else {}
     base = bases.get(mutant.base)
@@ -153,7 +153,7 @@ def cases_without_difference(mutant: Mutant, wanted: int = CASES) -> int:
 
 
 def _enlarged(made: Instance) -> Instance | None:
-    """The instance on long vectors, None where it is not of floats."""
+    """The instance on long vectors, or None if it has no floats."""
     types = [var.type for var in made.variables]
     floats = [each.dtype for each in types if isinstance(each, TensorType) and each.dtype.is_float]
     if not floats or len(floats) < len(types):
@@ -213,7 +213,7 @@ def _is_in_front(one: Expr, many: Expr, count: int) -> bool:
 
 
 def _keeps_cases(large: Instance, after: Expr) -> bool:
-    """Whether every element of the result is a case of its own, or every row of it."""
+    """Whether every element, or every row, of the result is a separate case."""
     if len(sizes_of(large)) > 1:
         return True  # its operators were looked at one by one
     return _is_elementwise(after)

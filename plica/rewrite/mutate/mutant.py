@@ -1,10 +1,10 @@
-"""Mutants: a right rule with one mistake put into it, and the kind of mistake that it is.
+"""Mutants: a valid rule with one planted error, and the kind of error.
 
     kind ::= operator | guard | axis | dtype | order | contract | boundary | broadcast
 
-A mistake in a right side is an *edit*, a function from what the right side gave to another term, or
-to None where there is nothing to edit.  It is made after the right side is built, so that sides
-which compute are spoilt like those that are terms; where it does not apply the rule stays right.
+An error in a right side is an *edit*: a function from the built right side to another term, or None
+if there is nothing to edit. It is applied after instantiation, so computed right sides are mutated
+like terms; where it does not apply, the rule stays valid.
 
 >>> KINDS[0], len(KINDS)
 ('operator', 8)
@@ -33,7 +33,7 @@ Edit: TypeAlias = Callable[[Expr], Expr | None]
 
 @attrs.frozen
 class Mutant:
-    """A wrong rule, and what was done to which rule to get it."""
+    """A wrong rule, its base rule and the change."""
 
     kind: str
     base: str
@@ -46,12 +46,12 @@ class Mutant:
 
 
 def spoilt(base: Rule, **changes: Any) -> Rule:  # Any: whatever fields a rule has
-    """The rule with some of its parts changed, under a name of its own."""
+    """The rule with some parts changed, under a new name."""
     return attrs.evolve(base, name=f"{base.name}-mutant", **changes)
 
 
 def replaced(term: Term, old: Term, new: Term) -> Term:
-    """The term with one node in place of another, wherever that is."""
+    """The term with all occurrences of a node replaced."""
     done: dict[Term, Term] = {}
     for node in post_order(term):
         kids = tuple([done[kid] for kid in node._children])
@@ -61,7 +61,7 @@ def replaced(term: Term, old: Term, new: Term) -> Term:
 
 
 def edited(base: Rule, edit: Edit) -> Rule:
-    """The rule whose right side is edited wherever that can be done."""
+    """The rule with its right side edited wherever possible."""
 
     def right(match: PatternMatch) -> Term | None:
         made = right_of(base, match)
@@ -76,7 +76,7 @@ def edited(base: Rule, edit: Edit) -> Rule:
 def within(base: Rule, left: Callable[[Expr], Expr], right: Callable[..., Term | None]) -> Rule:
     """The rule inside of a larger term: `left` of its left side, `right` of its right side.
 
-    `right` is given what the right side came to, and the match.
+    `right` receives the built right side and the match.
     """
     pattern = base.left
     assert isinstance(pattern, Expr)
@@ -91,7 +91,7 @@ def within(base: Rule, left: Callable[[Expr], Expr], right: Callable[..., Term |
 
 
 def right_of(base: Rule, match: PatternMatch) -> Term | None:
-    """What the right side of a rule comes to."""
+    """The instantiated right side of a rule."""
     build = base.build or (plan(base.right) if isinstance(base.right, Term) else None)
     made: Term | None = base.right(match) if build is None else build(match.filling)  # type: ignore[operator]  # no plan: a function
     return made

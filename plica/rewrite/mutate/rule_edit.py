@@ -34,7 +34,7 @@ def contract_edits(base: Rule) -> Iterator[NamedRule]:
 
 
 def guard_edits(base: Rule) -> Iterator[NamedRule]:
-    """The guard gone, or one demand of one hole."""
+    """The guard, or one constraint of one hole, removed."""
     if base.when is not None:
         word = getattr(base.when, "__name__", "")
         yield f"no guard {word}".rstrip(), spoilt(base, when=None)
@@ -67,7 +67,7 @@ def _says_nothing(base: Rule, hole: Hole, demand: str) -> bool:
 
 
 def _with_hole(base: Rule, hole: Hole, constraint: Constraint) -> Rule:
-    """The rule with other demands of one hole; its right side asks nothing of what fills it."""
+    """The rule with other constraints on one hole."""
     other = Hole(hole.name, constraint)
     left = map_bottom_up(lambda node: other if node is hole else node, base.left)
     left = _in_attributes(left, hole, other)
@@ -87,7 +87,7 @@ def _in_attributes(left: Term, hole: Hole, other: Hole) -> Term:
 
 
 def order_edits(base: Rule) -> Iterator[NamedRule]:
-    """Sums and products over what the rule is about, in another order, with its own contract."""
+    """Sums and products over a rule's operands in another order, with its own contract."""
     if signless_zero < base.contract or len(alternatives(base.left)) > 1:
         return
     q, r = holes("mutant_q mutant_r")

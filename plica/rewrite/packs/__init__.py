@@ -1,6 +1,6 @@
 """The rule packs: Plica's own, and those of installed libraries, found by name.
 
-Plica's packs are imported when they are asked for.
+Plica's packs are imported on first use.
 
 >>> sorted(OWN)[0]
 'algebra'
@@ -48,7 +48,7 @@ OWN: Final[dict[str, str]] = {
     "wide": "plica.rewrite.packs.wide:WIDE",
     "wide-scale": "plica.rewrite.packs.wide:WIDE_SCALE",
 }
-"""Where each of Plica's own packs is."""
+"""The module of each of Plica's packs."""
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {
     "simplify": (
@@ -56,7 +56,7 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
         "reduction", "motion",
     ),
 }  # fmt: skip
-"""Packs that hold the rules of several others, and no rule of their own."""
+"""Packs that combine the rules of several others."""
 
 ABOUT: Final[dict[str, frozenset[str]]] = {
     "algebra": frozenset(
@@ -112,7 +112,7 @@ PACKS: Final = ExtensionGroup(
 
 
 def find_pack(name: str) -> Pack:
-    """The pack of that name; raises `RuleRefused` where there is none."""
+    """The pack of that name; raises `RuleRefused` if there is none."""
     return PACKS.load(name)
 
 

@@ -3,10 +3,10 @@
 Measure: (operators, depth of negations, products of sums): a rule removes an operator, or moves a
 negation towards the result, or replaces an operator by a cheaper one of the same arity.
 
-What is not here, and why: of floats, `x * 0 -> 0` is wrong for nan, inf and -0.0; `x - x -> 0` for
-nan and inf; `x / x -> 1` for 0, nan and inf; `log(exp(x)) -> x` and `exp(x) * exp(y) -> exp(x + y)`
-where exp overflows; `exp(log(x)) -> x` below 0; `sqrt(x)**2 -> x` likewise; `x ** 0.5 -> sqrt(x)`
-at -inf.  Integers wrap around, so what holds modulo 2^n holds for them exactly.
+Omitted on purpose: for floats, `x * 0 -> 0` is wrong for NaN, infinity and -0.0; `x - x -> 0` for
+NaN and infinity; `x / x -> 1` for 0, NaN and infinity; `log(exp(x)) -> x` and `exp(x) * exp(y) ->
+exp(x + y)` if exp overflows; `exp(log(x)) -> x` and `sqrt(x)**2 -> x` below 0; `x ** 0.5 ->
+sqrt(x)` at -inf. Integers wrap around, so identities modulo 2^n hold exactly.
 
 >>> from plica.rewrite import rewrite
 >>> from plica.ir.graph.expression import Var
@@ -72,7 +72,7 @@ NEVER_BELOW_ZERO: Final = (
 
 
 def joined(match: PatternMatch) -> bool:
-    """Whether the two constants together are no larger than one of them."""
+    """Whether the combined constant is no larger than one of the two."""
     a, b = shape(match.c), shape(match.e)
     return covers(a, b) or covers(b, a)
 
@@ -83,8 +83,8 @@ def summed(match: PatternMatch) -> bool:
 
 
 def multiplied(match: PatternMatch) -> bool:
-    """Whether two constants can be one, and the square of neither overflows: then what is smaller
-    than a root of the largest number overflows with neither, nor do they with one another."""
+    """Whether two constants can be combined and neither square overflows: then a value below the
+    square root of the largest number overflows with neither, nor do they with each other."""
     return joined(match) and are_finite(match.c, match.c) and are_finite(match.e, match.e)
 
 

@@ -1,5 +1,5 @@
-"""Byte middles: products of bytes about the middle of what a weight's byte can be, which is what
-instructions take; zero points that are others leave the sum.
+"""Byte middles: byte products centred on the middle of the weight's range, as instructions require;
+other zero points are moved out of the sum.
 
 A weight of bytes has the middle c of its dtype (128 of u8, 0 of i8), or of the 256 numbers that a
 constant spans, or that each column of it does.  Sums of integers are exact modulo 2**32, so any
@@ -46,13 +46,13 @@ Array = np.ndarray[Any, Any]
 Sides: TypeAlias = tuple[str, Any, Any]  # Any: patterns are built by what they are patterns of
 
 MIN_TERMS: Final = 4
-"""Sums of fewer terms do not fill an instruction that takes four of them."""
+"""Shorter sums do not fill an instruction with four products."""
 
 BYTE_SPAN: Final = int(u8.bounds[1])
 """How far numbers of a byte are from each other at most."""
 
 NO_SHIFT: Final = np.zeros((), np.int32)
-"""Numbers are bytes as they are."""
+"""The numbers are bytes already."""
 
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)
@@ -69,7 +69,8 @@ window = holes("strides padding dilation")
 
 
 def of_signed_bytes(m: PatternMatch) -> Expr | None:
-    """A product by integers as one by signed bytes, None where they are such, or none of a byte."""
+    """An integer product as a product of signed bytes; None if it is one already, or no operand is
+    a byte."""
     weight = unseen(m.u)
     if weight is None or weight.shape[-2] < MIN_TERMS or are_bytes(m.u):
         return None
@@ -108,7 +109,7 @@ def by_bytes(data: Expr, weight: Array) -> Expr:
 
 
 def spans_bytes(weight: Array, terms: tuple[int, ...]) -> bool:
-    """Whether the numbers of each sum, which are those along some axes, span no more than a byte.
+    """Whether the numbers of each sum, along some axes, span at most a byte.
 
     >>> spans_bytes(np.array([[0, 300], [255, 400]]), (-2,))
     True
@@ -125,14 +126,13 @@ def _is_alone(shape: tuple[int, ...], groups: int) -> bool:
 
 
 def fits_bytes(weight: Array) -> bool:
-    """Whether numbers are signed bytes as they are."""
+    """Whether the numbers are signed bytes."""
     low, high = i8.bounds
     return not weight.size or bool(low <= int(weight.min()) and int(weight.max()) <= high)
 
 
 def _shift(weight: Array, terms: tuple[int, ...]) -> Array:
-    """What is taken away from numbers to make them signed bytes: one for all where one does it, or
-    one for each sum."""
+    """The offset that makes numbers signed bytes: one for all if possible, or one per sum."""
     one = int(_span(weight, None)) <= BYTE_SPAN
     least = weight.min() if one else weight.min(axis=terms, keepdims=True)
     far = np.asarray(least, np.int64) - int(i8.bounds[0])
@@ -148,8 +148,8 @@ def _span(weight: Array, terms: tuple[int, ...] | None) -> Array:
 
 
 def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
-    """A product of two sides of bytes, the second about its middle, the first less one number; None
-    where they are, where a zero point goes along the terms, or rows are too few."""
+    """A product of two byte operands, the second centred on its middle, the first shifted by one
+    number; None if they are already, if a zero point varies along the sum, or with too few rows."""
     depth, several = known(shape(m.g)[-2]), len(shape(m.g)) > 2
     rows = known_sizes(shape(m.q)[-2:-1] if several else shape(m.q)[:-1])
     if is_closed(m.g) or (depth is not None and depth < MIN_TERMS):
@@ -173,8 +173,8 @@ def about_middles(m: PatternMatch, fewest: int) -> Expr | None:
 
 
 def over_middles(m: PatternMatch) -> Expr | None:
-    """A convolution by bytes that are given, about their middle; None where they are, or where a
-    zero point is not one, or one for each output."""
+    """A convolution by constant bytes, centred on their middle; None if they are already, or if
+    there is neither one zero point nor one per output."""
     sizes = _sizes(m.g)
     if sizes is None or is_closed(m.g) or prod(sizes[1:]) < MIN_TERMS:
         return None
@@ -233,7 +233,7 @@ def _has_sums(m: PatternMatch, each: int) -> bool:
 
 
 def _product(data: Expr, near: Expr, by: Expr | None) -> Expr:
-    """The product by a weight of which so much was taken away."""
+    """The product by a weight with the given offset subtracted."""
     if by is None:
         return matmul(data, near)
     rows: Expr = op("sum")(data, axis=(-1,), keepdims=True)

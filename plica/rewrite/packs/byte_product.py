@@ -1,5 +1,4 @@
-"""Byte products: matrices of restored bytes are multiplied as the integers they are, and weights of
-few bits stay what they are.
+"""Byte products: dequantised matrices are multiplied as integers, and low-bit weights stay packed.
 
     before:  matmul(cast(cast(q, i32) - z, f32) * s, cast(cast(w, i32) - y, f32) * t)
     after:   cast(matmul(cast(q, i32) - z, w - y), f32) * (s * t)   so nn.dense and nn.conv
@@ -9,8 +8,8 @@ exact in i32, and a processor with an instruction for them adds four at once.
 
 Bytes of the other sign, and zero points of any kind, are moved (`plica.rewrite.packs.byte_middle`).
 
-Where floats are multiplied by restored integers, a few rows at a time, the weight is read once and
-used little: what it takes to read decides (`few_bits_for`).
+If a few rows of floats are multiplied by dequantised integers, reading the weight dominates
+(`few_bits_for`).
 
     before:  matmul(x, cast(w - z, f32) * t)        w constant, t and z one for a group of a column
     after:   nn.packed_dense(x, words of w, t, z)   so for floats of 16 bits
@@ -63,7 +62,7 @@ SCALE_RANGE: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
 
 MIN_TERMS: Final = 16
-"""Sums of fewer terms leave an instruction that takes four of them half empty."""
+"""Shorter sums leave an instruction with four products half empty."""
 
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
 v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
@@ -72,7 +71,7 @@ z, y = closed("z", dtypes=i32), closed("y", dtypes=i32)
 
 
 def one_number(of: Expr) -> Any:
-    """The one number that a closed term is, None where it is several."""
+    """The value of a closed scalar term, or None if it has several."""
     found = value_of(of)
     return None if found is None or found.size != 1 else found.reshape(()).item()
 
@@ -101,8 +100,8 @@ def _scales(m: PatternMatch, *, last: bool) -> Array | None:
 
 
 def _weight(m: PatternMatch, shallowest: int, *, last: bool) -> Const | None:
-    """The numbers of the weight less their zero point, None where those of a sum span more than a
-    byte then, or where sums are too short or too long."""
+    """The weight's numbers minus their zero point; None if those of a sum then exceed a byte, or if
+    sums are too short or too long."""
     with unobserved():
         found: Array = m.w.numpy().astype(np.int32)
     made, zero = cast(m.w, i32), np.zeros((), np.int32)
@@ -154,8 +153,8 @@ def over_windows(m: PatternMatch) -> Expr | None:
 
 
 def summed_in_integers(m: PatternMatch, shallowest: int = MIN_TERMS, *, last: bool) -> Expr | None:
-    """A product of restored bytes as that of integers in its scale; None where bytes, sums of so
-    many terms or scales are such that it is none."""
+    """A product of dequantised bytes as an integer product with a scale, or None if types, lengths
+    or scales do not allow it."""
     scales, weight = _scales(m, last=last), _weight(m, shallowest, last=last)
     if scales is None or weight is None:
         return None
@@ -199,7 +198,7 @@ BYTE_PRODUCTS: Final[Pack] = pack(
 # --- weights of few bits --------------------------------------------------------------------------
 
 FEW_ROWS: Final = 8
-"""Rows for which numbers are widened anew: by then their products take longer than that."""
+"""The number of rows up to which unpacking dominates the products."""
 
 WORD_BITS: Final = 32
 GROUP_SIZES: Final = (16, 32, 64, 128, 256, 512)
@@ -214,7 +213,7 @@ MAX_EXACT_F16: Final = 256
 
 @lru_cache(maxsize=16)
 def few_bits_for(cache: int, most_rows: int = FEW_ROWS, dtypes: tuple[DType, ...] = (f32,)) -> Pack:
-    """The rules where more floats than a cache holds would be read for few rows."""
+    """The rules if the floats of a weight exceed a cache and there are few rows."""
 
     def in_words(m: PatternMatch, *, turned: bool) -> Expr | None:
         shape, own, dtype = sizes_of_tensor(m.x), sizes_of_tensor(m.whole), tensor_dtype(m.x)
@@ -243,7 +242,7 @@ def _is_restored(of: object) -> bool:
 
 
 def sizes_of_tensor(of: Expr) -> tuple[int, ...] | None:
-    """The shape of a term, None where some of it is open."""
+    """The static shape of a term, or None."""
     found = type_of(of)
     if not isinstance(found, TensorType):
         return None
@@ -257,9 +256,9 @@ def tensor_dtype(of: Expr) -> DType | None:
 
 
 def _in_words(data: Expr, weight: Expr, depth: int, dtype: DType, *, turned: bool) -> Expr | None:
-    """The product by the numbers themselves, None where they have too many bits.
+    """The product by the numbers themselves, or None if they have too many bits.
 
-    Rows of the weight are those of the result, columns where it is `turned`.
+    Rows of the weight are rows of the result, or columns if it is `turned`.
     """
     if (found := _by_rows(weight, dtype, turned=turned)) is None:
         return None
@@ -345,7 +344,7 @@ def _keeps_rows(step: Apply, sizes: tuple[int, ...], shape: tuple[int, ...]) -> 
 
 
 def _group(of: Array) -> int | None:
-    """How many neighbours of a row are the same, None where they are all others."""
+    """The number of equal neighbours per row, or None if neighbours differ."""
     depth = int(of.shape[1])
     if not of.strides[1]:
         return depth

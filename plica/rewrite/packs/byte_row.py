@@ -34,8 +34,8 @@ w: Any = hole("w", dtypes=i32, rank=2)
 
 
 def in_one_axis(m: PatternMatch) -> Expr | None:
-    """The product with one axis of rows; None where their sizes are all known, or all open, or
-    where a zero point is not one number."""
+    """The product with its row axes merged; None if their sizes are all known, or all open, or if a
+    zero point is not a scalar."""
     *rows, depth = shape(m.q)
     open_ones = [known(size) is None for size in rows]
     if not any(open_ones) or all(open_ones):

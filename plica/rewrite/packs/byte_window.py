@@ -13,13 +13,13 @@ Windows over one channel, depthwise ones say, are computed in floats, which hold
     before:  cast(cast(such a window, i32), f32)
     after:   such a window
 
-Where there are several taps and several results, taps become the channels of a product of bytes:
+With several taps and several results, the taps become channels of a byte product:
 
     before:  nn.conv(cast(q, i32) - z, w)                                   q of one channel
     after:   nn.conv(cast(concat of q moved by each tap, i32) - z, w with taps for channels)
 
-Where channels are neighbours, an instruction for bytes may take such windows as they are: those
-that have as many channels as its lanes divide are left to it (`byte_windows_for`).
+If channels are contiguous, a byte instruction may read windows directly: those whose channels its
+lanes divide are left to it (`byte_windows_for`).
 
 Measure: each rule removes a convolution of integers, or a cast.
 
@@ -82,8 +82,8 @@ MAX_EXACT_F32: Final = 1 << 24
 
 
 def over_rows(m: PatternMatch) -> Expr | None:
-    """A convolution as the product of its windows, channels last; None where all sizes are known,
-    which other forms are for, or where sums or results are too few."""
+    """A convolution as a product of its windows, channels last; None if all sizes are known, which
+    other forms handle, or if sums or results are too few."""
     weight, of = unseen(m.k), type_of(m.q)
     assert isinstance(of, TensorType)
     if weight is None:
@@ -140,7 +140,7 @@ def over_rows(m: PatternMatch) -> Expr | None:
 
 def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
     """Windows over one channel in floats, which hold their sums exactly, or over their taps; None
-    where terms are many, or might be no bytes, or channels fill vectors of lanes.
+    if there are many terms, numbers may exceed a byte, or channels fill vectors.
 
     One channel fills no tile of Winograd's, which would round: `Costs.tiled` says so.
     """
@@ -159,8 +159,8 @@ def in_floats(m: PatternMatch, lanes: int = 0) -> Expr | None:
 
 
 def over_taps(m: PatternMatch, weight: Array, zero: Expr | None) -> Expr | None:
-    """A window over the one channel there is as a product over its taps, which become channels;
-    None where they, or results, are few, or numbers are none of a byte."""
+    """A window over a single channel as a product over its taps, which become channels; None if
+    taps or results are few, or numbers exceed a byte."""
     sizes, dtype, (low, high) = sizes_of_tensor(m.q), tensor_dtype(m.q), i8.bounds
     taps = weight.shape[2:]
     if sizes is None or m.groups != 1 or min(len(weight), prod(taps)) < MIN_TAPS_AND_OUTPUTS:
@@ -211,7 +211,7 @@ def _is_exact(data: Expr, zero: Expr | None, weight: Array) -> bool:
 
 
 def _zero(m: PatternMatch) -> Expr | None:
-    """The zero point of the data, None where it has none."""
+    """The zero point of the data, or None."""
     if "a" in m.filling:
         return const(-int(one_number(m.a)), i32)
     return m.z if "z" in m.filling else None
@@ -236,7 +236,7 @@ def _is_of_lanes(m: PatternMatch, weight: Expr, shape: tuple[int, ...], lanes: i
 
 
 def _is_one_of(zero: Expr, dtype: DType) -> bool:
-    """Whether a zero point of i32 can be a byte of a dtype, as it stands around an image."""
+    """Whether an i32 zero point is representable in a byte dtype, as padding requires."""
     if (number := one_number(zero)) is not None:
         return bool(dtype.bounds[0] <= number <= dtype.bounds[1])
     return isinstance(zero, Apply) and zero.op == "cast" and tensor_dtype(zero.args[0]) is dtype
@@ -266,7 +266,7 @@ def _steps(count: Scalar, axis: int, rank: int, step: int) -> Expr:
 
 
 def _bordered(data: Expr, zero: Expr | None, sliding: Sequence[Window]) -> Expr:
-    """Data with what stands for nothing around it."""
+    """Data padded with the zero point."""
     if not any(each.before or each.after for each in sliding):
         return data
     of = type_of(data)
@@ -325,4 +325,4 @@ def byte_windows_for(lanes: int = 0) -> Pack:
 
 
 BYTE_WINDOWS: Final = byte_windows_for()
-"""The rules where no dot product takes windows by themselves."""
+"""The rules for targets without dot products over windows."""

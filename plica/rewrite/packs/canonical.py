@@ -73,7 +73,7 @@ def commuted(name: str) -> Rule:
 
 
 def splat(name: str) -> tuple[Any, Any]:
-    """A constant of equal elements beside something as large, and one of them beside it."""
+    """A constant of equal elements next to an operand as large, and its scalar."""
     of = op(name)
 
     def right(match: PatternMatch) -> Term | None:
@@ -143,7 +143,7 @@ def clip_then_relu(match: PatternMatch) -> Term:
 
 
 def number(of: Expr) -> Any:
-    """The number a constant of rank 0 is, None where it is no plain bound."""
+    """The number of a scalar constant, or None if it is no plain bound."""
     assert isinstance(of, Const)
     found = of.numpy()[()].item()
     return found if is_plain(found) and found not in (inf, -inf) else None

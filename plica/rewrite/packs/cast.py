@@ -1,8 +1,8 @@
-"""Casts: chains of them, and what is known of a value that was cast.
+"""Casts: chains of them, and facts about cast values.
 
 Measure: operators: every rule removes one.
 
-A cast that keeps every value may be skipped by the next one, with an exception: integers wrap around
+A value-preserving cast may be skipped by the next one, with an exception: integers wrap around
 where floats saturate, so `i16 -> f32 -> i8` is not `i16 -> i8`.
 
 >>> from plica.ir.type.dtype import f16, f32, f64, i8, i16, u8

@@ -3,12 +3,12 @@
     before:  nn.dense(x, a), nn.dense(x, b), nn.dense(x, c)
     after:   split(nn.dense(x, concat((a, b, c))), …)
 
-One big product keeps a machine busier than several small ones.  Each output is the same sum in the
-same order, so nothing changes in floating point.  A rule speaks of a tuple of layers; which layers
-of a program may stand in one tuple takes a look at the whole program, and that is the pass.
+One large product uses a machine better than several small ones. Each output is the same sum in the
+same order, so results are bit-equal. A rule rewrites a tuple of layers; which layers of a program
+can form a tuple depends on the whole program, and is found by the pass.
 
-Note [Together]: layers are combined that are needed whenever one of them is: in one scope, a branch
-or a body.  Their weights are constants or parameters, so none depends on the result of another.
+Note [Together]: layers are combined if they are needed under the same conditions: in one scope, a
+branch or a body. Their weights are constants or parameters, so none depends on another's result.
 
 >>> [each.name for each in combining(2)][:2]
 ['combine-2-conv', 'combine-2-dense']
@@ -76,7 +76,7 @@ def shape_of(value: Expr) -> tuple[Any, ...]:
 
 
 def joined(joint: Joint, data: Expr, weights: tuple[Expr, ...], settings: Any) -> Expr | None:
-    """One layer for several, as a tuple of their results; None where they do not fit together."""
+    """One layer for several, as a tuple of their results, or None if they do not fit."""
     axis = joint.weight(settings)
     shapes = [shape_of(each) for each in weights]
     sizes = [known(shape[axis]) for shape in shapes]
@@ -89,7 +89,7 @@ def joined(joint: Joint, data: Expr, weights: tuple[Expr, ...], settings: Any) -
 
 
 def batched(data: Expr, weights: tuple[Expr, ...]) -> Expr | None:
-    """Dense layers of one size as one product of a batch of matrices; None where they differ."""
+    """Dense layers of equal size as one batched product, or None."""
     if len(shape_of(data)) != 2 or len({shape_of(each) for each in weights}) > 1:
         return None
     whole = batch_matmul(expand_dims(data, axis=0), stack(weights), transpose_y=True)
@@ -139,7 +139,7 @@ COMBINE: Final[Pack] = pack(
 
 
 def combine_parallel(module: Module, min_branches: int = 3, batch: bool = False) -> Module:
-    """The module with parallel layers combined, where there are at least `min_branches`.
+    """The module with parallel layers combined, if there are at least `min_branches`.
 
     With `batch` dense layers of one size become one product of a batch of matrices.
     """
@@ -200,7 +200,7 @@ _BY_NAME: Final = {joint.record.name: joint for joint in JOINTS}
 
 
 def _key(node: Apply, params: frozenset[Var]) -> Key | None:
-    """What layers must share to be combined, None where a node is no such layer."""
+    """What layers must share to be combined, or None for other nodes."""
     if (joint := _BY_NAME.get(node.op)) is None:
         return None
     data, weight = node.args
@@ -213,7 +213,7 @@ def _key(node: Apply, params: frozenset[Var]) -> Key | None:
 
 
 def _replaced(function: Function, new: dict[Expr, Expr]) -> Function:
-    """The function with some nodes replaced, also in what replaces others."""
+    """The function with some nodes replaced, also inside the replacements."""
     memo: dict[Expr, Expr] = {}
     stack: list[Any] = [function]  # an expression, or a 1-tuple of one whose parts are done
     while stack:

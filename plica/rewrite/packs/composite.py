@@ -1,4 +1,5 @@
-"""Composite operators: those that base operators make up become those, and what is filled a scalar.
+"""Composite operators: recognises those spelled out in base operators; filled tensors become
+scalars.
 
 Measure: (composite operators, filled tensors): a rule lowers the first of these that it changes.
 

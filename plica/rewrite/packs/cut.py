@@ -1,4 +1,4 @@
-"""Cuts: slices of what was sliced, joined, turned or filled, and elements taken at known places.
+"""Cuts: slices of sliced, concatenated, transposed or filled tensors, and gathers at known indices.
 
 Measure: operators; at equal count slices over what they cut.  What needs a known size does not
 apply to a symbolic one.  No element is computed here: every rule is exact.
@@ -40,7 +40,7 @@ c: Any = hole("c", constant=True, rank=range(1, 9), dtypes=INTEGERS)
 
 
 def numbers(of: AxisSlice) -> tuple[int, int, int] | None:
-    """A cut as start, step and length; None where one is symbolic."""
+    """A slice as start, step and length, or None if one is symbolic."""
     start, length = known(of.start), known(of.length)
     return None if start is None or length is None else (start, of.step, length)
 
@@ -105,7 +105,7 @@ def sliced_once(match: PatternMatch) -> Term | None:
 
 
 def of_one_part(match: PatternMatch) -> Term | None:
-    """A slice that lies inside one of the joined parts is a slice of that part."""
+    """A slice inside one part of a concatenation is a slice of that part."""
     given = match.u
     sizes = shape(concat(given, axis=match.w))
     at = match.w % len(sizes)

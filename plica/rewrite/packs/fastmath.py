@@ -1,4 +1,4 @@
-"""Fast math: exp, tanh, erf and what is made of them as short polynomials, for f32.
+"""Fast math: exp, tanh, erf and functions of them as short f32 polynomials.
 
 Compositions of additions, multiplications and at most one division vectorise where a call of a
 library does not; they pay once they are fused.  They are off unless asked for by name.
@@ -11,8 +11,8 @@ library does not; they pay once they are fused.  They are off unless asked for b
     gelu              by erf, or by tanh where it was             2e-6, 5e-7 of |x|
     softmax           its definition with this exp                5e-5 of the value
 
-The coefficients are fits of least relative error on the stated ranges.  An exponential below
-exp(-87) stays there instead of fading out: results so small are no normal numbers.
+The coefficients are fits of minimal relative error on the stated ranges. Exponentials below
+exp(-87) are clamped: smaller results are subnormal.
 
 Measure: each rule removes a function for good.
 

@@ -3,11 +3,10 @@
     before:  dft(x, length=a * b)
     after:   dft(short transforms of length a, turned, length=b)                      `by_factor`
 
-A length is taken apart as often as that saves products (Cooley and Tukey, of any radix): sums of
-n² products become some of n log n.  What is left, prime or short, is one product with a matrix.
+A length is factored while that saves products (Cooley-Tukey, any radix): sums of n² products become
+n log n. The rest, prime or short, is one product with a matrix.
 
-Rounding: each step adds one turn and one short sum, so what is far from exact is less than in one
-long sum.
+Rounding: each step adds one rotation and one short sum, so the error is below that of one long sum.
 
 Measure: the length of each transform decreases.
 
@@ -36,7 +35,7 @@ from plica.rewrite.pattern import hole, holes
 Choose = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
 TURNING: Final = 100
-"""Products for each place that a turn, and moving what is turned, take as long as."""
+"""The cost of a rotation and its data movement, in products per element."""
 
 x: Any = hole("x", dtypes=(f32, f64))
 length, bins, parts, inverse = holes("length bins parts inverse")
@@ -57,7 +56,7 @@ def complex_products(size: int) -> float:
 
 
 def first_factor(size: int, given: int, planes: int, bins: int, parts: int = 2) -> int | None:
-    """The factor that a transform is taken apart by, None where one product costs less.
+    """The factor by which to split a transform, or None if one product is cheaper.
 
     A given number of places of the signal are given, on one plane or two, and a given number of
     bins asked for.
@@ -87,7 +86,7 @@ def factored(m: PatternMatch) -> Expr | None:
 
 
 def composite_length(choose: Choose) -> dict[str, Any]:
-    """Signals long enough to be taken apart, whole or not."""
+    """Signals long enough to be split, real or complex."""
     size = choose((45, 48))
     given = choose((size, size - 1))
     return {

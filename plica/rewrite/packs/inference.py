@@ -43,7 +43,7 @@ m, s, b = map(closed, "msb")
 def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
     """The rule that replaces an operator by its definition in terms of others: bit for bit.
 
-    The ranks that the operator's type relation asks for anyway help to find instances.
+    The rank constraints, implied by the type relation, help to find instances.
     """
     if (build := record.decompose) is None:
         raise CompilerBug(f"{record.name} is not made of other operators.")
@@ -64,7 +64,7 @@ def scales_join(found: PatternMatch) -> bool:
 
 
 def shift_joins(found: PatternMatch) -> bool:
-    """Whether what a scaled shift leaves of a bias is finite."""
+    """Whether a scaled shift's contribution to a bias is finite."""
     return scales_join(found) and are_finite(found.b - found.m * found.s)
 
 

@@ -1,7 +1,7 @@
 """Logic: comparisons, conditions, and choices between values.
 
 Measure: operators, then negations inside others, then `greater` and `greater_equal`: a rule removes
-an operator, or moves a negation towards the result, or turns a comparison round.
+an operator, moves a negation towards the result, or swaps a comparison.
 
 Comparisons are false on nan but for `not_equal`, so `not (x < y)` is `x >= y` of integers alone.
 

@@ -1,9 +1,8 @@
 """Motion: transposes, reshapes and broadcasts move towards the results, where they meet.
 
-Measure: operators, then how far the arrangements stand from the result.  An arrangement (a
-transpose, a reshape, a broadcast) of arguments becomes one of the result, so two of them become
-one, and what comes before and what comes after an elementwise operator can cancel.  A broadcast
-that another argument makes anyway is left out.
+Measure: operators, then the distance of rearrangements from the result. A rearrangement (transpose,
+reshape, broadcast) of arguments becomes one of the result, so that two become one, and those before
+and after an elementwise operator can cancel. A broadcast that another argument implies is removed.
 
 Nothing here looks at values, so every rule is exact.
 
@@ -47,7 +46,7 @@ BINARY: Final = (
     "add", "divide", "equal", "less", "maximum", "minimum", "multiply", "subtract",
 )  # fmt: skip
 ONE_SIDED: Final = ("divide", "subtract")
-"""Binary operators whose constants do not all come to the right."""
+"""Binary operators whose constants are not moved to the right."""
 
 
 def settings(name: str) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def turned_back(match: PatternMatch) -> Term | None:
 
 
 def unary(name: str) -> Iterator[Rule]:
-    """An arrangement comes out of an operator of one argument."""
+    """Moves a rearrangement out of a unary operator."""
     of, own, part = op(name), settings(name), spoken(name)
     x: Any = hole("x", dtypes=admitted(name))
     # fmt: off
@@ -88,7 +87,8 @@ def unary(name: str) -> Iterator[Rule]:
 
 
 def binary(name: str) -> Iterator[Rule]:
-    """An arrangement of both arguments, or of one beside a scalar, comes out of an operator."""
+    """Moves a rearrangement of both arguments, or of one with a scalar, out of a binary
+    operator."""
     of, part, dtypes = op(name), spoken(name), admitted(name)
     x: Any = hole("x", dtypes=dtypes)
     y: Any = hole("y", dtypes=dtypes)

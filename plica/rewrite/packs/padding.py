@@ -3,12 +3,12 @@
     before:  nn.conv(pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), w, padding=0)
     after:   nn.conv(x, w, padding=((1, 1), (1, 1)))
 
-A convolution pads with zeros, so zeros fold into it; a maximum leaves its padding out, so the
-lowest number folds into it, and zeros do behind a relu, which is never below them.  A mean counts
-its padding only where asked; where the pad was all of it, that can be asked.  What pads examples or
-channels, mirrors the edge, or makes a window of padding alone stays.
+A convolution pads with zeros, so zero padding folds into it; max pooling ignores its padding, so
+padding with the lowest number folds into it, and zeros do after a relu. Mean pooling counts padding
+only on request, which is possible if the pad was all of it. Padding of examples or channels,
+mirrored edges, and windows of padding alone are not folded.
 
-Places of a window that lie in the padding wherever it stands are cut off, with their weights:
+Window elements that are always in the padding are cut off, with their weights:
 
     before:  nn.conv(x, w, padding=3)                        x of 3x3 pixels, windows of 7x7
     after:   nn.conv(x, w[:, :, 1:6, 1:6], padding=2)
@@ -78,10 +78,10 @@ in_zeros = pad(x, widths, "constant", zero)
 
 
 def folded(m: PatternMatch, record: Operator, *args: Expr, **settings: Any) -> Expr | None:
-    """The operator on what was padded, with more padding; None where it cannot have that.
+    """The operator on the unpadded operand with more padding, or None if it cannot have that.
 
-    `padding` is what the operator has already.  A result of another size is no result: where the
-    last window may hang over, explicit padding counts differently.
+    `padding` is the operator's existing padding. A result of another size is rejected: if the last
+    window may overhang, explicit padding counts differently.
     """
     more = spatial(m)
     own = sides(record.name, settings.pop("padding"), len(more))
@@ -100,14 +100,14 @@ def pad_of(m: PatternMatch, data: Expr) -> Expr:
 
 
 def spatial(m: PatternMatch) -> Sides:
-    """How much is padded along each of the axes a window slides over."""
+    """The padding along each window axis."""
     of = type_of(m.x if "x" in m.filling else m.f)
     assert isinstance(of, TensorType)
     return ((0, 0),) * (len(of.shape) - 2) if m.widths == 0 else m.widths[2:]
 
 
 def is_lowest(m: PatternMatch) -> bool:
-    """Whether what was added is below every number of the dtype."""
+    """Whether the padding value is below every number of the dtype."""
     of = type_of(m.x)
     assert isinstance(of, TensorType)
     return bool(m.value == lowest(of.dtype).value)
@@ -145,16 +145,15 @@ def into_avg_pool(m: PatternMatch) -> Expr | None:
 
 
 def counts_alone(m: PatternMatch) -> Expr | None:
-    """A mean without padding of its own counted all that the pad had added."""
+    """A mean without padding of its own counted all of the pad."""
     if any(side for pair in sides("nn.avg_pool", m.padding, len(spatial(m))) for side in pair):
         return None
     return into_avg_pool(m)
 
 
 def reached(window: Window, size: int, kernel: int) -> tuple[int, int] | None:
-    """The first and the last place of a window that are inside somewhere along an axis of a size,
-    with all between them; None where those of no window are, or are that far apart that the rest
-    would begin inside.
+    """The first and last window element that is ever inside along an axis; None if no window has
+    any, or if the remaining window would start inside.
 
     >>> reached(Window(1, 1, 3, 3), 3, 7), reached(Window(1, 1, 1, 1), 3, 3)
     ((1, 5), (0, 2))
@@ -172,7 +171,7 @@ def reached(window: Window, size: int, kernel: int) -> tuple[int, int] | None:
 
 
 def without_outside(m: PatternMatch) -> Expr | None:
-    """The convolution with no more than the places of its windows that are ever inside."""
+    """The convolution with only the window elements that are ever inside."""
     data, weight = type_of(m.x), type_of(m.c)
     assert isinstance(data, TensorType)
     assert isinstance(weight, TensorType)

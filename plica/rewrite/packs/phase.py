@@ -53,7 +53,7 @@ def phases(size: int, taps: int, result: int, stride: int, before: int) -> Itera
 
 @frozen(eq=False)
 class Transposed:
-    """A transposed convolution: its sizes, and how its window goes along each axis."""
+    """A transposed convolution: its sizes, and its window along each axis."""
 
     data: Sizes
     weight: Sizes
@@ -87,7 +87,7 @@ class Transposed:
 
 
 def found(m: PatternMatch) -> Transposed | None:
-    """What was matched, None where a size is not known or there is nothing."""
+    """The matched convolution, or None if a size is unknown or it is empty."""
     whole = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
     sizes = [sizes_of(each) for each in (m.x, m.w, whole)]
     if any(each is None or 0 in each for each in sizes):
@@ -106,7 +106,7 @@ def sizes_of(value: Expr) -> Sizes | None:
 
 
 def within(x: Expr, of: Transposed, phase: Sequence[Phase]) -> tuple[Expr, Sides] | None:
-    """The data that a phase reads, and the zeros around it; None where it reads zeros alone."""
+    """The data that a phase reads, padded with zeros; None if it reads only zeros."""
     sides = [(-one.start, one.stop - size) for one, size in zip(phase, of.data[2:], strict=True)]
     starts = [max(0, -before) for before, _ in sides]
     stops = [min(size, one.stop) for one, size in zip(phase, of.data[2:], strict=True)]
@@ -174,8 +174,8 @@ def between(
 ) -> Expr:
     """The results of all phases interleaved along each axis, cut to the shape of the result.
 
-    If there are results for some adjacent `residues` only, the others are zeros.  The phases of
-    each group of outputs are adjacent.
+    With results for only some adjacent `residues`, the others are zeros. The phases of each group
+    of outputs are adjacent.
     """
     rank, (batch, outputs) = len(of.steps), of.result[:2]
     kept = residues or [range(step) for step in of.steps]

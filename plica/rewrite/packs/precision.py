@@ -1,15 +1,14 @@
-"""Mixed precision: heavy layers in 16-bit floats, what is delicate in f32.
+"""Mixed precision: heavy layers in 16-bit floats, sensitive operators in f32.
 
-Operators fall into three lists.  `ALWAYS` are computed in the narrow dtype: their arguments are
-cast, and their result is cast back.  `FOLLOW` are computed in it where all their arguments come
-from it, so a cast moves behind them.  Everything else is never narrowed, whether it is listed in
-`NEVER` or not.  Casts that meet cancel, so a chain keeps casts only at its ends.
+Operators fall into three lists. `ALWAYS` are computed in the narrow dtype: their arguments are
+cast, and their result is cast back. `FOLLOW` are computed in it if all their arguments come from
+it, so casts move behind them. Everything else, in `NEVER` or not listed, is never narrowed.
+Adjacent casts cancel, so a chain keeps casts only at its ends.
 
     before:  nn.softmax(nn.dense(nn.relu(nn.dense(x, a)), b))                        (f32)
     after:   nn.softmax(cast(nn.dense(nn.relu(nn.dense(cast(x), a')), b'), f32))     (a', b': bf16)
 
-Sums of 16-bit floats are made in f32 and rounded once: that is what the operators mean, so f32 is
-what they accumulate in.
+Sums of 16-bit floats are accumulated in f32 and rounded once, as the operators define.
 
 The contract is `approx(4 u)`, u being half the distance from 1 to the next narrow number: two
 arguments and a result are rounded, and the products of the roundings fit into the fourth.  Beyond
@@ -64,7 +63,7 @@ NEVER: Final = (
     "nn.softmax", "nn.log_softmax", "nn.layer_norm", "nn.rms_norm", "nn.batch_norm", "nn.gelu",
     "nn.instance_norm", "nn.group_norm", "nn.l2_normalize", "nn.sigmoid", "tanh", "cumsum",
 )  # fmt: skip
-"""Kept in f32: they overflow or lose digits early.  So is what stands in no list."""
+"""Kept in f32, because they overflow or lose digits early; so are unlisted operators."""
 
 ROUNDING: Final = {f16: 2.0**-11, bf16: 2.0**-8}
 """The largest relative error of one rounding."""
@@ -79,7 +78,7 @@ ARGUMENTS: Final = tuple(f"arg{number}" for number in range(MAX_CONCATENATED))
 
 
 def fits_in(narrow: DType, value: Expr) -> bool:
-    """Whether a constant is rounded as the contract says, in max-norm; what is no constant may be.
+    """Whether a constant can be rounded within the contract, in max-norm; non-constants can.
 
     An overflow is not, and neither is a constant all of whose numbers are too small to be normal.
     """
@@ -119,7 +118,7 @@ def to_mixed_precision(
     follow: Sequence[str] = FOLLOW,
     accumulate: DType = f32,
 ) -> Module:
-    """The module with heavy layers in the narrow dtype; its inputs and outputs stay as they are."""
+    """The module with heavy layers in the narrow dtype; its interface is unchanged."""
     rules = precision(narrow, tuple(always), tuple(follow), accumulate)
     done, _ = rewrite(to_dataflow(module), rules)
     assert isinstance(done, Module)
@@ -205,7 +204,7 @@ def _narrowed(record: Operator, narrow: DType) -> Computed:
 
 
 def _part(narrow: DType, number: int) -> Rule:
-    """A tuple has no cast of its own, so a cast moves behind the parts of a split."""
+    """Tuples have no cast, so a cast moves behind the parts of a split."""
     x, sections, axis = hole("x", dtypes=narrow), hole("sections"), hole("axis")
     left = Project(split(cast(x, f32), sections, axis), number)
     right = cast(Project(split(x, sections, axis), number), f32)

@@ -52,7 +52,7 @@ def is_zero(widths: Any) -> bool:
 
 
 def flipped_once(match: PatternMatch) -> Term | None:
-    """The axes that two flips turn together; those turned twice are left out."""
+    """The axes flipped by exactly one of two flips."""
     rank = len(shape(match.x))
     first, second = ascending(match.a, rank), ascending(match.o, rank)
     axes = tuple(at for at in range(rank) if (at in first) != (at in second))
@@ -118,13 +118,14 @@ def padded_once(match: PatternMatch) -> Term:
 
 
 def halves(match: PatternMatch) -> bool:
-    """Whether the parts of a concat are what a split in two gives back."""
+    """Whether the parts of a concatenation are the halves of one split."""
     axis = match.a
     return axis < len(shape(match.x)) and same_dim(shape(match.x)[axis], shape(match.y)[axis])
 
 
 def cut_at_seam(match: PatternMatch) -> bool:
-    """Whether the one cut of a split is where `x` ends: what it was joined at, or the whole."""
+    """Whether the only cut of a split is at the end of `x`: where it was concatenated, or the
+    whole."""
     cuts = match.t
     return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], shape(match.x)[match.a])
 

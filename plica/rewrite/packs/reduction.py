@@ -1,7 +1,7 @@
 """Reductions: axes folded away at once, in another order, or not at all.
 
-Measure: operators, then the number of elements that are reduced, then how far a transpose, a
-negation or a product with a constant stands from the result: they move out of reductions.
+Measure: operators, then the number of reduced elements, then the distance of transposes, negations
+and products with a constant from the result: they move out of reductions.
 
 Sums and products in another order differ in their roundings (`reassociates`); extremes and
 conditions do not depend on the order at all.
@@ -63,7 +63,7 @@ ORDERED: Final = {"sum": reassociates, "prod": reassociates}
 
 
 def is_open(axes: Any) -> bool:
-    """Whether a reduction leaves open which axes it takes, or counts them from the end."""
+    """Whether a reduction's axes are unspecified or counted from the end."""
     return axes is None or any(each < 0 for each in axes) or tuple(sorted(axes)) != axes
 
 
@@ -96,7 +96,7 @@ def folds_all(match: PatternMatch) -> bool:
 
 
 def new_axes(match: PatternMatch) -> tuple[int, ...] | None:
-    """The reduced axes of a broadcast, where it made each of them, and none is empty."""
+    """The reduced axes of a broadcast, if it created all of them and none is empty."""
     inner, wide = shape(match.x), match.t
     skip = len(wide) - len(inner)
     axes = ascending(match.a, len(wide))
@@ -108,7 +108,7 @@ def new_axes(match: PatternMatch) -> tuple[int, ...] | None:
 
 
 def without_new_axes(match: PatternMatch, wanted: Shape) -> Term | None:
-    """What was broadcast, with the reduced axes gone again."""
+    """The operand of the broadcast, without the reduced axes."""
     if (axes := new_axes(match)) is None:
         return None
     inner = shape(match.x)
@@ -143,7 +143,7 @@ def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
 
 
 def before_one(start: int) -> Callable[[PatternMatch, Shape], Term | None]:
-    """What comes before the one element along an axis of size 1: nothing but the start."""
+    """The prefix before the only element along an axis of size 1: just the start value."""
 
     def build(match: PatternMatch, wanted: Shape) -> Term | None:
         if known(wanted[match.a]) != 1:
@@ -160,7 +160,7 @@ def own_letters(part: str, others: str) -> str:
 
 
 def summed_alone(match: PatternMatch) -> Term | None:
-    """A sum of products in which the axes that one argument alone is summed over are gone.
+    """A sum of products without the axes that only one argument is summed over.
 
     "abcd,dace->ac"  -->  "acd,dac->ac" of sums over b, and over e
     """
@@ -190,7 +190,7 @@ def some_equation(choose: Callable[[Sequence[Any]], Any]) -> dict[str, Any]:  # 
 
 
 def laws(name: str) -> Iterator[Rule]:
-    """What holds of every reduction."""
+    """Laws of every reduction."""
     of = op(name)
     x: Any = hole("x", dtypes=admitted(name))
     order = ORDERED.get(name, exact)

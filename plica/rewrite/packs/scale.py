@@ -1,4 +1,4 @@
-"""Scale folding: constants per channel move into the weights of the layer beside them.
+"""Scale folding: per-channel constants move into the weights of an adjacent layer.
 
 A layer is linear in its data, so a factor per channel before or after it, and a summand per channel
 before it, are a change of its weights.  They are constants, so folding computes them once.
@@ -6,17 +6,17 @@ before it, are a change of its weights.  They are constants, so folding computes
     before:  nn.relu((nn.conv(x, w) + b) * s)
     after:   nn.relu(nn.conv(x, w * s') + b * s)         (s' is s along the outputs of w)
 
-Note [Relu and scales]: `relu(y) * s` is `relu(y * s)` only for s > 0.  A negative scale would turn
-what relu cut off into what it kept; a zero would make nan of an infinity that relu had cut off.
-Integers wrap around, which changes signs too, so this is for floats.
+Note [Relu and scales]: `relu(y) * s` is `relu(y * s)` only for s > 0. A negative scale would
+exchange what relu keeps and what it clips; a zero would make NaN of an infinity that relu had
+clipped. Integers wrap around, which changes signs too, so this is for floats.
 
-Note [Padding and shifts]: zeros around `x + b` are not zeros around `x`, so a summand goes through
-a convolution without padding only.  A scale must be finite, since it comes to multiply the padding.
+Note [Padding and shifts]: zeros around `x + b` are not zeros around `x`, so a summand moves through
+a convolution without padding only. A scale must be finite, because it multiplies the padding.
 
 Sums of integers are multiplied by what one number and a constant per channel give, once each.
 
-Measure: each rule moves a constant towards the weights, or makes one of two, or takes a product of
-many elements away.
+Measure: each rule moves a constant towards the weights, merges two, or removes a product of many
+elements.
 
 >>> [rule.name for rule in SCALE][:3]
 ['conv-scale', 'conv-relu-scale', 'conv-scaled-data']
@@ -67,7 +67,8 @@ class LinearLayer:
     """A linear operator: which axes of its weight belong to the channels of its ends.
 
     `inputs` and `outputs` pair an axis of the data (of the result) with one of the weight; `total`
-    sums a weight up to what a constant input gives, None where that is no constant per channel.
+    sums a weight over the inputs that a constant shift multiplies, or returns None if the shift is
+    not per channel.
     """
 
     slug: str
@@ -105,18 +106,18 @@ def turned(attribute: str, plain: int) -> Axis:
 
 
 def window_sum(weight: Expr, rank: int) -> Expr:
-    """What a convolution makes of ones, as a tensor of channels."""
+    """The convolution of ones, as a tensor of channels."""
     whole = sum_(weight, axis=tuple(range(1, rank)))
     return reshape(whole, (shape_of(whole)[0], *(index(1) for _ in range(2, rank))))
 
 
 def row_sum(weight: Expr, rank: int) -> Expr:
-    """What a dense layer makes of ones."""
+    """The dense layer applied to ones."""
     return sum_(weight, axis=(1,))
 
 
 def column_sum(weight: Expr, rank: int) -> Expr:
-    """What a product with a matrix makes of ones."""
+    """The matrix product with ones."""
     return sum_(weight, axis=(-2,), keepdims=rank > 1)
 
 
@@ -211,7 +212,7 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
     channel_out, weight_out = layer.outputs
 
     def after(m: PatternMatch) -> Expr:
-        """The layer with the scale of its result in its weight, and in what is added to it."""
+        """The layer with the scale of its result moved into its weight and bias."""
         values = layer.settings(m)
         whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
         if "a" in m.filling:
@@ -228,7 +229,7 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
         return layer(m, m.x, scaled(m.w, weight_in(values), m.s, values.get("groups", 1)))
 
     def total(m: PatternMatch) -> Expr:
-        """What a shift of the data comes to behind the layer."""
+        """The effect of a shift of the data on the layer's result."""
         assert layer.total is not None
         values = layer.settings(m)
         weight = scaled(m.w, weight_in(values), m.b, values.get("groups", 1))
@@ -284,8 +285,8 @@ def shifts_join(m: PatternMatch) -> bool:
 def inverts(m: PatternMatch) -> bool:
     """Whether every divisor has an inverse that is neither zero, subnormal nor infinite.
 
-    One number is divided as it was asked for: that costs nothing, and a scale that is rounded once
-    more moves what is rounded by it (`DynamicQuantizeLinear`) from one side of a half to another.
+    A single division is kept as written: it costs nothing, and one more rounding of a scale changes
+    what is rounded with it (`DynamicQuantizeLinear`) at ties.
     """
     if (value := value_of(m.divisor)) is None or (_is_one_number(m.x) and value.size == 1):
         return False
@@ -330,7 +331,7 @@ def dtype_of(value: Expr) -> DType:
 def is_shared(node: Term, using: Sequence[Term]) -> bool:
     """A value on the way of a scale that several use, but not only as data of layers.
 
-    To scale it for one of them would be to compute it twice.
+    Scaling it for one of its users would compute it twice.
     """
     if not isinstance(node, Apply) or node.op not in _CARRIERS or is_closed(node):
         return False
@@ -353,9 +354,9 @@ _DETERMINED: Final = _EXACT | {
 def is_rounded(node: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
     """Whether a determined quotient becomes an integer or a truth value.
 
-    Only powers of 2 have an exact inverse; a product with another one differs from the quotient in
-    the last bit, which moves it across a tie or a bound.  A dividend that comes from a reduction, a
-    contraction or a transcendental function has free last bits anyway.
+    Only powers of 2 have an exact inverse; multiplying by any other inverse differs from the
+    quotient in the last bit, which may move it across a tie or a bound. If the dividend comes from
+    a reduction, a contraction or a transcendental function, its last bits are unspecified anyway.
     """
     if not isinstance(node, Apply) or node.op != "divide":
         return False

@@ -1,4 +1,4 @@
-"""Scatter: values that are put at places by one look at each of them, in turn.
+"""Scatter: writes values at indices one after another.
 
     before:  scatter_nd(x, i, u, how)
     after:   scatter_rows(x as a table of rows, the rows that i names, u as rows, how)
@@ -9,8 +9,8 @@
     before:  argwhere(x)
     after:   scatter_rows(-1, how many that are not zero come before each, its place), and the last
 
-What these operators are written out as compares every place with every value, or brings values into
-order first: on a processor that goes through them one by one the other way costs less.
+The decompositions of these operators compare every place with every index, or sort the indices
+first: a processor that handles them one by one is faster.
 
 Measure: each rule removes an operator that puts values at places.
 
@@ -49,7 +49,7 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
 ZEROS: Final = const(np.zeros(2, np.int64))
-"""What is taken from it is nothing; whoever takes from behind it is refused."""
+"""A table of which nothing is used; indices behind it are refused."""
 
 
 def _shape(of: Expr) -> tuple[Scalar, ...]:
@@ -70,7 +70,7 @@ def _number(of: Scalar) -> Expr:
 
 
 def _rows(m: PatternMatch) -> tuple[Expr, Expr, Expr] | None:
-    """x as a table of rows, which row each of the indices names, and the updates as rows."""
+    """x as a table of rows, the row of each index, and the updates as rows."""
     whole, given = _shape(m.x), _shape(m.i)
     if _is_empty(m.x, m.i, m.u) or (depth := known(given[-1])) is None:
         return None
@@ -126,8 +126,8 @@ def elements_put(m: PatternMatch) -> Expr | None:
 
 
 def _put(of: tuple[Expr, Expr, Expr] | None, m: PatternMatch) -> Expr | None:
-    """Rows that are put into a table, or joined with its own; of a table of one row nothing stays
-    where rows are put, and the last of them is what it is."""
+    """Rows written into a table, or combined with its rows; a table of one row is replaced by the
+    last one written."""
     if of is None:
         return None
     table, rows, updates = of
@@ -145,14 +145,14 @@ def is_ordered(how: str) -> bool:
 
 
 def is_free(how: str) -> bool:
-    """Whether one of the values is what stays."""
+    """Whether one of the values remains, rather than a combination."""
     return not is_ordered(how)
 
 
 def places_put(m: PatternMatch) -> Expr | None:
-    """Each place is put behind those of what is not zero before it; what is zero puts -1.
+    """The place of each element among the non-zero ones; zeros write -1.
 
-    So whatever is not zero comes after all others that are put where it is put.
+    So a non-zero element is written after all others at its place.
     """
     of = type_of(m.x)
     assert isinstance(of, TensorType)

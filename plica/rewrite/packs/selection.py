@@ -1,13 +1,13 @@
-"""Selection: the greatest elements are kept one by one, as a processor goes through a row.
+"""Selection: the k greatest elements are maintained one by one while a row is read.
 
     before:  topk(x, k)
     after:   first_places(x, k), and the elements that are there
              first_places(x, k, axis=1) of short columns, a vector of them at once
 
-What `topk` is written out as finds one after another among all elements, or counts for each those
-before it: on a processor that keeps the k greatest so far most elements cost one comparison.  The
-definition of `first_places` compares each with each, so this is for those alone who have a form of
-it (`plica.schedule.default.selection`).
+The decomposition of `topk` searches all elements repeatedly, or ranks each by counting: with a list
+of the k greatest so far, most elements cost one comparison. The definition of `first_places`
+compares all pairs, so this is only for targets with a form for it
+(`plica.schedule.default.selection`).
 
 Measure: the rule removes a `topk`.
 
@@ -32,27 +32,27 @@ from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
 MAX_SELECTED: Final = 128
-"""So many are kept, at most: to put one more among them moves all behind it."""
+"""The maximum number of kept elements: an insertion moves all behind it."""
 
 MIN_ROW_LENGTH: Final = 8
 """Shorter rows are compared each with each, where they are no columns side by side."""
 
 KEPT_EACH: Final = 8
-"""So many are kept of each column, at most, where columns are side by side in a vector."""
+"""The maximum number of kept elements per column, with one column per vector lane."""
 
 PUT_EACH: Final = 2048
-"""So often an element of a column is compared with one that is kept, at most: the longer a row is
-the more seldom what is kept changes, but a vector of columns puts every element among it.  Half as
-often where rows have to become columns first."""
+"""The maximum number of comparisons between an element of a column and kept ones: in a long row
+insertions are rare, but a vector of columns always inserts. Half as many if rows must be transposed
+to columns first."""
 
 BESIDE: Final = 8
-"""So many columns are worth a vector."""
+"""The number of columns that make a vector worthwhile."""
 
 DTYPES: Final = (f32, f64, i32, i64)
 
 
 def one_by_one(m: PatternMatch) -> Expr | None:
-    """The places of the first k along an axis, and what is there."""
+    """The indices of the first k along an axis, and their elements."""
     of = type_of(m.x)
     shape = static_shape(of) if isinstance(of, TensorType) else None
     if shape is None or 0 in shape:
@@ -74,8 +74,7 @@ def one_by_one(m: PatternMatch) -> Expr | None:
 
 
 def are_columns(k: int, shape: tuple[int, ...], at: int) -> bool:
-    """Whether lanes of a vector find the first k of a column each sooner than one row is gone
-    through after another."""
+    """Whether finding the first k of several columns in vector lanes is faster than row by row."""
     turned = prod(shape[at + 1 :]) < BESIDE
     return (
         k <= KEPT_EACH

@@ -77,7 +77,7 @@ def with_axes(match: PatternMatch) -> Term | None:
 
 
 def of_ones(match: PatternMatch, wanted: Shape) -> Term | None:
-    """A transpose that keeps the order of all axes but those of size 1, as a reshape."""
+    """A transpose that only moves axes of size 1, as a reshape."""
     kept = [at for at in match.p if known(shape(match.x)[at]) != 1]
     done: Term | None = reshape(match.x, wanted) if kept == sorted(kept) else None
     return done
@@ -90,7 +90,7 @@ def same_as_x(match: PatternMatch, wanted: Shape) -> Term | None:
 
 
 def without_new_axes(match: PatternMatch) -> Term | None:
-    """A broadcast of what a reshape gave new axes in front only."""
+    """A broadcast of a reshape that only prepends axes."""
     inner = shape(match.x)
     skip = len(match.r) - len(inner)
     if skip < 0 or any(known(each) != 1 for each in match.r[:skip]):

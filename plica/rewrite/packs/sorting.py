@@ -53,10 +53,10 @@ MAX_OF_ALL: Final = 6
 """One in more than that of a long row are found among the greatest of its parts."""
 
 PLANES: Final = (f32, i32, f64, i64)
-"""What keys and places are kept in together, the shortest first."""
+"""Dtypes that hold both keys and indices, narrowest first."""
 
 MAX_FOUND_IN_TURN: Final = 2
-"""So many and fewer of a row are found one after another."""
+"""Up to this many elements of a row are found one after another."""
 
 
 @frozen(eq=False)
@@ -99,7 +99,8 @@ def _sorted(x: Expr, at: int, descending: bool, k: int | None = None) -> _Sorted
 
 
 def _plane(of: DType, size: int) -> DType | None:
-    """A dtype that has all numbers of another, and all places of a row; None where none has."""
+    """A dtype that represents all numbers of another, and all indices of a row; None if there is
+    none."""
     of = u8 if of is bool_ else of
 
     def has_all(plane: DType) -> bool:
@@ -119,7 +120,7 @@ def _plane(of: DType, size: int) -> DType | None:
 def _in_planes(keys: Expr, descending: bool, plane: DType) -> Expr:
     """Rows in order: their elements, and behind these where they were, as an axis before the last.
 
-    What fills the last run up comes behind all.
+    The padding of the last run sorts last.
     """
     of = type_of(keys)
     assert isinstance(of, TensorType)

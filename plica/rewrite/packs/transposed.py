@@ -7,14 +7,13 @@ reversed.  Such a phase is a group of channels, and the results of all are inter
     before:  nn.conv_transpose(x, w, strides=2, padding=1)                      w of 4 x 4
     after:   nn.conv(the pixels that each phase reads, windows of 2 x 2, groups=4), in turns
 
-Phases that read the same pixels, as those of a window of 4 x 4 without padding do, are outputs of
-one convolution instead, beside one another in each group of channels.
-Where phases have different numbers of taps each is a convolution of its own, and one without taps
-is zeros.  Where one alone has taps its results are spread, with zeros between them; where none with
-taps has results all are zeros.  Steps of one have one phase, which is scheduled as it is unless it
-has groups.  Of an image of one pixel every result has one tap: that is a product of matrices.  Few
-outputs of many channels are a product of matrices too, of all taps with all pixels: what a phase
-adds up are rows of that.
+Phases that read the same pixels, as in a 4 x 4 window without padding, become outputs of one
+convolution, adjacent in each group of channels. If phases have different numbers of taps, each is a
+separate convolution, and one without taps is zeros. If only one has taps, its results are spread
+with zeros between them; if no phase with taps has results, all are zeros. Strides of one have one
+phase, which is scheduled directly unless it has groups. For an image of one pixel every result has
+one tap: that is a matrix product. Few outputs of many channels are a matrix product too, of all
+taps with all pixels: a phase sums rows of it.
 
 Measure: each rule removes a transposed convolution.
 
@@ -106,7 +105,7 @@ strides, padding, groups, more = holes("strides padding groups more")
 
 
 def by_phases(m: PatternMatch) -> Expr | None:
-    """The phases of a transposed convolution, put between each other."""
+    """The phases of a transposed convolution, interleaved."""
     of = found(m)
     if of is None:
         return by_open_phases(m)
@@ -183,7 +182,7 @@ def spread(
 def by_open_phases(m: PatternMatch) -> Expr | None:
     """The phases of an image whose size is open, each as long as the image is.
 
-    None where sizes are known, or some phase has no taps, or another number of results.
+    None if sizes are known, or some phase has no taps or a different number of results.
     """
     result = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
     data, made, weight = type_of(m.x), type_of(result), sizes_of(m.w)
@@ -198,7 +197,7 @@ def by_open_phases(m: PatternMatch) -> Expr | None:
     wanted = zip(made.shape[2:], lengths, steps, strict=True)
     if any(normal_dim(size) is not normal_dim(length * step) for size, length, step in wanted):
         return None
-    # A phase asks of the size how far it reads, which one pixel says as well.
+    # A phase needs the size only for its reach, which one pixel determines as well.
     one = Transposed(
         (1, weight[0], *[1] * len(steps)), weight, (1, 1, *steps), sliding, m.groups, made.dtype
     )
@@ -242,7 +241,7 @@ def by_product(m: PatternMatch) -> Expr | None:
 
 
 def tapped(every: Expr, of: Transposed, phase: Sequence[Phase]) -> Expr:
-    """What the taps of a phase add up: from the last to the first, each a pixel further."""
+    """The sum of a phase's taps, from the last to the first, each one pixel further."""
     rank = len(phase)
     total: Expr | None = None
     for at in product(*[range(each.taps) for each in phase]):

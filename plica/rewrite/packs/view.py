@@ -1,10 +1,9 @@
-"""Views first: a reshape of what is cut out, widened or turned becomes one of what lies in memory.
+"""Views first: a reshape of a slice, cast or transpose becomes a reshape of the tensor in memory.
 
-Measure: casts, slices, transposes and layers below reshapes, then transposes below layers.  A
-reshape is no work where it is one of memory, so what is cut out of a tensor, widened and turned can
-be read by its users where it lies: heads of attention are parts of one product, and nobody copies
-them.  Rows of a layer may come in any order, so what turns them is done to its result, where it
-meets what turns them back.
+Measure: casts, slices, transposes and layers below reshapes, then transposes below layers. A
+reshape of memory is free, so users can read slices, casts and transposes of a tensor in place:
+attention heads are slices of one product, and are not copied. The rows of a layer may be permuted,
+so a transpose of them is applied to its result, where it meets the inverse transpose.
 
 No element is computed here: every rule is exact.
 
@@ -52,7 +51,7 @@ n: Any = hole("n", dtypes=("f16", "bf16"))
 def cut_later(match: PatternMatch) -> Term | None:
     """A slice of a reshape for a reshape of a slice that cuts whole groups of one axis.
 
-    Axes of one element may come and go anywhere.
+    Axes of extent one may be added or removed anywhere.
     """
     sizes = [known(size) for size in shape(match.x)]
     new = [known(size) for size in match.r]
@@ -111,8 +110,8 @@ def _segments(old: list[int], new: list[int]) -> list[tuple[range, range]] | Non
 def turned_later(match: PatternMatch) -> Term | None:
     """A transpose of a reshape for a reshape of a transpose.
 
-    Axes that are joined must lie so in memory.  Where some do not, rows come in the order in which
-    they lie, and are turned after that.
+    Merged axes must be adjacent in memory. If some are not, rows come in memory order, and are
+    transposed afterwards.
     """
     sizes, new = ([known(size) for size in each] for each in (shape(match.x), match.r))
     if not all(sizes) or not all(new):
@@ -139,7 +138,7 @@ def turned_later(match: PatternMatch) -> Term | None:
 
 
 def rows_later(match: PatternMatch) -> Term | None:
-    """A layer of rows that were turned: its result is turned."""
+    """A layer of transposed rows: its result is transposed instead."""
     last = len(match.p) - 1
     done: Term | None = None
     if match.p[-1] == last and last > 1:
@@ -158,7 +157,7 @@ def rows_kept(match: PatternMatch) -> Term | None:
 
 
 def rows_so(match: PatternMatch) -> Term | None:
-    """A layer whose rows come in the shape in which its result is wanted."""
+    """A layer whose rows have the shape wanted for its result."""
     deep, wide = shape(match.w)[-1], shape(match.w)[0]
     if len(match.q) < len(match.r) or not same_dim(match.q[-1], wide) or not known(wide):
         return None
@@ -176,7 +175,7 @@ def rows_so_biased(match: PatternMatch) -> Term | None:
 
 
 def rows_apart(match: PatternMatch) -> Term | None:
-    """A layer of rows that were joined after they were turned: they are joined behind it."""
+    """A layer of rows that were merged after a transpose: they are merged behind it."""
     turned = [known(shape(match.x)[at]) for at in match.p]
     new = [known(size) for size in match.r]
     if None in turned or None in new or len(turned) <= len(new) or match.p[0] == 0:
@@ -193,7 +192,7 @@ def rows_apart(match: PatternMatch) -> Term | None:
 
 
 def biased_before(match: PatternMatch) -> Term | None:
-    """A reshape of what has a constant added to each column, which the reshape keeps."""
+    """A reshape of a sum with a constant per column, which the reshape keeps."""
     one, other, bias = shape(match.x), match.r, match.c.shape
     if not one or not bias or len(bias) > len(other) or prod(bias[:-1]) != 1:
         return None
@@ -226,7 +225,7 @@ def _groups(choose: Any) -> Expr:  # Any: a chooser is generic in what it choose
 
 
 def _heads(choose: Any) -> Expr:  # Any: as above
-    """A layer of heads that were put beside one another."""
+    """A layer of concatenated heads."""
     batch, long, heads, deep = (choose((2, 3)) for _ in range(4))
     mixed, weight = _inputs((batch, heads, long, deep), (choose((1, 3)), heads * deep))
     done: Expr = dense(

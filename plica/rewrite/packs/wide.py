@@ -3,13 +3,13 @@
     before:  nn.conv(x, w, padding=1)                                              of f16 or bf16
     after:   cast(nn.conv(cast(x, "f32"), cast(w, "f32"), padding=1), "f16")
 
-A product of narrow floats is defined by its sum in f32, which is rounded once at its end: what the
-right side says, to the bit.  Weights are constants, so their cast is folded away; that of the data
-goes into the epilogue of the kernel before.  The greatest of a window is one of its numbers, so it
-is the same in f32, where lanes know what to do.
+A product of narrow floats is defined by its f32 sum, rounded once at the end: the right side says
+the same, to the bit. Weights are constants, so their cast is folded; that of the data joins the
+epilogue of the previous kernel. A window's maximum is one of its numbers, so it is the same in f32,
+which has vector instructions.
 
-A norm of f32 behind such a product has its scale in the weight; what was rounded between the two is
-not any more, which moves a result by no more than another order of the sum may.
+A norm in f32 behind such a product moves its scale into the weight; the rounding between the two
+disappears, which changes a result by no more than reordering the sum.
 
     before:  cast(cast(nn.conv(x, w), "f32") * s + a, "f16")
     after:   cast(nn.conv(cast(x, "f32"), cast(w, "f32") * s') + a, "f16")
@@ -17,8 +17,8 @@ not any more, which moves a result by no more than another order of the sum may.
     before:  nn.max_pool(x, kernel=(5, 5), strides=1)                        25 comparisons each
     after:   nn.max_pool(nn.max_pool(x, kernel=(5, 1), strides=1), kernel=(1, 5), strides=1)      10
 
-A wide window is gone through axis by axis: what several windows have in common is found once.  So
-is a mean.
+A large window is reduced axis by axis, which shares work between overlapping windows. Means
+likewise.
 
 Measure: each rule removes a contraction or a window of narrow floats, or an axis of a window.
 
@@ -60,11 +60,11 @@ s, a = closed("s", dtypes=f32), closed("a", dtypes=f32)
 n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
 MIN_VECTOR_RATIO: Final = 2
-"""How many times as many vectors a window reads as its axes do that are gone through apart."""
+"""The minimum ratio of vectors read by the window to those read axis by axis."""
 
 
 def widened(record: Operator, m: PatternMatch) -> Expr:
-    """The contraction of the same numbers in f32, rounded to what they were."""
+    """The contraction in f32, rounded to the narrow dtype."""
     settings = {each.name: getattr(m, each.name) for each in record.attributes}
     sides = (cast(each, dtype=f32) for each in (m.x, m.y))
     return cast(record(*sides, **settings), dtype=tensor(m.x).dtype)
@@ -77,9 +77,9 @@ def widened_window(m: PatternMatch) -> Expr:
 
 
 def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
-    """The greatest or the mean along the first axis of a window, and then along the others; None
-    where that reads more than half as many vectors.  A window has as many places that count as its
-    axes have, one times the other, so the mean of means is the mean of all."""
+    """The maximum or mean along the first window axis, then along the others; None if that reads
+    more than half as many vectors. The number of counted elements of a window is the product of
+    those along its axes, so the mean of means is the mean."""
     settings = {each.name: getattr(m, each.name) for each in pool.attributes}
     rank = len(tensor(m.n).shape) - 2
     kernel, sliding = sliding_windows(pool.name, settings, rank)
@@ -116,7 +116,7 @@ def wide(record: Operator) -> Rule:
 
 
 def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
-    """The rule of one layer, and a scale of f32 for each of its outputs."""
+    """The rule for one layer with an f32 scale per output."""
     channel, weight = layer.outputs
 
     def right(m: PatternMatch) -> Expr:
@@ -141,7 +141,7 @@ def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
 
 
 def is_used_elsewhere(node: Term, using: Sequence[Term]) -> bool:
-    """A product that others use as it is, or its cast: it would be computed twice."""
+    """A product with other users, directly or through its cast: it would be computed twice."""
     return isinstance(node, Apply) and (node.op == "cast" or node.op in LINEAR)
 
 

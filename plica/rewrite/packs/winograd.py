@@ -7,8 +7,9 @@ Tiles of 4x4 results take a quarter of the products, tiles of 2x2 four ninths.  
 memory, the transformed weight is four times as large, and what hangs over the edge of an image is
 computed for nothing: `Costs` weighs that for a machine, layer by layer.
 
-Rounding: products are sums of sums with factors up to 25 and 64, so 4x4 keeps about 1e-5 of the
-greatest result, 2x2 about 1e-6.  An infinity in the data may make nan of a whole tile.
+Rounding: products are sums of sums with factors up to 25 and 64, so the error of 4x4 tiles is about
+1e-5 of the largest result, that of 2x2 about 1e-6. An infinity in the data may make NaNs of a whole
+tile.
 
 Measure: each rule removes a convolution.
 
@@ -83,10 +84,10 @@ class Costs:
     at_once: float = 2
     """Vectors that are multiplied and added in a cycle."""
     far: float = 8
-    """Bytes that come from behind the cache in a cycle."""
+    """Bytes per cycle from beyond the cache."""
     soon: bool = False
-    """Whether code is wanted soon: then no weight is transformed that is larger than the images it
-    is for, so that transforming takes no longer than a few of the calls that it makes shorter."""
+    """Whether compile time matters: then weights larger than their images are not transformed, so
+    that the transformation takes no longer than the calls it saves."""
 
     # fmt: off
     share = 0.85       # of these that are, in a good loop
@@ -95,7 +96,7 @@ class Costs:
     # fmt: on
 
     def best(self, of: WinogradLayer) -> int | None:
-        """The size of tiles that costs least, None where none costs less than to go without."""
+        """The cheapest tile size, or None if direct convolution is cheaper."""
         costs = {size: self.tiled(of, size) for size in TILES}
         least = min(costs, key=lambda size: costs[size])
         return least if costs[least] < self.direct(of) else None
@@ -105,7 +106,7 @@ class Costs:
         return self.tiled(of, size) < self.direct(of)
 
     def direct(self, of: WinogradLayer) -> float:
-        """A convolution as it is defined."""
+        """The cost of direct convolution."""
         return self.products(9 * of.batch * of.rows * of.columns, of, 9)
 
     def tiled(self, of: WinogradLayer, size: int) -> float:
@@ -156,7 +157,8 @@ def by_tiles(size: int, m: PatternMatch) -> Expr:
 
 
 def layer_of(m: PatternMatch) -> WinogradLayer | None:
-    """What was found, None where a window is not 3x3; an open size is thought to be a usual one."""
+    """The matched layer, or None if the window is not 3x3; open sizes are assumed to have a typical
+    value."""
     weight, result = type_of(m.w), type_of(conv(m.x, m.w, padding=m.padding))
     assert isinstance(weight, TensorType)
     assert isinstance(result, TensorType)
@@ -181,7 +183,7 @@ def usual_size(of: Scalar) -> int:
 
 
 def is_tame(weight: Expr) -> bool:
-    """Whether a constant is finite, and stays so when its elements are added up and scaled."""
+    """Whether a constant is finite, and its scaled sums are, too."""
     return answered("is-tame", (weight,), value_of)
 
 

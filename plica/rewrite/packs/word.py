@@ -37,7 +37,7 @@ INTEGERS: Final = tuple(each for each in COMPUTED if each.is_integer)
 SIGNED: Final = tuple(each for each in COMPUTED if each.kind in ("int", "float"))
 UNSIGNED: Final = tuple(each for each in COMPUTED if each.kind == "uint")
 
-# Any: a hole goes wherever a term or an attribute can, and an operator takes both.
+# Any: a hole can stand for a term or an attribute, and an operator takes both.
 x, y, z = holes("x y z")
 c, e = constants("c e")
 f, g, h = (hole(name, dtypes=FLOATS) for name in "fgh")
@@ -62,7 +62,7 @@ def spoken(name: str) -> str:
 
 
 def admitted(name: str) -> tuple[DType, ...]:
-    """The dtypes an operator takes, as its type relation says."""
+    """The dtypes an operator accepts, by its type relation."""
     of = op(name)
     given = {each.name: f32 if each.required else each.default for each in of.attributes}
     return tuple(
@@ -99,7 +99,7 @@ def covers(large: Shape, small: Shape) -> bool:
 
 
 def sizes(of: Shape) -> tuple[int, ...] | None:
-    """The numbers a shape consists of, None where one is symbolic."""
+    """The numeric shape, or None if a dim is symbolic."""
     found = tuple(map(known, of))
     return None if None in found else tuple(each or 0 for each in found)
 
@@ -160,7 +160,7 @@ def spread(left: Any, right: Any) -> tuple[Any, Computed]:
 
 
 def reshaped(left: Any) -> tuple[Any, Computed]:
-    """A left side that only arranges `x` anew, and `x` reshaped."""
+    """A left side that only rearranges `x`, and `x` reshaped."""
     reshape = op("reshape")
     return shaped(left, lambda match, wanted: reshape(match.x, wanted))
 

@@ -7,8 +7,8 @@ where it is made: after the bias and the relu of the layer that makes it.
     x ─ point ─ conv + b ─ relu ─ point ─ max_pool ─ conv + b ─ point ─┐
                                             └───────────────────────── add ─ relu ─ point ─ …
 
-Layers with constant weights are always taken; other operators where what they give becomes
-integers anyway, since between floats they would lose and not win.
+Layers with constant weights are always selected; other operators only if their results become
+integers anyway, because between floats they would lose.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var, const
@@ -80,7 +80,7 @@ class Annotated:
     module: Module
     points: tuple[Expr, ...]
     layers: Mapping[Expr, int]
-    """The layers that are taken, each with the axis of its weight's outputs."""
+    """The selected layers, each with the output axis of its weight."""
     rows: tuple[AnnotationRow, ...]
 
 
@@ -95,7 +95,7 @@ def prepare(module: Module) -> Module:
 def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
     """What becomes integers in an inferred module that is prepared.
 
-    What is in `keep` stays in floats: operators by name, and the `first` and the `last` layer.
+    What is in `keep` stays in floats: operators by name, and the `first` and `last` layer.
     """
     known = infer(module)
     main = known.main_function()
@@ -123,7 +123,7 @@ def annotate(module: Module, keep: Collection[str] = ()) -> Annotated:
 
 
 def _check_keep(keep: Collection[str], ops: Collection[str]) -> None:
-    """Refuse to keep what is not there."""
+    """Refuses unknown names in `keep`."""
     words = tuple(dict.fromkeys(("first", "last", *ops)))
     wrong = [
         Diagnostic(
@@ -142,7 +142,7 @@ def _check_keep(keep: Collection[str], ops: Collection[str]) -> None:
 
 
 def _others(main: Function) -> list[AnnotationRow]:
-    """Layers of other floats than f32, which stay as they are."""
+    """Layers of floats other than f32, which are unchanged."""
     rows = []
     for each in _dataflow(main):
         kind = type_of(each)
@@ -173,7 +173,7 @@ def with_body(of: Module, body: Expr) -> Module:
 
 
 def _dataflow(main: Function) -> list[Expr]:
-    """What is always computed, parts before wholes: nothing in branches and closures."""
+    """The values that are always computed, operands first: none in branches and closures."""
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(main.body, False)]
@@ -208,20 +208,20 @@ def _is_number(of: Expr) -> bool:
 
 
 def _data(of: Expr) -> tuple[Expr, ...]:
-    """What an operator reads that is no constant."""
+    """The non-constant operands of an operator."""
     assert isinstance(of, Apply)
     return tuple([each for each in of.args if not is_closed(each)])
 
 
 def origin(of: Expr) -> Expr:
-    """Where numbers come from that were only arranged since."""
+    """The source of values that were only rearranged since."""
     while isinstance(of, Apply) and is_carrier(of) and _is_number(of.args[0]):
         of = of.args[0]
     return of
 
 
 def _reason(of: Apply) -> str | None:
-    """Why an operator is not computed in integers, None where it can be."""
+    """Why an operator is not computed in integers, or None if it can be."""
     data = _data(of)
     if not all(map(_is_number, of.args)):
         return "It reads other numbers than f32."
@@ -260,9 +260,9 @@ def _mean_reason(of: Apply) -> str | None:
 
 
 def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None]) -> set[Expr]:
-    """Values that become integers anyway; operators that are no layers stay where theirs do not.
+    """Values that become integers anyway; operators that are no layers are kept if theirs do not.
 
-    Users come before what they use, so that one look at each is enough.
+    Users come before their operands, so one pass suffices.
     """
     demanded: set[Expr] = set()
     for each in reversed(order):
@@ -277,7 +277,7 @@ def _demand(main: Function, order: list[Expr], reasons: dict[Apply, str | None])
 
 
 def _is_along(of: Apply) -> bool:
-    """Whether a constant is added to what a layer gives, or a positive one multiplied with it."""
+    """Whether an operator adds a constant to a layer's result, or scales it by a positive one."""
     if of.op not in ("add", "multiply") or len(_data(of)) != 1:
         return False
     (fixed,) = [each for each in of.args if is_closed(each)]
@@ -304,7 +304,7 @@ def _rows(
     reasons: dict[Apply, str | None],
     demanded: set[Expr],
 ) -> list[AnnotationRow]:
-    """What is said of each operator; what goes along with a layer is computed with it."""
+    """The report rows of operators; those computed with a layer belong to it."""
     whole: set[Expr] = set()  # in integers, before they are restored
     rows = []
     for each in order:

@@ -66,7 +66,7 @@ class Spec:
 
 @frozen(eq=False)
 class Seen:
-    """What was seen at a point: the extremes, and how far from zero how many numbers are."""
+    """The statistics of a point: extremes, and a histogram of magnitudes."""
 
     low: float = 0.0
     high: float = 0.0
@@ -91,7 +91,7 @@ class Seen:
         return evolve(self, low=min(self.low, low), high=max(self.high, high))
 
     def counted(self, values: Array) -> Seen:
-        """After more numbers, for how many there are where; their extremes are known."""
+        """The statistics extended by values within the known extremes."""
         if self.far == 0:
             return self
         places = np.abs(values, dtype=np.float64).ravel() * (BINS / self.far)
@@ -119,7 +119,7 @@ def chosen(seen: Seen, spec: Spec) -> QuantisationPoint:
 
 
 def step(size: float, spec: Spec) -> float:
-    """The size of a step that f32 holds; the next power of two where asked.
+    """A step size representable in f32; rounded up to a power of two on request.
 
     >>> step(0.3, Spec(power_of_two=True)), step(0.5, Spec(power_of_two=True)), step(0, Spec())
     (0.5, 0.5, 1.0)
@@ -194,7 +194,7 @@ def by_entropy(seen: Seen, spec: Spec) -> float:
         if not kept.sum() or not spread.sum():
             continue
         p, q = kept / kept.sum(), spread / spread.sum()
-        # What has no share in the steps costs as if it had the least that counts.
+        # Values outside of all steps cost as much as the smallest counted share.
         q = np.maximum(q, 1e-12)
         total = float(np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300) / q), 0.0)))
         if total < least:

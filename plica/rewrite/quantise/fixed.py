@@ -26,7 +26,7 @@ NARROW: Final = 21
 
 
 def fixed_point(factor: Array) -> tuple[Array, Array] | None:
-    """The multipliers and shifts of positive factors, None where one is too large."""
+    """The multipliers and shifts of positive factors, or None if one is too large."""
     wide = np.asarray(factor, np.float64)
     if not np.all(np.isfinite(wide) & (wide > 0)):
         return None
@@ -43,7 +43,7 @@ def fixed_point(factor: Array) -> tuple[Array, Array] | None:
 
 
 def shift_of(factor: Array) -> Array | None:
-    """n where every factor is 2**-n, 0 <= n < 31; None where one is not."""
+    """n if every factor is 2**-n, 0 <= n < 31; otherwise None."""
     wide = np.asarray(factor, np.float64)
     if not np.all(np.isfinite(wide) & (wide > 0)):
         return None

@@ -8,12 +8,11 @@ Under scales that are powers of two a convolution, its bias, its relu and the ch
     moved  = right_shift(biased, n)                      n a constant of i32, 0 <= n < 32
     y      = cast(clip(moved, min=low, max=high), i8)    -128 <= low < high <= 127
 
-The shift rounds down, so `b` holds the half that makes it round to the nearest, ties up:
-`(s + 2**(n - 1)) >> n`.  Layers are recognised in stages, by what is computed: operators may be
-others, have their sides changed or, but for the clip, be absent
-(`plica.rewrite.quantise.integer_contraction`).
-`low = 0` is a relu.  Several shifts, one for each output, are the same form with `shift` a tuple;
-an accelerator that knows one immediate shift takes those where they agree.
+The shift rounds down, so `b` contains the half that makes it round to nearest, ties up: `(s + 2**(n
+- 1)) >> n`. Layers are recognised in stages, by what is computed: operators may be different, have
+their operands swapped or, but for the clip, be absent
+(`plica.rewrite.quantise.integer_contraction`). `low = 0` is a relu. One shift per output is the
+same form with `shift` a tuple; an accelerator with a single immediate shift accepts equal ones.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -60,7 +59,7 @@ class IntegerConvolution:
     weight: Array
     """int8 `[outputs, channels / groups, …]`."""
     bias: Array | None
-    """int32 `[outputs]`, with the half of the rounding in it; None where there is none."""
+    """int32 `[outputs]`, including the rounding half; or None."""
     shifts: tuple[int, ...]
     """One, or one for each output."""
     low: int
@@ -72,17 +71,17 @@ class IntegerConvolution:
 
     @property
     def shift(self) -> int | None:
-        """The shift of all outputs, None where they differ."""
+        """The common shift of all outputs, or None if they differ."""
         return self.shifts[0] if len(set(self.shifts)) == 1 else None
 
     @property
     def relu(self) -> bool:
-        """Whether what is below zero becomes zero."""
+        """Whether negative results become zero."""
         return self.low == 0
 
     @property
     def outputs(self) -> int:
-        """How many channels there are in the end."""
+        """The number of output channels."""
         return int(self.weight.shape[0])
 
 
@@ -102,7 +101,7 @@ def integer_convolutions(module: Module) -> tuple[IntegerConvolution, ...]:
 
 
 def integer_convolution(root: Expr) -> IntegerConvolution | None:
-    """The layer that an inferred term is, None where it is no integer form."""
+    """The integer layer of an inferred term, or None."""
     if (found := integer_contraction(root)) is None:
         return None
     assert isinstance(found.node, Apply)  # an operator joins data and weights

@@ -1,4 +1,4 @@
-"""Whole modules in integers: what is quantised and restored around operators is gone.
+"""Integer modules: quantisation and dequantisation around operators is removed.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import f32, i8
@@ -14,8 +14,8 @@
 >>> done.main_function().body is reshape(x, (6,))
 True
 
-Rules are `recognise` and `realise`; what they leave in floats stands between a `dequantise` and a
-`quantise`.
+The rules are `recognise` and `realise`; what they leave in floats stays between a `dequantise` and
+a `quantise`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ QUANTISED: Final = ("quantise", "dequantise")
 
 
 def to_integers(module: Module, ties_up: bool = False) -> History:
-    """The module with integers wherever rules know how, and all that was done to it.
+    """The module in integers as far as rules apply, with its steps.
 
     Floats may move to the next step: see Note [Steps] in `plica.rewrite.quantise.realise`.  With
     `ties_up` all of it rounds as a shift does, whatever the model says.
@@ -63,7 +63,7 @@ def is_marked(history: History) -> bool:
 
 
 def said(module: Module) -> tuple[AnnotationRow, ...]:
-    """What is to be said of the operators of a module that is quantised already."""
+    """The report rows of a module that is already quantised."""
     rows = []
     for node in post_order(infer(module).main_function().body):
         if not isinstance(node, Apply) or node.op in QUANTISED or is_closed(node):

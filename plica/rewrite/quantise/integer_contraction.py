@@ -3,9 +3,9 @@
     reduced[n, o, i, j] = sum(i32(x[n, k, i * s + a, j * s + b]) * i32(w[o, k, a, b]))
     out[n, o, i, j]     = i8(min(max(reduced[n, o, i, j] + bias[o] >> shift[o], low), high))
 
-What a graph computes between bytes and the bytes below them is fused into stages; a sum of products
-with windows along the last axes (a convolution), or with none (a product of matrices), is read off
-the indices, and its epilogue off the element.
+The region between bytes and the bytes below is fused into stages; a sum of products with windows
+along the last axes (a convolution), or with none (a matrix product), is recognised by its indices,
+and its epilogue by its element.
 
 >>> import numpy as np
 >>> from plica.core.name import Name
@@ -60,7 +60,7 @@ class IntegerContraction:
 
 
 def integer_contraction(root: Expr) -> IntegerContraction | None:
-    """The layer that an inferred value of bytes is, None where it is none."""
+    """The layer that computes an inferred byte value, or None."""
     if (region := region_of(root)) is None:
         return None
     stages = to_stages(region.function).stages
@@ -132,13 +132,13 @@ def _without_single(of: sc.Load, terms: Mapping[sc.ScalarVar, int]) -> sc.Load:
 
 
 def _widened(of: sc.Scalar) -> sc.Load | None:
-    """What is read, as it is or from i8 to i32."""
+    """A load, possibly cast from i8 to i32."""
     inside = of.value if isinstance(of, sc.Cast) and of.dtype is i32 else of
     return inside if isinstance(inside, sc.Load) else None
 
 
 def _guarded(of: sc.Scalar) -> sc.Load | None:
-    """What is read where all its places are inside, and 0 elsewhere."""
+    """A load guarded to be in bounds, and 0 elsewhere."""
     if isinstance(of, sc.Cast) and isinstance(of.value, sc.Select) and of.dtype is i32:
         of = of.value
     if not isinstance(of, sc.Select):
@@ -297,7 +297,7 @@ class _Finish:
 
 
 def _epilogue(fold: Each, last: Each, region: IntegerRegion) -> _Finish | None:
-    """What is done to a sum: a bias, a shift to the right, clips, and the cut to a byte."""
+    """The epilogue of a sum: a bias, a right shift, clips, and the cast to a byte."""
     value = last.value
     if not isinstance(value, sc.Cast) or value.dtype is not i8:
         return None

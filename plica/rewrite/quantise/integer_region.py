@@ -1,4 +1,4 @@
-"""Regions: what a graph computes between a value of bytes and the bytes and constants below it.
+"""Integer regions: the graph between a byte value and the bytes and constants below it.
 
 >>> import numpy as np
 >>> from plica.ir.graph.expression import const
@@ -10,8 +10,8 @@
 >>> [each.op for each in region.order], list(region.leaves.values()) == [x, w]
 (['cast', 'cast', 'matmul', 'cast'], True)
 
-A region with one reduction, which elementwise operators follow, becomes a function that can be
-fused into stages; there is none where a value is no such region.
+A region with one reduction, followed by elementwise operators, becomes a function that can be fused
+into stages; None for other values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_OPERATORS: Final = 32
 
 @frozen(eq=False)
 class IntegerRegion:
-    """What lies between a value of bytes and the bytes and constants below it."""
+    """The graph between a byte value and the bytes and constants below it."""
 
     function: Function
     leaves: Mapping[Name, Expr]
@@ -85,7 +85,7 @@ def region_of(root: Expr) -> IntegerRegion | None:
 
 
 def _is_one(order: Sequence[Expr]) -> bool:
-    """Whether there is one reduction, each element of which is all that is read of it after that.
+    """Whether there is one reduction, whose elements are used elementwise only.
 
     No operator is needed at two places either.  So they are one layer, which can be fused.
     """

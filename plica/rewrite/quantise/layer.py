@@ -36,8 +36,8 @@ from plica.rewrite.quantise.word import (
 def layer(record: Operator, outputs: int, after: int | None) -> Any:
     """A right side: the layer over integers.
 
-    `outputs` is the axis of the weight that its results lie along, `after` how many axes follow
-    these in the result, None for as many as there are windows.
+    `outputs` is the weight's output axis, `after` the number of axes that follow it in the result;
+    None means the number of windows.
     """
 
     def right(m: PatternMatch) -> Expr | None:
@@ -61,7 +61,7 @@ def layer(record: Operator, outputs: int, after: int | None) -> Any:
 
 
 def fits(m: PatternMatch, zero: Array, point: Array, outputs: int) -> bool:
-    """Whether no sum of a layer leaves 32 bits, with room for what is added to it."""
+    """Whether no sum of a layer overflows 32 bits, including what is added to it."""
     far = reach(m.x, zero)
     values = value_of(m.w) if is_closed(m.w) else None
     if values is not None:

@@ -1,18 +1,17 @@
-"""Realise: what is computed of restored numbers is computed of the integers themselves.
+"""Realise: operations on dequantised numbers become operations on the integers themselves.
 
     before:  quantise(nn.relu(nn.conv(dequantise(x, s, 0), dequantise(w, t, 0)) + b), u, 0)
     after:   cast(clip(fixed_multiply(nn.conv(cast(x, i32), cast(w, i32)) + b', m, n), 0, 127), i8)
 
-Rules move `dequantise` outwards until it meets a `quantise`; there the two become one change of
-scale in whole numbers (`plica.rewrite.quantise.fixed`), a shift where scales are powers of two
-(`plica.rewrite.quantise.form`).  A layer keeps its sums in 32 bits, so only what is quantised is
-rounded, once, as the `quantise` says.  What no rule speaks of stays between a `dequantise` and a
-`quantise`, in floats.
+Rules move `dequantise` towards the result until it meets a `quantise`; there the two become one
+integer rescaling (`plica.rewrite.quantise.fixed`), a shift if scales are powers of two
+(`plica.rewrite.quantise.form`). A layer keeps its sums in 32 bits, so only quantised values are
+rounded, once. Operators without a rule stay in floats, between a `dequantise` and a `quantise`.
 
 Note [Steps]: a change of scale in whole numbers is exact, that in floats is not, so a number next
 to the middle of two steps may go to the other.  The contract of such rules is one step of a byte.
 
-Measure: `dequantise` goes outwards, over operators that none brings back, or disappears.
+Measure: `dequantise` moves towards the result, never back, or disappears.
 
 >>> [rule.name for rule in REALISE][:3]
 ['integer-conv', 'integer-dense', 'integer-matmul']

@@ -31,7 +31,7 @@ class QuantisationReport:
         said = Counter(
             (row.form, f"{row.op}: {row.why}" if row.why else row.op) for row in self.rows
         )
-        # i8 before f32; a Counter keeps the order of the data.
+        # i8 before f32; a Counter keeps insertion order.
         ordered = sorted(said.items(), key=lambda each: each[0][0] != "i8")
         lines = [f"{'operators':>10}  form  why"]
         lines += [f"{count:>10}  {form:<4}  {text}" for (form, text), count in ordered]

@@ -37,9 +37,9 @@ def bounds(m: PatternMatch) -> tuple[int, int]:
 
 
 MAX_ADDENDS: Final = 8
-"""So many bytes are added at once."""
+"""The maximum number of byte addends in one operation."""
 FINER: Final = 8
-"""So many bits of a step are kept of constants that are added."""
+"""The number of fractional bits kept of added constants."""
 
 
 def behind_relu(m: PatternMatch) -> Expr | None:
@@ -116,7 +116,7 @@ def requantised(  # noqa: PLR0917  # all that a change of scale is
         return None
     multiplier, by = (const(each, i32) for each in fixed)
     product = fixed_multiply(of, multiplier, by, rounding=rounding)
-    # Bounds come before the zero point: the sum of a greatest number and it would wrap around.
+    # Clipping precedes the zero point: adding it to a maximum would wrap around.
     held = clip(product, min=bottom - zero, max=top - zero)
     return cast(add(held, const(zero, i32)) if zero else held, dtype)
 
@@ -173,7 +173,7 @@ def summed(m: PatternMatch) -> Expr | None:
 
 
 def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
-    """What is added: bytes that are restored, and constants; None where it is something else.
+    """The addends: dequantised bytes and constants; None for other terms.
 
     >>> from plica.ir.graph.expression import const
     >>> addends(const(1.0, f32)) is None

@@ -3,8 +3,8 @@
     before:  nn.conv(x, w)
     after:   nn.conv(dequantise(quantise(x, s, 0), s, 0), dequantise(w', t, 0))
 
-It computes in floats what the integers will mean; `plica.rewrite.quantise.realise` makes these of
-it.  Activations are rounded to the nearest step, ties up, as a shift does.
+It computes in floats what the integers will compute; `plica.rewrite.quantise.realise` converts it.
+Activations are rounded to the nearest step, ties up, like a shift.
 """
 
 from __future__ import annotations

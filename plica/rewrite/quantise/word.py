@@ -22,7 +22,7 @@ from plica.rewrite.quantise.fixed import Array
 
 TINY: Final = float(np.finfo(np.float32).tiny)
 SUM_LIMIT: Final = 1 << 30
-"""Sums stay below that, so that a bias and a half still fit beside them."""
+"""The limit of sums, so that a bias and a rounding half still fit."""
 STEP: Final = approx(1 / 64)
 """One step of a byte, of a range of which half is used; see Note [Steps]."""
 
@@ -40,7 +40,7 @@ whole: Any = dequantise(sums, s, z)
 
 
 def into(value: Any) -> Any:
-    """What is quantised, whatever its scale, zero point and bounds."""
+    """A quantisation with any scale, zero point and bounds."""
     return quantise(value, u, o, rounding, low, high)
 
 
@@ -64,8 +64,8 @@ def tensor(of: Expr) -> TensorType:
 
 
 def along(values: Array, axis: int, rank: int, after: int) -> Array | None:
-    """Numbers along one axis of a weight, as they stand `after` a given number of axes from the end
-    of the result; None where they differ along another."""
+    """Numbers along one axis of a weight, broadcast `after` a given number of axes from the end of
+    the result; None if they vary along another axis."""
     shape = (1,) * (rank - values.ndim) + values.shape
     if values.size == 1:
         return values.reshape(())

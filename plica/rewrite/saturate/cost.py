@@ -1,4 +1,4 @@
-"""Costs: what a term costs is the sum over its distinct nodes of what each costs by itself.
+"""Costs: the cost of a term is the sum over its distinct nodes.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -21,7 +21,7 @@ from plica.ir.type import TensorType, TupleType, Type, known, type_of
 from plica.rewrite.saturate.shape import is_leaf, open_children
 
 Cost: TypeAlias = Callable[[Term], int]
-"""What a node costs by itself: never negative, the same for equal nodes of one shape."""
+"""The cost of a node: non-negative, and equal for equal nodes of one shape."""
 
 UNKNOWN: Final = 64
 """The size of a dim that no number is known for."""
@@ -59,7 +59,7 @@ def priced(cost: Cost, root: Term) -> Cost:
 
 
 def total(cost: Cost, root: Term) -> int:
-    """What a term costs; a shared node is paid once."""
+    """The cost of a term; shared nodes count once."""
     price = priced(cost, root)
     seen: set[Term] = {root}
     stack = [root]

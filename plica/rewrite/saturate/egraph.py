@@ -1,4 +1,4 @@
-"""An e-graph: many equal terms at once, sharing what they have in common.
+"""An e-graph: a compact representation of many equal terms.
 
     EGraph  = classes of equal nodes; a node is a shape over classes
     add     every term belongs to one class; terms of one shape over the same classes share it
@@ -18,11 +18,11 @@ True
 >>> graph.class_of(a * 2) == graph.class_of(b * 2)
 True
 
-Note [Own e-graph]: this is not egglog.  Our rules are Python values: guards, constraints of holes
-and computed right sides are Python functions that ask for types and attributes of real terms, and
-terms carry attributes, binders and constants of megabytes that would have to be encoded twice.  So
-a class keeps real, interned terms: a rule is applied to a term, by the matcher the engine uses, and
-a proof is about terms, so that it comes out as an ordinary derivation.
+Note [Own e-graph]: this is not egglog. Plica's rules are Python values: guards, constraints and
+computed right sides are Python functions that query types and attributes of real terms, and terms
+have attributes, binders and constants of megabytes that would have to be encoded twice. So a class
+contains interned terms: a rule is applied to a term by the engine's matcher, and a proof is about
+terms, so that it is an ordinary derivation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Key: TypeAlias = tuple[Any, tuple[int, ...]]  # Any: a shape
 class Class:
     """Equal nodes, each with a term that has its shape, and the nodes that stand above them.
 
-    `sample` is the term that stands for the class: a constant if there is one, else the oldest.
+    `sample` is the representative term: a constant if there is one, else the oldest.
     """
 
     sample: Term
@@ -82,11 +82,11 @@ class EGraph:
         return self.find(self._ids[term])
 
     def sample(self, number: int) -> Term:
-        """The term that stands for a class."""
+        """The representative term of a class."""
         return self.classes[self.find(number)].sample
 
     def add(self, term: Term) -> int:
-        """The class of a term, made if there is none."""
+        """The class of a term, created if there is none."""
         stack = [term]
         ids = self._ids
         while stack:
@@ -143,7 +143,7 @@ class EGraph:
         return found.terms + len(found.parents)
 
     def close(self) -> None:
-        """Merge what is congruent, until nothing is, and bring the nodes up to date."""
+        """Merges congruent classes up to a fixed point, and updates the nodes."""
         while self._changed:
             todo = dict.fromkeys(self.find(number) for number in self._changed)
             self._changed = []

@@ -1,10 +1,9 @@
 """E-matching: the terms of a class that have the structure of a pattern.
 
-Where the pattern has structure, every node of the class that fits is tried; where it has a hole,
-the term that stands for the class is put (for a hole that only constants fill, the constants of the
-class; for a hole with other demands, some more of its terms).  What comes out are ordinary terms,
-for the matcher that the engine uses: guards, attributes, repeated holes are decided there and
-nowhere else.
+Where the pattern has structure, every matching node of the class is tried; where it has a hole, the
+representative term is used (for a constant hole, the constants of the class; for constrained holes,
+some more of its terms). The results are ordinary terms for the engine's matcher, which alone
+decides guards, attributes and repeated holes.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Candidates:
 
 
 def _aligned(pattern: Term, term: Term) -> list[Term | None]:
-    """For each open child of a node the part of the pattern that it must fit, None for any."""
+    """For each open child of a node the part of the pattern that it must match, or None."""
     if isinstance(pattern, Apply) and isinstance(term, Apply):
         plain: list[Term | None] = [None] * len(open_children(term))
         fixed = [arg for arg in pattern.args if not isinstance(arg, Rest)]

@@ -1,8 +1,8 @@
-"""Extraction: of all the terms that an e-graph holds equal to the source, a cheap one.
+"""Extraction: a cheap term among those that an e-graph holds equal to the source.
 
-Each class chooses one node.  First by the cost of the tree below it, which is a least fixed point;
-then, where the e-graph is small, by the cost of the distinct classes below it, so that what is
-shared is paid once.  Neither is always the least, so both are given and the caller compares.
+Each class chooses one node: first by the cost of the tree below it, a least fixed point; then, in a
+small e-graph, by the cost of the distinct classes below it, so that shared terms count once.
+Neither is always optimal, so both are returned and the caller compares.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def by_tree(graph: EGraph, cost: Cost, scopes: Scopes) -> Choice:
 
 
 def by_dag(graph: EGraph, cost: Cost, scopes: Scopes) -> Choice | None:
-    """A choice that pays shared classes once; None where the e-graph is too large for it."""
+    """A choice that counts shared classes once, or None if the e-graph is too large."""
     if len(graph.classes) > MAX_EXACT_CLASSES:
         return None
 
@@ -88,7 +88,7 @@ def _least(
 
 
 def built(choice: Choice, root: int) -> dict[int, Term] | None:
-    """The terms chosen for a class and those below it; None where some class has no choice."""
+    """The chosen terms of a class and those below it, or None if some class has no choice."""
     made: dict[int, Term] = {}
     stack = [root]
     entered: set[int] = set()

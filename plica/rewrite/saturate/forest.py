@@ -1,8 +1,8 @@
 """The proof forest: why terms are equal, so that every equality can be spelled out as steps.
 
 An edge joins two terms that a rule makes equal, or that have one shape and equal open children
-(congruence).  A term is joined to another tree at most once for each union, so between two equal
-terms there is one way, and what it stands on is older than itself: spelling it out ends.
+(congruence). Trees are joined once per union, so there is one path between two equal terms, and it
+depends only on older edges: its expansion ends.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import i64
@@ -51,9 +51,9 @@ class Forest:
         self._up: dict[Term, tuple[Term, Why, bool]] = {}
 
     def join(self, a: Term, b: Term, why: Why, forward: bool = True) -> None:
-        """Note that `a` is `b`: by a rule that takes `a` to `b`, or `b` to `a`, or by congruence.
+        """Records `a = b`: by a rule that rewrites `a` to `b`, or `b` to `a`, or by congruence.
 
-        They are in different trees; the tree of `a`, which is turned, is better the smaller one.
+        They are in different trees; that of `a` is rerooted, and should be the smaller one.
         """
         self._root_at(a)
         self._up[a] = (b, why, forward)
@@ -68,7 +68,7 @@ class Forest:
             node = parent
 
     def explain(self, a: Term, b: Term, limit: int) -> list[Edge] | None:
-        """The uses of rules that take `a` to `b`, None where there are more than `limit`."""
+        """The rule applications from `a` to `b`, or None if there are more than `limit`."""
         found: list[Edge] = []
         work: list[Item] = []
         visits = 0

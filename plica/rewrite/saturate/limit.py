@@ -1,4 +1,4 @@
-"""Limits: saturation need not come to an end, so it is told where to stop.
+"""Limits: saturation may not terminate, so it is bounded.
 
 A rule that matches too often is banned for some rounds, twice as many each time, so that one rule
 that makes everything larger does not starve the others.
@@ -19,7 +19,7 @@ import attrs
 class SaturationLimits:
     """Where to stop: nodes of the e-graph, rounds, matches of a rule in a round, steps of proof.
 
-    The result keeps every law whatever the limits are; with more room it may only cost less.
+    The result keeps every law whatever the limits are; larger limits can only reduce its cost.
     """
 
     nodes: int = 5_000

@@ -1,7 +1,7 @@
 """Saturation on a pipeline: instead of a normal form, the cheapest form that the rules make equal.
 
-`cheapest` drives a pack as `innermost` does; no pipeline holds such a pass by default, since on
-whole models it takes longer than what it saves.
+`cheapest` drives a pack as `innermost` does; no pipeline uses it by default, because on whole
+models it takes longer than it saves.
 
     pipeline.insert("saturate", after="simplify-again")            Plica's own simplifications
     pipeline.insert(rules("mine", "…", MY_PACK, cheapest()), after="fold-again")
@@ -22,7 +22,7 @@ from plica.rewrite.strategy import Driving, Strategy
 
 
 def cheapest(limits: SaturationLimits | None = None, cost: Cost = elements) -> Driving:
-    """Drives a pack by equality saturation: every form is kept, then the cheapest is taken."""
+    """Drives a pack by equality saturation: all forms are kept, then the cheapest is extracted."""
 
     def driving(pack: Pack) -> Strategy:
         def run(term: Term) -> Rewritten | None:

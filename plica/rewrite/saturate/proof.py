@@ -1,9 +1,9 @@
-"""Proofs as derivations: the way from a source to what was extracted, as ordinary steps.
+"""Proofs as derivations: the path from a source to the extracted term, as ordinary steps.
 
-The source is taken bottom up.  At each distinct subterm, once its children are what was chosen for
-them, come the steps to what was chosen for it; they hold wherever that subterm stands, so that
-sharing costs nothing.  A rule may be used from right to left: such a step carries the rule turned
-round (`backwards`), which says so in its name.
+The source is processed bottom up. At each distinct subterm, after its children were replaced, come
+the steps to its chosen term; they apply wherever the subterm occurs, so sharing is preserved. A
+rule may be used from right to left: such a step has the reversed rule (`backwards`), which is
+visible in its name.
 
 >>> from plica.rewrite import index_holes, rule
 >>> (x,) = index_holes("x")
@@ -28,7 +28,7 @@ ANY: Final = Hole("whole")
 
 
 def backwards(rule: Rule) -> Rule:
-    """The rule from right to left, as a record of what was done: it matches nothing by itself.
+    """The reversed rule, as a record of a step: it does not match anything by itself.
 
     Its left side is the right side of the rule where that is a term.
     """
@@ -44,7 +44,7 @@ def _never(term: object, filling: object) -> bool:
 def derivation(
     graph: EGraph, source: Term, chosen: Mapping[int, Term], limit: int
 ) -> Derivation | None:
-    """The derivation from the source to what was chosen; None where it has too many steps."""
+    """The derivation from the source to the extracted term, or None if it has too many steps."""
     turned: dict[Rule, Rule] = {}
     sweep = RewriteSweep("up")
     steps: list[DerivationStep] = []
@@ -109,7 +109,7 @@ def shortened(start: Term, edges: list[Edge]) -> list[Edge]:
 
 
 def replaced(term: Term, path: tuple[int, ...], new: Term) -> Term:
-    """The term with what stands at a path replaced."""
+    """The term with its subterm at a path replaced."""
     spine: list[tuple[Term, int]] = []
     for number in path:
         spine.append((term, number))

@@ -3,9 +3,8 @@
 Greedy rewriting commits to each step; saturation does not, so the order of rules stops mattering
 and rules may lead through terms that cost more (`(a * 2) / 2`).
 
-Laws: the result means what the source means, and costs no more than the source, nor than what
-`rewrite` makes of it; the derivation leads from the source to the result; the same arguments give
-the same result.
+Laws: the meaning is preserved; the result costs no more than the source, nor than `rewrite` of it;
+the derivation leads from the source to the result; the same arguments give the same result.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ def saturation(
 def _greedy(
     term: Term, used: Pack, cost: Cost
 ) -> list[tuple[int, Literal["e-graph", "greedy", "source"], Term, Derivation]]:
-    """What the engine makes of the term; nothing where the rules never come to an end for it."""
+    """The engine's normal form of the term, or nothing if the rules do not terminate on it."""
     try:
         done = rewrite_with(term, used.index)
     except RuleRefused as refused:
@@ -149,7 +148,7 @@ def _round(
     tried: set[tuple[int, Term]],
     number: int,
 ) -> list[tuple[Rule, Term, Term]]:
-    """What the rules make equal, seen from the e-graph as it is."""
+    """The equalities that rules derive from the current e-graph."""
     candidates = Candidates(graph)
     found: dict[int, list[tuple[Rule, Term, Term]]] = {}
     seen: dict[int, list[tuple[int, Term]]] = {}

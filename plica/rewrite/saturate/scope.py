@@ -1,8 +1,8 @@
 """Scopes: a term may be replaced by an equal one only where its variables mean something.
 
-Equal terms need not have the same variables (`x * 0` and `y * 0` of integers), and what is in scope
-at one place may not be at another.  So each class of equal terms is given the variables that all
-the terms of the source in it have: whoever has no others can stand wherever any of them stands.
+Equal terms may have different variables (`x * 0` and `y * 0` of integers), and a variable in scope
+at one place may not be at another. So each class is assigned the variables common to all terms of
+the source in it: a term with only these is valid wherever any of them is.
 
 Sets of variables are bits of an integer: a chain of ten thousand lets has many of them.
 """
@@ -53,7 +53,7 @@ class Scopes:
         return not self.needed or free & ~self.allowed.get(number, free) == 0
 
     def follow(self, graph: EGraph) -> None:
-        """Classes were merged: what is allowed in one is what was in all it is made of."""
+        """Classes were merged: the allowed variables are those allowed in all of them."""
         before, self.allowed = self.allowed, {}
         for number, mine in before.items():
             now = graph.find(number)

@@ -1,7 +1,7 @@
 """The shape of a node: what it says apart from the children that equality may exchange.
 
-Two nodes of one shape whose open children are equal are equal.  Closed are the children in binding
-fields (parameters, patterns), which stay what they are.  Variables, constants and types are leaves.
+Two nodes of one shape with equal open children are equal. Children in binding fields (parameters,
+patterns) are closed and part of the shape. Variables, constants and types are leaves.
 
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import Lit
@@ -69,7 +69,7 @@ def with_children(node: Term, kids: Sequence[Term]) -> Term:
 
 
 def shape_of(node: Term) -> Shape:
-    """What the node says itself; closed children are a part of it."""
+    """The node's own data, including closed children."""
     if is_leaf(node):
         return (_LEAF, node)
     cls = node.__class__

@@ -1,4 +1,5 @@
-"""gradient: random programs of differentiable operators, their gradients held to differences."""
+"""gradient: random programs of differentiable operators, with gradients compared to finite
+differences."""
 
 from plica.rewrite.fuzz.gradient.run import fuzz
 

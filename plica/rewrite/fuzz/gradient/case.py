@@ -52,7 +52,7 @@ class GradientCase:
     """The largest free size."""
 
     def calls(self) -> list[DrawnCall] | None:
-        """A drawn call of each operator, None where one cannot be drawn."""
+        """A drawn call of each operator, or None if one cannot be drawn."""
         calls = []
         for op in self.ops:
             call = drawn(_operator(op), Random(f"{self.seed} {op}"), self.max_size)
@@ -62,7 +62,7 @@ class GradientCase:
         return calls
 
     def slope(self) -> Slope | None:
-        """The program, a point and directions at it; None where nothing is differentiable."""
+        """The program, a point and directions, or None if nothing is differentiable."""
         if (calls := self.calls()) is None:
             return None
         random = np.random.default_rng(Random(f"{self.seed} ways").randrange(1 << 32))
@@ -130,7 +130,7 @@ def gradient_case(seed: int, number: int, ops: tuple[str, ...]) -> GradientCase:
 
 
 def _round_robin(seed: int, place: int, ops: tuple[str, ...]) -> str:
-    """The operator at a place of rounds over all, each in an order of its own."""
+    """The operator at a position of consecutive random permutations of all."""
     round_, at = divmod(place, len(ops))
     return Random(f"{seed}/{round_} turn").sample(ops, len(ops))[at]
 
@@ -149,7 +149,7 @@ def _parameters(call: DrawnCall, first: int = 0) -> tuple[Var, ...]:
 
 
 def _call_operator(call: DrawnCall, args: tuple[Expr, ...]) -> Expr | None:
-    """The call on other arguments, None where they do not fit."""
+    """The call on other arguments, or None if they do not fit."""
     record = _operator(call.op)
     made: Any = record(args, **call.attrs) if record.variadic else record(*args, **call.attrs)
     if not isinstance(made, Apply):

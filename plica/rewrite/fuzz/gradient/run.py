@@ -1,7 +1,7 @@
 """Fuzzing of gradients: random programs, whose slopes are what differences in f64 say they are.
 
-Reverse mode is held to central differences along a random direction; forward mode, which is made of
-reverse mode twice, to reverse mode; native code of a gradient, where it can be made, to the
+Reverse mode is compared with central differences along a random direction; forward mode, built from
+two reverse modes, with reverse mode; native code of a gradient, if it compiles, with the
 interpreter.
 
 >>> fuzz(examples=3).finding is None
@@ -27,12 +27,12 @@ from plica.rewrite.fuzz.report import CASES, SKIPPED, Finding, FuzzReport
 from plica.rewrite.gradient import grad, jvp
 
 Compiled = Callable[[Module, tuple[Any, ...]], Any]
-"""Compiles a module and runs it; None where it can't be compiled for now."""
+"""Compiles a module and runs it; None if it is unsupported."""
 
 MAX_DRAWS: Final = 3
 """How many programs are drawn for each that has a slope, at most."""
 FORWARD_EVERY: Final = 2
-"""Every so many-th is derived in forward mode as well."""
+"""Every such case is derived in forward mode as well."""
 COUNTERS: Final = {CASES: ("forward", "compiled"), "operators": (), SKIPPED: ()}
 TOLERANCE: Final = 1e-6
 """How far native code may be from the interpreter, of the largest number."""
@@ -48,9 +48,9 @@ def fuzz(
     ops: tuple[str, ...] = (),
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """A given number of programs, the operators in turn, until the first finding.
+    """Runs a number of programs, cycling through the operators, until the first finding.
 
-    With `native` every so many-th gradient is compiled and run as well.
+    With `native`, every such gradient is compiled and run as well.
     """
     turn = ops or differentiable()
 
@@ -80,7 +80,7 @@ def fuzz(
 
 
 def judged(case: GradientCase, forward: bool, native: Compiled | None) -> WrongSlope | str | bool:
-    """Whether a case has a slope as its gradient says, or what is wrong."""
+    """Whether a case's slope agrees with its gradient, or how it differs."""
     try:
         with np.errstate(all="ignore"):
             if (slope := case.slope()) is None:
@@ -110,7 +110,7 @@ def _forward(of: Slope) -> WrongSlope | bool:
 
 
 def _native(of: Slope, native: Compiled) -> str | bool:
-    """Whether native code of the gradient gives what the interpreter does."""
+    """Whether native code of the gradient agrees with the interpreter."""
     module = grad(of.program, of.chosen)
     if (found := native(module, tuple(of.args))) is None:
         return True

@@ -23,7 +23,7 @@ the numbers themselves decide."""
 
 
 def differentiable() -> tuple[str, ...]:
-    """The operators that have a gradient, of their own or by what they are made of."""
+    """The operators with a gradient, directly or through their decomposition."""
     return tuple([name for name in names() if _is_derived(name)])
 
 
@@ -35,7 +35,7 @@ def _is_derived(name: str) -> bool:
 
 
 def drawn(op: Operator, random: Random, most: int = 3) -> DrawnCall | None:
-    """A call of an operator; None where none was found."""
+    """A call of an operator, or None if none was found."""
     if op.name in ROWS:
         return drawn_call(op.name, random, most)
     found = call_in_f64(op, random.choice)
