@@ -27,5 +27,5 @@ def backend(
     options: dict[str, Any] | None = None,
     mode: str | None = None,
 ) -> Callable[..., Any]:
-    """Native code for a graph; `options={"freeze": True}` takes parameters as constants."""
+    """Native code for a graph; `options={"freeze": True}` makes parameters constants."""
     return compiled(graph, inputs, compile_module, freeze=check_options(options, mode))

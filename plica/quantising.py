@@ -46,7 +46,7 @@ Sample: TypeAlias = Array | Sequence[Array] | Mapping[str, Array]
 
 @frozen(eq=False)
 class Quantised:
-    """A module of integers, how it came to be, and what was decided on the way."""
+    """An integer module, its derivation, and the decisions made."""
 
     module: Module
     simulated: Module
@@ -70,16 +70,15 @@ def quantise(
 ) -> Module:
     """The model with its layers in integers of 8 bits, calibrated on samples.
 
-    Without samples the model must say itself what is quantised, and of the options only
-    `power_of_two` says something: that the middle of two steps goes to the upper one, as with a
-    shift, so that an accelerator can do it.
-    A sample is an array, a tuple of arrays, or arrays by the names of inputs; an array of one more
-    axis than the input is as many samples.  Activations are signed bytes around zero, or, not
-    `symmetric`, unsigned ones with a zero point; weights are signed, with a scale for each output
-    if `per_channel`.  The `method` says how far numbers are kept: all of them (`max`), by
-    `percentile`, or where an error is least (`mse`, `kl`).  With `power_of_two` all scales are,
-    and one for a whole weight unless said otherwise, so that a change of scale is a shift.  What
-    is in `keep` stays in floats: operators by name, and the `first` and `last` layer.
+    Without samples the model must already be quantised, and only the option `power_of_two` applies:
+    ties then round up, as with a shift, so that an accelerator can compute it. A sample is an
+    array, a tuple of arrays, or arrays by input name; an array with one more axis than the input is
+    a batch of samples. Activations are signed bytes around zero or, if not `symmetric`, unsigned
+    ones with a zero point; weights are signed, with one scale per output if `per_channel`. The
+    `method` selects the clipping range: all values (`max`), a `percentile`, or the one of least
+    error (`mse`, `kl`). With `power_of_two` all scales are powers of two, and one per weight by
+    default, so that rescaling is a shift. What is in `keep` stays in floats: operators by name, and
+    the `first` and `last` layer.
     """
     made = quantised(
         mod,
@@ -174,7 +173,7 @@ def _read(mod: Module | Scripted | str | PathLike[str] | ModelProto) -> Module:
 
 
 def _observed(of: Annotated, every: Sequence[Sample], spec: Spec) -> list[Seen]:
-    """What is seen at each point when the model runs on the samples."""
+    """The statistics at each point when the model runs on the samples."""
     if not of.points:
         return []
     if not every:

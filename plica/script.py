@@ -77,7 +77,7 @@ class _Tensor:
 
 @attrs.frozen
 class forall:  # a word of the syntax
-    """`forall("A B", dims="n")`: what a function type is polymorphic in."""
+    """`forall("A B", dims="n")`: the parameters of a polymorphic function type."""
 
     types: str = ""
     dims: str = ""
@@ -135,7 +135,7 @@ def data(content: str, shape: tuple[int, ...], dtype: DType) -> object:
 
 
 def archived(key: str, shape: tuple[int, ...], dtype: DType) -> object:
-    """A constant that lies beside the text, as the printer writes it."""
+    """A constant stored separately from the text, as the printer writes it."""
     raise _only_in_scripts("archived")
 
 

@@ -1,7 +1,7 @@
 """The public function of tuning: `plica.tune(model, target, trials)`.
 
-Schedules are searched for on this machine, and every trial is in the database before it counts; a
-run that was stopped goes on where it was.  `plica.compile(model, database=…)` then takes the best.
+Schedules are searched on this machine, and every trial is in the database before it counts; a
+stopped run continues where it was. `plica.compile(model, database=…)` then uses the best.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 MOST_SEED: Final = (1 << 63) - 1
-"""What a record can hold."""
+"""The largest seed that a record can hold."""
 
 HELD: Final = 4
-"""A search ends this many times earlier than its time is over as the untuned program takes to be
-compiled: that, the tuned one twice, and their turns."""
+"""The time reserved at the end of a search, in compile times of the untuned program: for compiling
+it, the tuned one twice, and comparing them."""
 
 
 def tune(  # noqa: PLR0917  # the public surface says so
@@ -73,11 +73,11 @@ def tune(  # noqa: PLR0917  # the public surface says so
     """Search for fast schedules of a model's kernels, or of one kernel: a given number of trials,
     or this many seconds, in all.
 
-    The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which
-    takes the best of the `database`.  The same `seed` proposes the same candidates; a search that
-    was stopped goes on if it is asked for again.  With the address of a `pool` of devices,
-    candidates are measured there.  With `graph` the passes over the graph are chosen first
-    (`plica.search.graph_search`), by whole programs that are timed in turns on this machine.
+    The model, the machine, `threads`, `packs` and `contract` are as for `plica.compile`, which uses
+    the best of the `database`. The same `seed` proposes the same candidates; a stopped search
+    continues when called again. With the address of a `pool` of devices, candidates are measured
+    there. With `graph` the graph passes are chosen first (`plica.search.graph_search`), by timing
+    whole programs alternately on this machine.
     """
     start = time.monotonic()
     asked = target_of(target)
@@ -179,9 +179,8 @@ def _no_graph(target: AnyTarget) -> UnsupportedError:
 def _with_time_for(
     compiled: Callable[[], Executable], how: TuneOptions
 ) -> tuple[TuneOptions, Executable | None, bool]:
-    """How to search so that there is time left to hold what is found to its network, the untuned
-    program, which is compiled there anyway, and whether it is held: at least half of the time is
-    for the search."""
+    """The options with time reserved for validating results in the network, the untuned program,
+    which this compiles, and whether to validate: at least half of the time is for the search."""
     if how.seconds is None:
         return how, None, True
     start = time.monotonic()
@@ -231,7 +230,7 @@ def _whole(
 
 
 def written_kernel(of: object) -> tuple[str, Kernel] | None:
-    """The kernel that somebody wrote, and its name: a kernel, or the main one of a module."""
+    """The user's kernel and its name: a kernel, or the main one of a module."""
     if isinstance(of, Kernel):
         return "kernel", of
     if not isinstance(of, Module | Scripted):
@@ -245,7 +244,7 @@ def written_kernel(of: object) -> tuple[str, Kernel] | None:
 
 
 def _wrong_options(how: TuneOptions) -> list[Diagnostic]:
-    """What is wrong with numbers and names, all of it."""
+    """All errors in numbers and names of the options."""
     trials, seed, seconds, policy = how.trials, how.seed, how.seconds, how.policy
     is_time = type(seconds) in (int, float) and 0 < seconds < inf if seconds is not None else True
     # fmt: off
@@ -268,8 +267,7 @@ def _wrong_options(how: TuneOptions) -> list[Diagnostic]:
 
 
 def _check(target: AnyTarget, how: TuneOptions, pool: str | None) -> None:
-    """Refuse what is not searched for kernel by kernel, or not on a pool, and options that mean
-    nothing."""
+    """Refuses targets that are not tuned per kernel, or not on a pool, and meaningless options."""
     wrong: list[Diagnostic] = []
     if tuning_of(target).space is None:
         wrong += not_by_kernels(target).diagnostics

@@ -4,8 +4,8 @@
 Traceback (most recent call last):
 SystemExit: 0
 
-What the user asked wrongly ends with exit code 2 (usage) or 1 (a `PlicaError`, rendered on the
-error stream); numbers that differ end with 3; a bug of the compiler is a traceback.
+Wrong usage exits with code 2, a `PlicaError` with 1 (rendered on stderr), different numbers with 3;
+a compiler bug is a traceback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plica.runtime.error import Diagnostic, PlicaError
 __all__ = ["Command", "commands", "main"]
 
 GONE: Final = 141
-"""The exit code where the reader of the output has gone, as of who dies of that signal."""
+"""The exit code when the output's reader has gone, as for SIGPIPE."""
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
@@ -61,15 +61,15 @@ examples:
 
 
 class _WholeWords(argparse.ArgumentParser):
-    """A parser that takes no beginnings of options for them: `--n -5` is a mistake, not
-    `--native -5`; parsers of commands and verbs are such, too."""
+    """A parser without option abbreviations: `--n -5` is an error, not `--native -5`; subparsers of
+    commands and verbs are the same."""
 
     # Any: whatever the words of its base are.
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **{"allow_abbrev": False, **named})
 
     def error(self, message: str) -> NoReturn:
-        """The usage, what is wrong with it, and the nearest of the words that may stand there."""
+        """The usage, the error, and the most similar valid word."""
         if found := _CHOICE.search(message):
             words = re.findall(r"[\w.:-]+", found[2])
             near = get_close_matches(found[1], words, n=1)
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(PlicaError(Diagnostic("no-memory", message, suggestion="Try smaller sizes.")), as_json)
         return 1
     except BrokenPipeError:
-        # Nobody reads on, as after `| head`: nothing more is to be said, not even at the exit.
+        # The reader has gone, as after `| head`: print nothing more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GONE
     except KeyboardInterrupt:
@@ -149,7 +149,7 @@ def show_warning(  # noqa: PLR0917  # as warnings.showwarning
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as a line: where in Plica it was said helps nobody."""
+    """A warning as one line, without its source location in Plica."""
     print(f"warning: {message}", file=sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""`plica bench MODEL --against onnxruntime`: how fast a model is, beside others and by kernel."""
+"""`plica bench MODEL --against onnxruntime`: times a model against others and by kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN: Final = 20
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Time the model, beside the peers and kernel by kernel; 3 where the numbers differ."""
+    """Times the model, its peers and its kernels; returns 3 if the numbers differ."""
     from plica.bench import PeerOptions, compare_systems
     from plica.bench.sample import sample
     from plica.report.study import measured
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def peers_of(arguments: argparse.Namespace) -> list[str]:
-    """The systems to run beside; they read ONNX files only."""
+    """The peers to run; they read ONNX files only."""
     words = [word for each in arguments.against for word in each.split(",") if word]
     if unknown := [word for word in words if word not in PEERS]:
         message = f"There is no system {unknown[0]!r} to compare with."
@@ -85,7 +85,7 @@ def peers_of(arguments: argparse.Namespace) -> list[str]:
 def to_data(
     comparison: SystemComparison, rows: Sequence[LaunchRow], roof: Roof, contract: str, threads: int
 ) -> dict[str, Any]:
-    """All that was measured, as JSON holds it; times in seconds."""
+    """All measurements as JSON data; times in seconds."""
     entries = []
     for each in comparison.timings:
         found = asdict(each)
@@ -149,8 +149,8 @@ def show_rows(console: Console, rows: Sequence[LaunchRow], most: int, warning: s
     title = f"The {len(longest)} longest of {len(rows)} kernels, {whole * 1e3:.3f} ms in all"
     table = Table(title=title, title_justify="left")
     figures = (("µs", 8), ("spread", 6), ("share", 5), ("GFLOP/s", 7), ("roof", 5))
-    # What the figures and the lines around cells leave is for names: columns that may not wrap are
-    # cut off at the right otherwise.
+    # Names get the width that figures and borders leave: columns that may not wrap would be cut off
+    # at the right.
     room = console.width - sum(width for _, width in figures) - 3 * (len(figures) + 2) - 1
     for column, part in (("kernel", 3), ("nodes", 2)):
         most = max(8, room * part // 5)

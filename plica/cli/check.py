@@ -1,4 +1,4 @@
-"""`plica check PACKAGE`: everything that a package offers, held to what it promises.
+"""`plica check PACKAGE`: tests everything that a package provides.
 
 Exit codes: 0 where every verdict is good, 1 where something is refuted, broken or was never tried.
 """
@@ -13,7 +13,7 @@ from plica.cli.option import positive
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say each verdict as it comes, then the smallest examples of what is wrong."""
+    """Prints each verdict as it comes, then the smallest counterexamples."""
     from plica.extending import ExtensionVerdict, check_package, find_package
 
     package = find_package(arguments.package)

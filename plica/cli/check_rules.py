@@ -1,7 +1,8 @@
-"""Checking many rules: one after another or in processes, each verdict as it comes, within a time.
+"""Checks many rules: one after another or in processes, with verdicts as they come, within a time
+limit.
 
-Without a limit of time each rule has all its examples at once.  With one, every rule is tried on a
-few instances, then on twice as many, until the time is up: what is known then is said.
+Without a time limit each rule gets all its examples at once. With one, every rule is tried on a few
+instances, then on twice as many, until time is up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def checked(
     seconds: float | None = None,
     jobs: int = 1,
 ) -> Iterator[Verdict]:
-    """The verdict on each rule of a pack or file, as soon as it is there.
+    """The verdict of each rule of a pack or file, as soon as it is known.
 
     With several jobs rules are found again by their numbers in the `source`, in processes.
     """
@@ -80,7 +81,7 @@ def _together(old: Verdict | None, new: Verdict) -> Verdict:
 
 
 def _there(source: str, number: int, examples: int, seed: int, seconds: float | None) -> Verdict:
-    """A rule of a source, in a process of its own."""
+    """Checks a rule of a source in a separate process."""
     end = None if seconds is None else monotonic() + seconds
     (verdict,) = _here([_rules(source)[number]], examples, seed, end)
     return verdict

@@ -46,12 +46,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def no_options(parser: argparse.ArgumentParser) -> None:
-    """A command without options of its own."""
+    """A command without options."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A name, one line about it, what it does, the options it takes, and lines one might type.
+    """A command: name, summary, action, options and examples.
 
     `run` returns the exit code.
     """
@@ -73,4 +73,4 @@ OWN_COMMANDS: Final[Mapping[str, str]] = {
     **{name.rstrip("_"): f"plica.cli.{name}:COMMAND" for name in _MODULES},
     **{name: f"plica_lm.command:{name.upper()}" for name in ("chat", "generate", "serve")},
 }
-"""Where the commands are that come with Plica."""
+"""The modules of Plica's own commands."""

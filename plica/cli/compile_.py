@@ -1,7 +1,7 @@
 """`plica compile MODEL -o M.plica`: from a model to an artefact.
 
-The model is an ONNX file or a script: a Python file, or the text of a module.  `--target` takes the
-triple of another machine as well; then the artefact is made, but cannot be run here.
+The model is an ONNX file or a script: a Python file, or the text of a module. `--target` also
+accepts the triple of another machine; then the artefact is built, but cannot run here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _of_processors(options: list[str], target: str) -> UnsupportedError:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile, and write what was asked for."""
+    """Compiles and writes the requested outputs."""
     from plica.codegen.backend import backend_of
     from plica.pipeline import target_of
     from plica.runtime import archive
@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
 def here(
     module: Module, target: AnyTarget, backend: Backend, arguments: argparse.Namespace
 ) -> Artefact | Executable:
-    """The artefact for this machine, tuned on it if that is asked for; where sizes become known
-    while it runs, or lists go in or out, the executable, which is saved as a whole."""
+    """The artefact for this machine, tuned on request; with sizes known only at run time, or lists
+    in the interface, the executable, which is saved as a whole."""
     from plica.pipeline import compile
     from plica.runtime.host import cores
     from plica.runtime.selecting_executable import SelectingExecutable
@@ -164,7 +164,7 @@ def elsewhere(
 def tuned_first(
     module: Module, target: AnyTarget, arguments: argparse.Namespace, threads: int
 ) -> Path | None:
-    """The database whose schedules are used, after a search where one is asked for."""
+    """The tuning database to use, after a search on request."""
     from plica.tuning import tune
 
     database: Path | None = arguments.db
@@ -178,7 +178,7 @@ def tuned_first(
 
 
 def for_accelerator(module: Module, target: AnyTarget, arguments: argparse.Namespace) -> int:
-    """The artefact for a machine beside this processor; what runs where is shown."""
+    """The artefact for an accelerator; prints what runs where."""
     from plica.pipeline import compile
     from plica.runtime.host import cores
 

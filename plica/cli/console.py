@@ -1,7 +1,7 @@
 """The console that commands print tables to: nothing is cut where no terminal gives a width.
 
-A pipe, a file or a log has no width of its own; there a table is as wide as what it holds, unless
-COLUMNS says otherwise.
+A pipe, a file or a log has no width; there a table is as wide as its content, unless COLUMNS is
+set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`plica debug MODEL`: operator by operator beside the interpreter; names the first that differs.
+"""`plica debug MODEL`: compares operators with the interpreter; names the first that differs.
 
 Exit codes: 0 where everything agrees, 3 where something differs.
 """
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def to_data(of: Comparison) -> dict[str, Any]:
-    """The comparison as JSON holds it."""
+    """The comparison as JSON data."""
     from attrs import asdict
 
     return {
@@ -50,7 +50,7 @@ def to_data(of: Comparison) -> dict[str, Any]:
 
 
 def show(of: Comparison) -> None:
-    """What was found, in words."""
+    """Prints the comparison."""
     worst = max([each.difference for each in of.kernels], default=0.0)
     if of.step is not None:
         kind = "pass" if of.step.is_pass else "rule"
@@ -81,7 +81,7 @@ def show(of: Comparison) -> None:
 
 
 def place(nodes: tuple[str, ...], operators: tuple[str, ...]) -> str:
-    """Where something comes from: nodes of the model, or operators if they have no names."""
+    """The origin of a value: nodes of the model, or operators if nodes have no names."""
     named = ", ".join(nodes) or "an operator without a name"
     return f"{named} ({', '.join(operators)})" if operators else named
 

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def to_data(of: Shown) -> dict[str, Any]:
-    """One network as JSON holds it."""
+    """One network as JSON data."""
     from plica.cli.explain import to_data
 
     return {
@@ -65,7 +65,7 @@ NEXT: Final = {
     "Write a checked rule": "plica new rule-pack my-rules",
     "Read the tutorials": "docs/index.md",
 }
-"""Where a new user goes next."""
+"""Next steps for a new user."""
 
 
 def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> None:

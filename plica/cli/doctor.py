@@ -1,4 +1,4 @@
-"""`plica doctor`: what is installed, which targets work here, and why the others do not.
+"""`plica doctor`: what is installed, which targets work here, and why others do not.
 
 Examining gives a `DoctorReport`, which is data; showing it is another matter (a table, or JSON).
 """
@@ -57,7 +57,7 @@ class HostMachine:
 
 @dataclass(frozen=True, slots=True)
 class InstalledPackage:
-    """A package Plica uses; `version` is None where it is not installed."""
+    """A package Plica uses; `version` is None if it is not installed."""
 
     name: str
     version: str | None
@@ -67,7 +67,7 @@ class InstalledPackage:
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
-    """Whether code can be made for a target and run here; `reason` says what was tried."""
+    """Whether a target's code can be built and run here; `reason` says what was tried."""
 
     name: str
     works: bool
@@ -76,7 +76,7 @@ class TargetStatus:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something beside compiling that this machine can or cannot do, and what was found."""
+    """Another ability of this machine, and what was found."""
 
     name: str
     works: bool
@@ -109,7 +109,7 @@ class DoctorReport:
 
     @property
     def healthy(self) -> bool:
-        """Every required package is there, and the CPU target works."""
+        """Whether every required package is installed and the CPU target works."""
         missing = any(each.required and each.version is None for each in self.packages)
         return not missing and any(each.name == "cpu" and each.works for each in self.targets)
 
@@ -303,7 +303,7 @@ def _try_libraries() -> Tool:
 
 
 def _try_store() -> Tool:
-    """Where compiled code is kept, and how much of it there is."""
+    """The location and size of the store."""
     from plica.runtime.store import user_store
 
     if (store := user_store()) is None:

@@ -142,7 +142,7 @@ def print_pass_times(arguments: argparse.Namespace) -> int:
 
 
 def to_data(of: Study) -> dict[str, Any]:
-    """The study as JSON holds it, pictures left out."""
+    """The study as JSON data, without pictures."""
     return {
         "model": of.name,
         "target": of.target,

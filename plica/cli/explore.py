@@ -1,7 +1,7 @@
 """`plica explore MODEL|TRACE|DERIVATION`: a derivation to look around in, as one page.
 
-A model is an ONNX file or a script; a trace is a `.json` file or a do-block (`.py`), with the
-kernel it schedules as `--program`; a derivation is what an artefact (`.plica`) records.
+A model is an ONNX file or a script; a trace is a `.json` file or a do-block (`.py`), with its
+kernel as `--program`; a derivation is read from an artefact (`.plica`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAGE: Final = "explore.html"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Gather what there is to see; write the page, or serve it."""
+    """Collects the views; writes the page, or serves it."""
     from plica.report import page
     from plica.runtime import archive
 
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def subject(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, Answer]]:
-    """What is explored, and what can be asked about it while it is served."""
+    """The subject of the page, and the queries it answers while served."""
     path: Path = arguments.model
     if path.suffix == ".plica":
         return [_artefact(path)], {}
@@ -106,7 +106,7 @@ def _traces(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[s
 
 
 def replayed(text: str, kernel: Kernel, machine: Machine) -> dict[str, Any]:
-    """The film of a kernel under a trace that somebody wrote; a trace is read, never run."""
+    """The steps of a kernel under a user's trace; a trace is read, never executed."""
     from plica.report.line_table import LineTable
     from plica.report.nest_film import to_data, work_of
     from plica.report.trace_view import frames_of
@@ -195,7 +195,7 @@ def tuning_curves(of: StudiedModel, database: Path | None) -> list[dict[str, Any
 
 
 def serve(views: Sequence[Mapping[str, Any]], answers: Mapping[str, Answer], port: int) -> int:
-    """Serve the page until somebody interrupts."""
+    """Serves the page until interrupted."""
     from plica.report.serve import LOOPBACK, server
 
     with server(views, answers, port) as serving:

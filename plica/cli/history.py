@@ -32,7 +32,7 @@ WIDTH: Final = 100
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile, and show what was asked for."""
+    """Compiles, and shows the requested view."""
     from plica.report.timeline import Timeline
 
     given = read_arrays(arguments.input)
@@ -92,8 +92,7 @@ def shown(state: Term) -> str:
 
 
 def show_counts(timeline: Timeline) -> None:
-    """How many steps there are, how many of them change something, and how many terms they
-    replaced."""
+    """The number of steps, of effective steps, and of replaced terms."""
     from plica.report.timeline import LEVELS
 
     counts = Counter(each.level for each in timeline.steps)
@@ -109,7 +108,7 @@ def show_counts(timeline: Timeline) -> None:
 
 
 def show_step(timeline: Timeline, number: int) -> None:
-    """What a step replaced, and the state after it."""
+    """The terms a step replaced, and the state after it."""
     from plica.rewrite.rule import term_text
 
     print(line(timeline.step(number)))

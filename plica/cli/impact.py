@@ -1,4 +1,5 @@
-"""`plica impact NAME MODEL`: what a rule, a pass, a schedule primitive or a node did to a model.
+"""`plica impact NAME MODEL`: the effect of a rule, a pass, a schedule primitive or a node on a
+model.
 
 With `--without` the model is compiled again without the rule or pass, and both are compared.
 """
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Find the places, and what the model would be without them."""
+    """Finds the affected places, and the model without the item."""
     from plica.report.future import compared, without_rule
     from plica.report.impact import assembly_of, impact, where
 
@@ -71,13 +72,13 @@ def assembly_count(lines: Any, of: KernelImpact) -> int:  # Any: lines of assemb
 
 
 def to_data(of: KernelImpact, lines: int | None) -> dict[str, Any]:
-    """A kernel as JSON holds it."""
+    """A kernel as JSON data."""
     return {"kernel": of.kernel, "nodes": list(of.nodes), "rules": list(of.rules),
             "loops": of.loops, "stores": of.stores, "instructions": lines}  # fmt: skip
 
 
 def difference_data(of: FutureDifference) -> dict[str, Any]:
-    """Two futures as JSON holds them."""
+    """Two futures as JSON data."""
     from attrs import asdict
 
     return {**asdict(of), "gone": list(of.gone), "new": list(of.new)}

@@ -1,4 +1,4 @@
-"""`plica doctor --measure`: this machine as it is described to the compiler, measured and shown."""
+"""`plica doctor --measure`: measures and shows this machine's description for the compiler."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEANINGS: Final = {
 
 
 def measured_here() -> MachineDescription:
-    """Measure this machine and keep what was found, for all compilations from now on."""
+    """Measures this machine and stores the result for all later compilations."""
     from plica.bench.machine import measured  # which brings the compiler
     from plica.codegen.llvm import toolchain
 
@@ -42,7 +42,7 @@ def measured_here() -> MachineDescription:
 
 
 def described_here() -> MachineDescription | None:
-    """What default schedules are chosen by here; None where there is no compiler."""
+    """The description that selects default schedules here, or None without a compiler."""
     if (found := stored_description()) is not None:
         return found
     try:

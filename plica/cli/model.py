@@ -123,7 +123,7 @@ def read_model(
 
 
 def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
-    """Refuse an array for an input that there is not."""
+    """Refuses an array for an unknown input."""
     there = [str(each.name) for each in of.module.main_function().params] + list(of.fixed)
     wrong = [
         Diagnostic("input-unknown", f"There is no input {name!r}.", None, ", ".join(there), name)
@@ -186,7 +186,7 @@ def compile_reading(
 
 
 def check_sizes(module: Module) -> None:
-    """Refuse sizes that are not numbers: what is made here is one program."""
+    """Refuses open sizes: the output here is one program."""
     from plica.ir.graph.shape_specialisation import has_open_dims, open_dims
 
     if not has_open_dims(module):

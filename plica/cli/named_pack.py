@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class WrongUsage(PlicaError):
-    """What the command line names is not there, or cannot be read."""
+    """A name on the command line does not exist or is unreadable."""
 
 
 def named_contract(word: str) -> Contract:
@@ -57,8 +57,8 @@ def named_packs(name: str) -> tuple[Pack, ...]:
 
 
 def _made_by(name: str) -> dict[str, Any]:  # Any: whatever a file makes
-    """What the user's own file, named on the user's command line, makes: it is run as Python runs
-    it, and finds what lies beside it."""
+    """Executes the user's file, named on the command line, as Python would, including its sibling
+    imports."""
     from plica.core.extension import FAILURES
 
     path = Path(name)
@@ -111,7 +111,7 @@ def named_rule(name: str) -> Rule:
 
 
 def _broken(name: str, error: BaseException) -> Diagnostic:
-    """What is wrong with a file that cannot be run, and in which of its lines."""
+    """The error of a file that cannot be run, with its line."""
     from plica.core.extension import raised_at, said
 
     at = raised_at(error, name) or Place(file=name)

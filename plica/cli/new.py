@@ -1,4 +1,4 @@
-"""`plica new KIND NAME`: a package that extends Plica, with its tests, right as it stands."""
+"""`plica new KIND NAME`: creates a package that extends Plica, with passing tests."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Options: the words that several commands take, and how they are read.
 
-What is no number, or no `NAME=VALUE`, is wrong usage: argparse says so and ends with 2.
+Invalid numbers and `NAME=VALUE` pairs are wrong usage: argparse reports them and exits with 2.
 
 >>> parser = argparse.ArgumentParser()
 >>> add_dims(parser)
@@ -47,7 +47,7 @@ class Pairs(argparse.Action):
 def _number(
     read: Callable[[str], Number], holds: Callable[[Number], bool], said: str
 ) -> Callable[[str], Number]:
-    """Reads a number for which something holds; what else was written is said."""
+    """Reads a number that satisfies a predicate; reports other input."""
 
     def number(text: str) -> Number:
         try:

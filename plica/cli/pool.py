@@ -1,4 +1,4 @@
-"""`plica pool`: start a pool of devices, add this machine to one, see who is there.
+"""`plica pool`: starts a pool of devices, adds this machine to one, lists its members.
 
 A pool on this machine needs nothing; over a network every side needs certificates.
 """
@@ -107,7 +107,7 @@ def server(arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the verb says."""
+    """Runs the verb."""
     done: int = arguments.verb(arguments)
     return done
 

@@ -16,10 +16,10 @@ import ast
 from typing import Final
 
 MARKS: Final = ("data", "function", "kernel")
-"""Decorators of what a script declares."""
+"""Decorators of a script's declarations."""
 
 WORDS: Final = ("data", "function", "kernel", "op", "script")
-"""What a script imports from plica itself."""
+"""Names that a script imports from plica itself."""
 
 
 def declarations(source: str) -> str:
@@ -54,7 +54,7 @@ def declarations(source: str) -> str:
 
 
 def _declaration(node: ast.stmt) -> ast.stmt | None:
-    """What of a statement belongs to a script; None for what a program does."""
+    """The declaration in a statement of a script, or None for other code."""
     match node:
         case ast.FunctionDef() | ast.ClassDef():
             return node if any(map(_is_mark, node.decorator_list)) else None

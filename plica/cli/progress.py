@@ -1,4 +1,4 @@
-"""Progress: what a command is doing, on the error stream while somebody watches it.
+"""Progress: shows what a command is doing, on stderr if it is a terminal.
 
 >>> with progress("read", total=2) as say:
 ...     say("reading")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def quantise(arguments: argparse.Namespace) -> int:
-    """Calibrate on the samples, compile what comes out, and say what stayed in floats."""
+    """Calibrates on the samples, compiles the result, and reports what stayed in floats."""
     from plica.cli.model import check_sizes, read
     from plica.codegen.backend import backend_of
     from plica.pipeline import compile, target_of
@@ -53,7 +53,7 @@ def quantise(arguments: argparse.Namespace) -> int:
 
 
 def read_samples(path: Path, inputs: Sequence[str]) -> dict[str, Array]:
-    """The arrays of a file, by the names of inputs; one array is for the only input there is."""
+    """The arrays of a file, by input name; a single array is for the only input."""
     import zipfile
     import zlib
 

@@ -1,6 +1,6 @@
 """`plica records`: what searches found, to look at, to hand on and to take over.
 
-A package holds the best of each work on each machine, with a digest of all of it.
+A package holds the best record of each work on each machine, with a digest of all of it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _source(path: Path) -> RecordSource:
-    """The records of a file that is there."""
+    """The records of an existing file."""
     from plica.search.record import Database, JsonDatabase
 
     try:
@@ -140,7 +140,7 @@ def take(arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the verb says."""
+    """Runs the verb."""
     done: int = arguments.verb(arguments)
     return done
 

@@ -1,8 +1,8 @@
-"""Deriving again: whether the steps an artefact records lead from a model to what was compiled.
+"""Rederivation: whether an artefact's recorded steps lead from a model to the compiled module.
 
-The model is compiled anew as far as the rules go; what they do must be what was recorded, step for
-step.  Then every step of a rule is taken by itself: the rule, alone, must make of the left side
-what the record says.  In the end the artefact is made anew, and every part of it compared.
+The model is rewritten again; the steps must equal the recorded ones. Then every rule step is
+applied in isolation: the rule alone must turn its left side into the recorded term. Finally the
+artefact is rebuilt, and every part of it compared.
 
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
@@ -36,7 +36,7 @@ from plica.runtime.store import key_of
 
 @frozen
 class Rederived:
-    """How many stages and steps were taken again, and how many of those are rules."""
+    """The number of repeated stages and steps, and how many of these are rules."""
 
     stages: int
     steps: int
@@ -145,7 +145,7 @@ def _told(of: Array) -> str:
 
 
 def _taken(derivation: Derivation, final: Module) -> int:
-    """How many steps are of rules; each, taken by itself, gives what it gave."""
+    """The number of rule steps; each is repeated in isolation."""
     count = 0
     for number, step in enumerate(derivation.steps):
         if step.rule.is_pass:

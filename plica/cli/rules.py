@@ -1,8 +1,7 @@
-"""`plica rules`: which rule packs there are, what is known of their rules, and why one does not
-apply.
+"""`plica rules`: lists rule packs, checks their rules, and explains why one does not apply.
 
-Exit codes: 0 where every rule is good, 1 where one is refused, refuted or was never tried, 2 where
-there is no such pack, rule, file or contract, or the file cannot be run.
+Exit codes: 0 if every rule is good, 1 if one is refused, refuted or was never tried, 2 for an
+unknown pack, rule, file or contract, or a file that cannot be run.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def show_packs(arguments: argparse.Namespace) -> int:
 
 
 def check_packs(arguments: argparse.Namespace) -> int:
-    """Check every rule once, and say each verdict as it comes; exit code 1 where one is refuted or
+    """Checks every rule once, printing each verdict as it comes; exit code 1 if one is refuted or
     was never tried."""
     from plica.cli.check_rules import checked
     from plica.rewrite.check.verdict import Refuted, is_good
@@ -147,7 +146,7 @@ def line(verdict: Verdict, width: int) -> str:
 
 
 def explain_rule(arguments: argparse.Namespace) -> int:
-    """Where a rule applies in a model, and how near it comes elsewhere."""
+    """Where a rule applies in a model, and its nearest misses elsewhere."""
     from plica.cli.model import read
     from plica.rewrite.near_miss import near_misses
 

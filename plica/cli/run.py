@@ -12,7 +12,7 @@ from plica.cli.option import add_inputs, ending, positive, read_arrays
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load, run, and show or write what comes out; nothing of the compiler is needed."""
+    """Loads, runs, and shows or writes the results; needs nothing of the compiler."""
     import numpy as np
 
     from plica.runtime import archive

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def row(of: Backend, package: str) -> dict[str, Any]:  # Any: words and lists of words
-    """What is known of a target without making code for it."""
+    """The properties of a target, without building code for it."""
     said = {
         "threads": of.threaded,
         "schedules are tuned": bool(of.tuning),

@@ -44,7 +44,7 @@ RAISED: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, NameError, OSError,
     RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What a function of the user may raise by mistake."""
+"""Exceptions that a user's function may raise by mistake."""
 
 COLOURS: Final = {
     "same": "green", "adapted": "cyan", "dropped": "yellow", "refused": "red",
@@ -139,7 +139,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    """Print the hunks, with the effect of each where a program is given; 1 where there are any."""
+    """Prints the hunks, with the effect of each if a program is given; 1 if there are any."""
     from plica.schedule import Effect, diff as compared, effects
 
     a, b = read_trace(arguments.a), read_trace(arguments.b)
@@ -181,7 +181,7 @@ def merge(arguments: argparse.Namespace) -> int:
 
 
 def bisect(arguments: argparse.Namespace) -> int:
-    """Print the step that makes the program bad; 1 where there is one."""
+    """Prints the step that makes the program bad; 1 if there is one."""
     from plica.schedule import bisect as bisected
     from plica.schedule.diff import described
     from plica.schedule.oracle import agree
@@ -243,7 +243,7 @@ def transport(arguments: argparse.Namespace) -> int:
 
 
 def time(arguments: argparse.Namespace) -> int:
-    """Print how long the kernel takes."""
+    """Prints the time of the kernel."""
     from plica.schedule.replay import kernel_of
 
     first, program = read_trace(arguments.trace), read_program(arguments.program)
@@ -295,7 +295,7 @@ def read_function(name: str) -> Callable[[Module], bool]:
 
 
 def _asked(predicate: Callable[[Module], bool], name: str, module: Module) -> bool:
-    """What the user's function says; what it raises is its own mistake, and is said to be."""
+    """The answer of the user's function; its exceptions are reported as its own."""
     try:
         return bool(predicate(module))
     except RAISED as error:

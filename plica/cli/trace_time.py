@@ -1,4 +1,4 @@
-"""`plica trace time`: a kernel under a trace, compiled and measured, alone or beside another trace.
+"""`plica trace time`: compiles and times a kernel under a trace, alone or against another trace.
 
 plica trace time best.json matmul.py --against old.json --size m=256 --size n=256 --size k=256
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def configure_time(sub: argparse.ArgumentParser) -> None:
-    """What is measured, and how often."""
+    """The options: what to measure, and how often."""
     sub.add_argument("--against", metavar="TRACE", help="another trace, measured alternately")
     sub.add_argument("--size", action="append", default=[], metavar="DIM=N",
                      help="a symbolic size; repeatable")  # fmt: skip
@@ -36,7 +36,7 @@ def timed(
     kernel: Kernel,
     sizes: Mapping[str, int],
 ) -> int:
-    """Print how long the kernel takes under each trace; 0 as an exit code."""
+    """Prints the time of the kernel under each trace; returns 0."""
     from plica.bench.sample import sample
     from plica.runtime.timing import time
 
@@ -51,7 +51,7 @@ def timed(
 
 
 class _Named:
-    """An executable under the name of the file its trace comes from."""
+    """An executable under the name of its trace file."""
 
     def __init__(self, name: str, exe: Executable) -> None:
         self.name, self.exe = name, exe

@@ -1,7 +1,7 @@
 """`plica tune MODEL --trials N --db tune.db`: search for fast schedules of a model's kernels.
 
-Every trial is in the database before it counts, so the search may be stopped at any time and goes
-on when it is asked for again.  `plica compile MODEL --db tune.db` uses what was found.
+Every trial is in the database before it counts, so the search may be stopped at any time and
+resumed. `plica compile MODEL --db tune.db` uses the results.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as a model is read
-    """Print how many distinct candidates there are for each kernel; nothing is searched."""
+    """Prints the number of distinct candidates of each kernel, without searching."""
     from attrs import asdict  # `plica run` needs no compiler
 
     from plica.search.distinct import HEAD

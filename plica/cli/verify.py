@@ -1,4 +1,4 @@
-"""`plica verify M.plica`: an artefact checked again, by a small checker of its own."""
+"""`plica verify M.plica`: checks an artefact with a small independent checker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check, and show what the artefact says of itself."""
+    """Checks the artefact, and shows its description."""
     from attrs import asdict as to_data
 
     from plica.runtime.verify import verify
@@ -120,7 +120,7 @@ def retraced_file(
 
 
 def _replayed(path: Path, model: Module) -> Rederived:
-    """The derivation of an artefact, taken again from its model with the packs at hand."""
+    """The derivation of an artefact, repeated from its model with the available packs."""
     from plica.cli.rederive import rederive
     from plica.runtime import archive
     from plica.runtime.artefact import from_members

@@ -1,7 +1,7 @@
 """Choices: which schedule each kernel of a model gets from the records of a database, and why.
 
-The best record that still applies is chosen; one that no longer applies says why, and the next best
-is tried.  What was never tuned keeps its default schedule.
+The best applicable record is chosen; if one no longer applies, the reason is reported and the next
+best is tried. Untuned kernels keep their default schedule.
 
     records_of(database, target)         the best few records of all work, on one machine
     choice(records, target, of, facts)   the schedule of one function, and why
@@ -46,14 +46,14 @@ KEPT: Final = 4  # records of one work: the next best is tried where one does no
 
 @frozen(eq=False)
 class Records:
-    """The fastest records of each work on a machine, and what was only tuned on others."""
+    """The fastest records of each work on a machine, and which works were tuned only on others."""
 
     target: str
     best: Mapping[str, tuple[Record, ...]]
     elsewhere: frozenset[str] = frozenset()
     unasked: bool = False
-    """Whether nobody asked for them: then a record counts only beside the default that it was
-    compared with.  Rules of thumb become better, and who did not search here does not know."""
+    """Whether they are built-in: such a record counts only against the default it was compared
+    with, because defaults improve over time."""
 
     def whole(self) -> Records:
         """Itself: nothing of it is still to be read."""
@@ -88,11 +88,11 @@ def records_of(database: RecordSource, target: str) -> Records:
 
 @lru_cache(maxsize=16)
 def default_records(text: str, fingerprint: str) -> Records:
-    """The records of one machine in a package that comes with Plica, taken where no database is
-    given: schedules that won over a default, each with that default.
+    """The shipped records of one machine, used without a database: schedules that beat a default,
+    each with that default.
 
-    A package is a file in `record/package_files`, named by a digest of what its machine is like
-    (`plica.pipeline.option.package_name`); `PLICA_RECORDS=off` leaves all of them out.
+    A package is a file in `record/package_files`, named by a digest of its machine
+    (`plica.pipeline.option.package_name`); `PLICA_RECORDS=off` disables all of them.
     """
     with Database() as database:
         database.put_all(unpacked(text))
@@ -103,7 +103,8 @@ def default_records(text: str, fingerprint: str) -> Records:
 def choice(
     records: Records, target: AnyTarget, function: Function, facts: Facts
 ) -> tuple[ChosenSchedule | None, ChoiceRow]:
-    """The schedule of a function, None where the default is as good as anything known, and why."""
+    """The schedule of a function, or None if the default is as good as any known one, with the
+    reason."""
     task = Task(function, facts, 1, to_stages(function).source)
     reasons: list[str] = []
     mine = (*records.best.get(task.key, ()), *_by_anchor(task, records))
@@ -132,7 +133,7 @@ def schedule_by(
 def rows_by(
     records: Callable[[], Records], target: AnyTarget, contract: Contract, module: Module
 ) -> tuple[ChoiceRow, ...]:
-    """What there is to say about each kernel of a module whose operators are grouped already."""
+    """The report rows of the kernels of a module with fused operators."""
     return tuple([
         evolve(choice(records(), target, each.function, each.facts)[1], weight=each.weight)
         for each in tasks_of(module, target, contract)
@@ -177,7 +178,7 @@ def _has_default(records: Sequence[Record], task: Task, target: AnyTarget) -> bo
 
 
 def _closed_of(record: Record) -> Trace | None:
-    """What a record decided, None where its trace cannot be read."""
+    """The closed trace of a record, or None if it is unreadable."""
     try:
         return closed(Trace.from_json(record.trace_json))
     except Malformed:

@@ -1,10 +1,10 @@
-"""Courses: a piece of work to tune, where to search, and how the search for it went.
+"""Courses: a piece of work to tune, its space, and the progress of its search.
 
     TuningSubject(task, space)     a piece of work, and the space of its schedules
     Course                         what was observed, what is best, how long each stage took
 
-Whoever searches makes courses (`plica.search.tune_loop`); reports, progress bars and comparisons
-in a network read them.
+The tuning loop (`plica.search.tune_loop`) creates courses; reports, progress bars and in-place
+comparisons read them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plica.search.space import Point, Space
 
 
 class TuningPiece(SpaceWork, Protocol):
-    """A task, as far as the loop goes: work with a digest, a name, and how often it occurs."""
+    """A task as the loop sees it: work with a digest, a name, and a number of occurrences."""
 
     @property
     def key(self) -> str: ...
@@ -56,7 +56,7 @@ class TuningSubject:
 
     @cached_property
     def bytes(self) -> float:
-        """How much is read and written, if each element is once; what is open counts nothing."""
+        """The bytes read and written, each element once; open sizes count as zero."""
         params = self.space.sketches[0].kernel.params if self.space.sketches else ()
         sizes = [[known(size) or 0 for size in each.shape] for each in params]
         pairs = zip(sizes, params, strict=True)
@@ -65,7 +65,7 @@ class TuningSubject:
 
 @frozen(eq=False)
 class Course:
-    """How the search for one piece of work went."""
+    """The progress of the search for one piece of work."""
 
     subject: TuningSubject
     observations: tuple[Observation, ...] = ()
@@ -94,18 +94,18 @@ class Course:
 
     @property
     def first(self) -> float | None:
-        """What the default costs, if it was timed; in the last comparison, if there was one."""
+        """The time of the default, if measured; from the final comparison, if there was one."""
         if self.stayed is not None:
             return self.stayed
         return self.cost_of(self.subject.space.default)
 
     def cost_of(self, point: Point | None) -> float | None:
-        """What a point cost when it was first tried, if it was."""
+        """The time of a point's first trial, if any."""
         return next((e.cost for e in self.observations if e.point == point), None)
 
     @property
     def least(self) -> float | None:
-        """What the fastest point costs."""
+        """The time of the fastest point."""
         return None if self.best is None else self.best.cost
 
     @property
@@ -131,4 +131,4 @@ class Course:
 
 
 Listener: TypeAlias = Callable[[Sequence[Course], int, int], None]
-"""Told of all courses, the number of the one that changed, and the trials spent."""
+"""Called with all courses, the index of the changed one, and the number of trials spent."""

@@ -53,7 +53,7 @@ def _first_space(task: Task, target: Target) -> Space:
 
 
 def _untuned(task: Task, target: Target) -> tuple[Stages, Trace] | None:
-    """Whether it can be lowered is asked by who lowers it."""
+    """Whether it can be lowered is checked by its consumer."""
     whole = collapsed_query(query_of(task)).stages
     found = by_default(whole, task.facts, machine_of(target), lowers=lambda kernel: kernel)
     return None if found is None else (found.form.stages, found.trace)

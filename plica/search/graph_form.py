@@ -2,9 +2,9 @@
 
     GraphForm ::= GraphForm(without, within)     passes left out of the pipeline, and put into it
 
-Any pass that keeps the meaning may be left out, and equality saturation may replace the normal form
-of the rules; the form of the pipeline itself is empty.  A record of a form has the key of the model
-(`graph_key`) and the form as its trace: `plica.compile` finds it before operators are grouped.
+Any meaning-preserving pass may be omitted, and equality saturation may replace the rules' normal
+form; the pipeline's own form is empty. A record of a form has the key of the model (`graph_key`)
+and the form as its trace: `plica.compile` looks it up before operators are fused.
 
 >>> form = GraphForm(without=("winograd",))
 >>> GraphForm.from_text(form.text) == form, str(form), str(GraphForm())
@@ -42,7 +42,7 @@ OFFERED: Final = {
 
 @frozen
 class GraphForm:
-    """The names of passes that are left out of a pipeline, and of those that are put into it."""
+    """The passes removed from a pipeline, and those added to it."""
 
     without: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class GraphForm:
 
     @staticmethod
     def from_text(text: str) -> GraphForm | None:
-        """The form of a text, None where it is none."""
+        """The form of a text, or None if it is invalid."""
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
@@ -66,7 +66,7 @@ class GraphForm:
         return GraphForm(tuple(found["without"]), tuple(found["within"]))
 
     def pipeline(self, of: Pipeline) -> Pipeline | None:
-        """A pipeline in this form, None where it has no such passes."""
+        """A pipeline in this form, or None if it lacks such passes."""
         if not {*self.without} <= {*choosable(of)} or not {*self.within} <= {*offered(of)}:
             return None
         found = of.without(*self.without) if self.without else of
@@ -97,18 +97,18 @@ def choosable(pipeline: Pipeline) -> Iterator[str]:
 
 
 KEPT: Final = ("packs", "to-dataflow", "infer", "resolve", "decompose", "fuse")
-"""What a user asked for, what all else stands on, and what groups operators at all."""
+"""Mandatory passes: the user's packs, the prerequisites of all others, and fusion."""
 
 
 def offered(pipeline: Pipeline) -> Iterator[str]:
-    """The passes that may be put into a pipeline."""
+    """The passes that may be added to a pipeline."""
     for name, after in OFFERED.items():
         if after in pipeline.names and name not in pipeline.names:
             yield name
 
 
 def graph_key(module: Module, contract: Contract, packs: Sequence[Pack]) -> str:
-    """The key of a model: what it is, and what may happen to it."""
+    """The key of a model for graph search: its digest, contract and packs."""
     text = f"{digest(module)} {contract} {[(each.name, each.version) for each in packs]}"
     return PREFIX + hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -120,7 +120,7 @@ def chosen_form(
     packs: Sequence[Pack],
     pipeline: Pipeline,
 ) -> GraphForm | None:
-    """The form of a model that records say is the fastest, None where none is of this pipeline."""
+    """The fastest recorded form of a model, or None if none applies to this pipeline."""
     if not any(each.startswith(PREFIX) for each in best):
         return None
     for each in best.get(graph_key(module, contract, packs), ()):

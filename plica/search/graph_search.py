@@ -1,9 +1,9 @@
-"""Graph-level search: forms of a whole model, ranked by the cost model, then timed in turns.
+"""Graph-level search: forms of a whole model, ranked by the cost model, then timed alternately.
 
 The kernels in which a form differs from the pipeline are estimated with their default schedules.
-The model orders kernels worse than schedules of one kernel, so it only selects what is worth a
-trial: forms of low estimates are compiled and timed in turns with the pipeline, each in several
-copies (`plica.search.in_place`).  A form is chosen if it is clearly faster as a whole.
+The model ranks kernels less reliably than schedules of one kernel, so it only selects candidates:
+forms with low estimates are compiled and timed alternately with the pipeline, each in several
+copies (`plica.search.in_place`). A form is chosen if it is clearly faster as a whole.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ Compile = Callable[[GraphForm], Executable]  # the model compiled in a form, wit
 
 @frozen
 class FormTrial:
-    """What became of a form: estimated beside the pipeline's, and timed, if it was tried."""
+    """The result of a form: its estimate relative to the pipeline's, and its time, if it
+    was tried."""
 
     form: GraphForm
     estimated: float  # what the kernels that differ take, of what those of the pipeline take
@@ -109,7 +110,7 @@ def tuned_graph(  # noqa: PLR0917  # a search is these things
         times.setdefault(GraphForm(), usually)
         times[each.form] = now
         found.append(FormTrial(each.form, each.estimated, mean(now)))
-        # Both were timed beside the pipeline: what is less beside it is less.
+        # Both were timed against the pipeline, so their ratios compare.
         faster = is_less(now, usually) and mean(now) <= CLEARLY * mean(usually)
         if faster and (best == GraphForm() or _part(times, each.form) < _part(times, best)):
             best = each.form
@@ -128,8 +129,8 @@ def _part(times: dict[GraphForm, tuple[float, ...]], form: GraphForm) -> float:
 
 
 def changed(usual: Sequence[Task], other: Sequence[Task], target: AnyTarget) -> float:
-    """What the kernels take that are in one form and not in the other, of what those take that it
-    has not; 1 where they differ in nothing."""
+    """The estimated time of kernels only in one form, relative to those only in the other; 1 if
+    there is no difference."""
     here, there = (Counter({each.key: each.weight for each in of}) for of in (usual, other))
     by_key = {each.key: each for each in (*usual, *other)}
 

@@ -1,11 +1,11 @@
 """In place: tuned kernels timed in their network, launch by launch, against the untuned ones.
 
-Alone a kernel finds its inputs in the nearest cache, in its network not.  So at the end of a search
-both programs run in turns, and a kernel that is not faster in its network goes back to its
-default: these times are records, and outrank those of the kernel alone
-(`plica.search.record.order`).  The placement of memory changes times by up to 10 %, so each program
-runs in several copies, and a kernel is faster if the difference of the means exceeds the variation
-of both.  If the whole tuned program is not faster, all kernels go back.
+In isolation a kernel finds its inputs in cache, in its network it may not. So at the end of a
+search both programs run alternately, and a kernel that is not faster in its network reverts to its
+default: these times are recorded, and outrank those in isolation (`plica.search.record.order`).
+Memory placement changes times by up to 10 %, so each program runs in several copies, and a kernel
+is faster if the difference of means exceeds the variation of both. If the whole tuned program is
+not faster, all kernels revert.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def held(  # noqa: PLR0917  # what a search was, and where it goes
     before: Executable | None = None,
     graph: Sequence[Record] = (),
 ) -> Tuned:
-    """What was tuned, held to its network: kernels that are not faster there have records that say
-    so.  Nothing where no kernel was tuned, or programs differ in more than schedules.
+    """Validates tuned kernels in their network; those that are not faster there get records that
+    say so. Empty if no kernel was tuned, or if the programs differ in more than schedules.
 
     The untuned program may have been compiled `before`; all programs are in the form that records
     of the `graph` say.
@@ -132,7 +132,7 @@ def database_of(records: Sequence[Record]) -> Database:
 
 
 def copies(of: Executable) -> list[Executable]:
-    """A program a given number of times, each with memory of its own."""
+    """Several copies of a program, each with its own memory."""
     bytes_ = sum([each.nbytes for each in of.artefact.constants])
     count = max(2, min(COPIES, MAX_COPIED_BYTES // max(1, bytes_)))
     return [of, *[_copy(of) for _ in range(count - 1)]]
@@ -166,7 +166,7 @@ def _mean(of: Sequence[tuple[float, ...]]) -> list[float]:
 
 
 def _in_turns(of: Sequence[Executable]) -> Iterator[int]:
-    """The numbers of programs that take turns, there and back again."""
+    """The indices of programs in alternating order, forwards and backwards."""
     for number in range(ROUNDS):
         for at in range(len(of)) if number % 2 == 0 else reversed(range(len(of))):
             check_deadline()
@@ -227,7 +227,7 @@ def _schedule_of(schedules: Mapping[str, KernelSchedule], kernel: str) -> Kernel
 
 
 def drawn_inputs(module: Module) -> list[Array] | None:
-    """Numbers for a model of known sizes, None where they are not."""
+    """Random inputs for a model of static sizes, or None."""
     random = np.random.default_rng(0)
     found: list[Array] = []
     for each in module.main_function().params:

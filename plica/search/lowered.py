@@ -1,7 +1,7 @@
-"""Lowered candidates: a schedule replayed and lowered once, whoever asks.
+"""Lowered candidates: schedules replayed and lowered once, shared by all users.
 
-Whoever proposes a candidate has lowered it for its features; whoever builds it in another process
-is given what was made, if it is still there.
+The proposer of a candidate has lowered it for its features; its builder in another process receives
+the result if it is still cached.
 
 >>> from plica.ir.loop.statement import NOTHING
 >>> kept, nothing = LoweredCandidates(capacity=1), Kernel((), (), 0, NOTHING)
@@ -35,7 +35,7 @@ class LoweredCandidates:
         self._lock = threading.Lock()
 
     def of(self, trace: Trace, kernel: Kernel) -> Kernel | None:
-        """A schedule of a kernel, lowered; None where it is illegal or cannot be lowered."""
+        """A schedule of a kernel, lowered, or None if it is illegal or cannot be lowered."""
         if (found := self.known(trace, kernel)) is not None:
             return found
         if (before := self.scheduled(trace, kernel)) is None:
@@ -71,7 +71,7 @@ class LoweredCandidates:
                 del where[next(iter(where))]
 
     def known(self, trace: Trace, kernel: Kernel) -> Kernel | None:
-        """What was made of a schedule a while ago, None where that is not known any more."""
+        """The cached lowering of a schedule, or None."""
         with self._lock:
             return self._kept.get((trace, kernel))
 

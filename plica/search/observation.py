@@ -1,10 +1,10 @@
-"""Observations: what is known of a point once it has been tried.
+"""Observations: what is known about a point once it has been tried.
 
     Observation ::= Observation(point, cost, error, noise, twin)
 
-The cost is in seconds and None where the trial failed; then the error says in a word how (refused,
-build, wrong, crash, timeout).  The cost is the least of several repeats; the noise is how far their
-median is above it, as a share of it.
+The cost is in seconds, or None if the trial failed; then `error` names the kind (refused, build,
+wrong, crash, timeout). The cost is the minimum over several repetitions; the noise is the relative
+distance of their median from it.
 
 >>> one, other = (Observation(Point(0, ((n,),)), cost) for n, cost in ((1, 2.0), (2, 1.5)))
 >>> is_faster(other, one), is_faster(one, other)

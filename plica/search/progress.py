@@ -1,6 +1,6 @@
 """Progress: how a tuning run is going, on one line that changes.
 
-`shown(False, …)` tells nobody.
+`shown(False, …)` shows nothing.
 
 >>> with shown(False, trials=8) as listener:
 ...     listener is None
@@ -64,7 +64,7 @@ def hoped(courses: Sequence[Course], ahead: float) -> str:
 
 
 def standing(courses: Sequence[Course], number: int) -> str:
-    """What is being tuned, and how fast it is so far."""
+    """The kernel being tuned, and its current speed."""
     course = courses[number]
     best = course.best
     cost = "nothing works yet" if best is None or best.cost is None else duration(best.cost)

@@ -1,13 +1,13 @@
 """Scheduling tasks: which piece of a model to tune next.
 
-The next batch of trials goes where it promises the most seconds for the whole model:
+The next batch of trials goes where it promises to save the most seconds of the whole model:
 
     gain = weight * (a * backward + (1 - a) * forward)
     backward   what the last few batches gained, per batch
     forward    the lesser of two hopes: the best falls by its share of one batch, halved by every
                batch in vain; the work reaches the roof that other work of the model has shown
 
-The defaults of all pieces are timed first.  All is a function of what is known.
+The defaults of all pieces are timed first. Everything is a function of the observations.
 
 >>> slow, fast = Standing(weight=10, best=(4.0, 3.0)), Standing(weight=1, best=(4.0, 3.0))
 >>> next_task([fast, slow])
@@ -15,9 +15,8 @@ The defaults of all pieces are timed first.  All is a function of what is known.
 >>> next_task([fast, Standing(weight=10)]), next_task([Standing(best=(1.0,), finished=True)])
 (1, None)
 
-`promised` is what a search that goes on is expected to gain, by what it has gained so far: of a
-piece that has had batches what the last ones gained, half of that, and so on; of one that has had
-none as much as of the others.
+`promised` is the expected gain of continuing a search, by its past gains: with past batches, the
+last gains, half of that, and so on; without any, as much as that of the others.
 
 >>> tuned, new = Standing(weight=1, best=(4.0, 3.0)), Standing(weight=10, best=(4.0,))
 >>> promised([tuned, new], batches=8)
@@ -41,7 +40,7 @@ HIGHER: Final = 1.1  # how much higher the roof may be than what was seen
 
 @frozen
 class Standing:
-    """How a piece of work stands: how often it occurs, and the best seconds after each batch."""
+    """The state of a piece of work: how often it occurs, and the best seconds after each batch."""
 
     weight: float = 1.0
     best: tuple[float | None, ...] = ()
@@ -57,7 +56,7 @@ class Standing:
 
 
 def next_task(standings: Sequence[Standing]) -> int | None:
-    """The number of the piece to go on with; None where none has anything left."""
+    """The index of the piece to continue with, or None if all are exhausted."""
     if not (open_ := [n for n, each in enumerate(standings) if not each.finished]):
         return None
     if new := [n for n in open_ if not standings[n].best]:
@@ -69,7 +68,7 @@ def next_task(standings: Sequence[Standing]) -> int | None:
 def gain(of: Standing, among: Sequence[Standing]) -> float:
     """How many seconds of the whole one more batch promises."""
     if (best := of.best[-1]) is None:
-        # Nothing has worked yet: it is worth what the slowest piece is worth.
+        # Nothing has worked yet: it is worth as much as the slowest piece.
         known = [e.weight * e.best[-1] for e in among if e.best and e.best[-1] is not None]
         return max(known, default=1.0) / (1 + len(of.best))
     forward = best / (len(of.best) << _in_vain(of.best, best))
@@ -78,7 +77,7 @@ def gain(of: Standing, among: Sequence[Standing]) -> float:
 
 
 def _at_roof(of: Standing, among: Sequence[Standing]) -> float:
-    """The seconds that a piece takes at its roof, as far as the others show how high that is."""
+    """The estimated seconds of a piece at its roof, by comparison with the others."""
     peaks = [max(each) for each in zip(*[one.rates() for one in (of, *among)], strict=True)]
     works = zip((of.operations, of.bytes), peaks, strict=True)
     return max([work / (HIGHER * peak) for work, peak in works if peak], default=0.0)
@@ -104,7 +103,7 @@ def _in_vain(history: tuple[float | None, ...], best: float) -> int:
 
 
 def _backward(history: tuple[float | None, ...], best: float) -> float:
-    """What a batch gained lately."""
+    """The recent gain of a batch."""
     if len(history) <= 1:
         return 0.0
     window = min(WINDOW, len(history) - 1)

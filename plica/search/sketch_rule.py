@@ -31,7 +31,7 @@ from plica.schedule.trace import Trace
 
 
 class SpaceWork(Protocol):
-    """What is to be computed: a task, as far as spaces and measuring go."""
+    """What is to be computed: a task, as seen by spaces and measurement."""
 
     @property
     def stages(self) -> Stages: ...
@@ -42,7 +42,7 @@ class SpaceWork(Protocol):
 
 @frozen
 class Query:
-    """What is to be scheduled: stages, and what is known of their inputs."""
+    """The work to schedule: stages, and facts about their inputs."""
 
     stages: Stages
     facts: Facts
@@ -50,7 +50,7 @@ class Query:
 
 @frozen(eq=False)
 class HoistedKernel:
-    """What a trace begins with: a form less what is made of constants, and the kernel of that."""
+    """The start of a trace: a form without its constant parts, and its kernel."""
 
     hoisted: Hoisted
     kernel: Kernel
@@ -58,7 +58,7 @@ class HoistedKernel:
 
 @lru_cache(maxsize=256)
 def hoisted_kernel(form: Stages, constant: tuple[bool, ...]) -> HoistedKernel:
-    """What a schedule of a form begins with, if so much is known of what it reads."""
+    """The kernel a schedule starts from, given which inputs are constant."""
     hoisted = hoist(form, constant)
     return HoistedKernel(hoisted, kernel_of(hoisted.rest))
 
@@ -106,7 +106,7 @@ def drafts_of(
 def form_of_rules(
     rules: Iterable[SketchRule], name: str, query: Query, machine: object
 ) -> Stages | None:
-    """The form that the sketch of a name begins with, None where no rule makes it any more."""
+    """The form of a sketch name, or None if no rule generates it any more."""
     word, _, rest = name.partition("/")
     wanted = rest.partition("/")[0]
     for rule in rules:

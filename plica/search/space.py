@@ -3,8 +3,8 @@
     Space  ::= Space(sketches)                 Point ::= Point(sketch, decisions)
     Sketch ::= Sketch(name, kernel, trace, supports, form)
 
-A sketch is a trace that decides something at every sampling step, and what else each of these steps
-might decide.  `Space.trace` gives the trace of a point; replaying it says whether it is legal.
+A sketch is a trace with a decision at every sampling step, and the alternatives for each of these
+steps. `Space.trace` returns the trace of a point; replaying it shows whether it is legal.
 
 >>> from random import Random
 >>> from plica.schedule import do, block, loops, split, vectorize, sample_tile, trace_of
@@ -60,7 +60,7 @@ class Sketch:
 
     @property
     def default(self) -> tuple[Decision, ...]:
-        """What the trace itself decides."""
+        """The trace's own decisions."""
         decided = self.trace.decisions()
         return tuple([decided[each] for each in self.steps])
 
@@ -83,10 +83,10 @@ def loops_digest(form: Stages) -> str:
 
 
 def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) -> Sketch:
-    """The sketch of a trace on the kernel of a form, or on one that somebody wrote.
+    """The sketch of a trace on the kernel of a form, or on a user's kernel.
 
-    A step with one possible decision, or a support that cannot be listed, stays as it is.  Raises
-    `ScheduleRefused` where the trace itself is illegal.
+    A step with one possible decision, or with unlistable alternatives, is fixed. Raises
+    `ScheduleRefused` if the trace itself is illegal.
     """
     state = begin(kernel)
     steps, supports = list[int](), list[Support]()
@@ -105,7 +105,7 @@ def sketch(name: str, kernel: Kernel, trace: Trace, form: Stages | None = None) 
 
 @frozen
 class Point:
-    """One schedule of a space: the number of a sketch, and what is decided there."""
+    """One schedule of a space: the index of a sketch, and its decisions."""
 
     sketch: int
     decisions: tuple[Decision, ...]
@@ -119,7 +119,7 @@ class Space:
 
     @cached_property
     def size(self) -> int:
-        """How many points there are, legal or not."""
+        """The number of points, legal or not."""
         return sum(each.size for each in self.sketches)
 
     @property
@@ -132,7 +132,7 @@ class Space:
         return tuple([Point(n, each.default) for n, each in enumerate(self.sketches)])
 
     def trace(self, point: Point) -> Trace:
-        """The schedule that a point stands for."""
+        """The schedule of a point."""
         return self.sketches[point.sketch].decided(point.decisions)
 
     def holds(self, point: Point) -> bool:
@@ -151,7 +151,7 @@ class Space:
         return Point(at, tuple([random.choice(each.members) for each in supports]))
 
     def mutated(self, point: Point, random: Random) -> Point:
-        """One decision drawn anew; now and then all of them."""
+        """The point with one decision redrawn; occasionally all of them."""
         supports = self.sketches[point.sketch].supports
         if not supports or (len(self.sketches) > 1 and random.random() < ELSEWHERE):
             return self.drawn(random)

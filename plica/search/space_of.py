@@ -48,7 +48,7 @@ RULES: Final = (
     UNTUNED, GENERAL, HEURISTIC, PLANNED, NEARBY, NARROW, OTHERS, ROWS, EACH, SUMS, TILING, LOOPS,
     LOCATION, SCALARS,
 )  # fmt: skip
-"""Plica's own rules: first what an untuned build does, if that is not the first rule of thumb."""
+"""Plica's own rules: first the untuned build's schedule, if that is not the first heuristic one."""
 
 Draft: TypeAlias = tuple[str, Stages, Trace]  # the name of a sketch, its form and its trace
 
@@ -64,12 +64,12 @@ def first_space_of(task: SpaceWork, machine: Machine) -> Space:
 
 
 def query_of(task: SpaceWork) -> Query:
-    """What rules are query about a task."""
+    """The query of a task."""
     return Query(task.stages, task.facts)
 
 
 def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
-    """The space of a kernel as somebody wrote it: general rules alone."""
+    """The space of a user's kernel: general rules only."""
     found = [sketch("nest/kernel/as_is", kernel, Trace(()))]
     for rule in (EACH, TILING):
         for name, trace in rule.traces(kernel, machine):
@@ -81,7 +81,7 @@ def space_of_kernel(kernel: Kernel, machine: Machine) -> Space:
 
 
 def form_named(name: str, task: SpaceWork, machine: Machine) -> Stages | None:
-    """The form that a sketch of that name begins with, None where there is none any more."""
+    """The form of a sketch name, or None if it no longer exists."""
     return form_of_rules((*RULES, *installed(machine)), name, query_of(task), machine)
 
 

@@ -68,7 +68,7 @@ class Tiles:
 
 @frozen
 class OneOf:
-    """Some numbers, of which one is taken; near are those beside each other."""
+    """A set of numbers, with adjacent ones as neighbours."""
 
     numbers: tuple[int, ...]
 
@@ -89,7 +89,7 @@ class OneOf:
 
 @frozen
 class Among:
-    """Some tuples of numbers, of which one is taken.
+    """A set of tuples of numbers.
 
     >>> Among(((1, 4), (1, 8), (2, 4), (4, 1))).neighbours((1, 4))
     ((1, 8), (2, 4), (4, 1))
@@ -102,7 +102,8 @@ class Among:
         return self.tuples
 
     def neighbours(self, of: Decision) -> tuple[Decision, ...]:
-        """The members beside one, in one of its places or in two of one product."""
+        """The members that differ by a neighbour in one component, or in two with the same
+        product."""
         return _beside(self.tuples)[of]
 
     def holds(self, decision: Decision) -> bool:
@@ -114,7 +115,7 @@ Support: TypeAlias = Tiles | OneOf | Among
 
 
 def support_of(step: Sampling, scene: Scene) -> Support | None:
-    """What a sampling step may decide in a scene; None where that cannot be listed."""
+    """The alternatives of a sampling step in a scene, or None if they cannot be listed."""
     match step:
         case SamplePerfectTile(loop, parts, max_inner):
             extent = known(scene.loop(loop).node.extent)

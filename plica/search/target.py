@@ -52,7 +52,7 @@ class Tuning:
     first_space: Callable[[Task, Any], Space] | None = None
     """The sketch of the default alone, where that is sooner made than the whole space."""
     untuned: Callable[[Task, Any], tuple[Stages, Trace] | None] | None = None
-    """The form and the trace of a build that was never tuned, None where it has no trace."""
+    """The form and trace of an untuned build, or None if it has no trace."""
     space_of_kernel: Callable[[Kernel, Any], Space] | None = None
     form: Callable[[str, Task, Any], Stages | None] | None = None
     """The form that a record begins with, by its name."""

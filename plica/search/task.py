@@ -2,9 +2,8 @@
 
     Task ::= Task(function, facts, weight, name)
 
-A task is what tuning is about: a fused group of operators, and what is known of it when the program
-is compiled: which of what it reads is constant, and what may happen to floats.  Two groups that do
-the same are one task of twice the weight.
+A task is the unit of tuning: a fused group of operators with the facts known at compile time: which
+inputs are constant, and the float contract. Two equal groups are one task with twice the weight.
 
 >>> from plica.codegen.llvm.toolchain import host
 >>> from plica.ir.text.script import from_text
@@ -45,7 +44,7 @@ __all__ = ["DEFAULT_CONTRACT", "KernelTask", "Task", "task_of", "tasks", "tasks_
 
 @frozen(eq=False, slots=False)
 class Task:
-    """Some work that occurs a given number of times, and what is known of what it reads."""
+    """Work that occurs a number of times, and facts about its inputs."""
 
     function: Function
     facts: Facts
@@ -54,7 +53,7 @@ class Task:
 
     @property
     def stages(self) -> Stages:
-        """What is computed."""
+        """The stages to compute."""
         return to_stages(self.function).stages
 
     @cached_property
@@ -69,7 +68,7 @@ class Task:
 
 @frozen(eq=False, slots=False)
 class KernelTask:
-    """A kernel as somebody wrote it: no input is constant, and sums stay in order."""
+    """A user's kernel: no input is constant, and the order of sums is kept."""
 
     kernel: Kernel
     name: str = ""
@@ -77,12 +76,12 @@ class KernelTask:
 
     @property
     def facts(self) -> Facts:
-        """Nothing is known of what it reads."""
+        """Nothing is known about its inputs."""
         return Facts((False,) * self.kernel.inputs)
 
     @property
     def stages(self) -> Stages:
-        """What is computed."""
+        """The stages to compute."""
         return from_kernel(self.kernel)
 
     @cached_property

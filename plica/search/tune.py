@@ -1,10 +1,10 @@
-"""Tuning: the schedules of a model's kernels are searched for, and what is found is kept.
+"""Tuning: searches the schedules of a model's kernels and stores the results.
 
     tuned_module(module, …)     every distinct kernel of a model, most trials for what promises most
     tuned_kernel(kernel, …)     a kernel as somebody wrote it
 
-Both are done again from where they stopped if they are asked again with the same seed: trials that
-are in the database are not measured twice.
+Both continue where they stopped when called again with the same seed: recorded trials are not
+measured twice.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def tuned_module(  # noqa: PLR0917  # a search is these things
 
 
 def without(how: TuneOptions, start: float) -> TuneOptions:
-    """How to search in what is left of the time since `start`, by the monotonic clock."""
+    """The options with the time that remains since `start`, by the monotonic clock."""
     if how.seconds is None:
         return how
     return evolve(how, seconds=how.seconds - (time.monotonic() - start))
@@ -78,7 +78,7 @@ def tuned_kernel(  # noqa: PLR0917  # as `tuned_module`
     how: TuneOptions,
     measurer: Measurer | None = None,
 ) -> Tuned:
-    """Search the schedules of a kernel that somebody wrote."""
+    """Searches the schedules of a user's kernel."""
     if (of := tuning_of(target).space_of_kernel) is None:
         raise not_by_kernels(target)
     start = time.monotonic()

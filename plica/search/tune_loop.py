@@ -53,7 +53,7 @@ Opening: TypeAlias = tuple[SearchState[Any], tuple[Point, ...]]  # as of an expl
 
 @runtime_checkable
 class Arbiter(Protocol):
-    """A measurer that can also time a few points in turns."""
+    """A measurer that can also time a few points alternately."""
 
     def finals(
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
@@ -69,14 +69,14 @@ class Preparer(Protocol):
 
 @runtime_checkable
 class Bounded(Protocol):
-    """A measurer that gives up what is under way at a time of the monotonic clock."""
+    """A measurer that stops at a deadline of the monotonic clock."""
 
     until: float
 
 
 @frozen(eq=False)
 class Run:
-    """What makes a run the same run: where, how, with what seed, and what made the code."""
+    """The identity of a run: where, how, with which seed, and by which compiler."""
 
     policy: Policy[Any]  # what an explorer remembers is its own affair
     measurer: Measurer
@@ -87,7 +87,7 @@ class Run:
     twins: Twins = twins  # which points are the same program
 
     def record(self, subject: TuningSubject, of: Measured, trial: int, suffix: str = "") -> Record:
-        """The record of what was measured."""
+        """The record of a measurement."""
         return record(
             subject.task.key,
             self.target,
@@ -104,8 +104,8 @@ class Run:
         )
 
     def known(self, subject: TuningSubject) -> dict[tuple[str, str], Record]:
-        """What the database holds of this run, by form and trace.  A default that failed is tried
-        again: what was wrong with the machine then may be mended."""
+        """The records of this run in the database, by form and trace. A failed default is retried:
+        the cause may be gone."""
         return {
             (each.form, each.trace_json): each
             for each in self.database.all(subject.task.key, self.target)
@@ -116,7 +116,7 @@ class Run:
         }
 
     def start(self, subject: TuningSubject) -> _Search:
-        """The search for one piece of work before anything is observed: its default comes first."""
+        """The initial search for one piece of work: its default comes first."""
         if not subject.space.sketches:
             # Nothing about this work can be decided.
             over = SearchState[Any](ObservedSpace(subject.space), self.seed, finished=True)
@@ -124,7 +124,7 @@ class Run:
         return _Search(Course(subject), None, (subject.space.default,), self.known(subject))
 
     def opened(self, subject: TuningSubject) -> Opening:
-        """What a policy proposes before anything is known, and where it stands then."""
+        """A policy's first proposal, and its state."""
         return self.policy.step(self.policy.begin(subject.whole.space, self.seed))
 
     def asked(self, search: _Search, opened: Opening | None = None) -> _Search:
@@ -145,7 +145,7 @@ class Run:
         return evolve(search, state=state, left=left)
 
     def further(self, search: _Search) -> _Search:
-        """A search whose policy has proposed what comes after the batch that is out."""
+        """A search whose policy has proposed the batch after the pending one."""
         assert search.state is not None
         state, more = self.policy.ahead(search.state, search.unseen)
         return evolve(search, state=state, left=more, unseen=())
@@ -153,7 +153,7 @@ class Run:
 
 @frozen(eq=False)
 class _Search:
-    """A search under way: a value, made anew with every batch."""
+    """A search in progress: a value, replaced with every batch."""
 
     course: Course
     state: SearchState[Any] | None  # none before the policy was asked
@@ -182,11 +182,11 @@ def tuned(
     clock: Callable[[], float] = time.monotonic,
     finals: bool = True,
 ) -> tuple[Course, ...]:
-    """Search until a given number of trials are spent, or a given number of seconds, or nothing is
-    left to try.  What is proposed or measured when time is up is given up, and not recorded.
+    """Searches until the trials or the seconds are used up, or nothing is left to try. Pending
+    proposals and measurements are then dropped without a record.
 
-    Trials of an earlier run with the same policy and seed count: running again with the same
-    number of trials measures what is missing.
+    Trials of an earlier run with the same policy and seed count: running again with the same number
+    of trials measures only the missing ones.
     """
     start = clock()
     end = inf if seconds is None else time.monotonic() + seconds
@@ -244,12 +244,12 @@ class _Proposals:
     """What policies propose for one task while another is measured; that changes no proposal."""
 
     def __init__(self, run: Run, searches: Sequence[_Search]) -> None:
-        # It goes on beside what is built, and gives way to what is timed as that does.
+        # It runs beside builds, and pauses during timing like these.
         self._run = run
         self._thread = ThreadPoolExecutor(1, "plica-propose", give_way, (PATIENT,))
         self._ahead: dict[int, Future[_Search]] = {}
         self._own: int | None = None
-        """The task that is measured while its own policy proposes, if there is one."""
+        """The task that is measured while its own policy proposes, if any."""
         self._opened: Future[Opening] | None = None
         if len(searches) == 1 and searches[0].state is None:
             # No other work could be worth more: it begins while the default is built and timed.
@@ -280,9 +280,8 @@ class _Proposals:
     def begin(
         self, standings: list[Standing], number: int, searches: Sequence[_Search], is_last: bool
     ) -> _Search:
-        """Ask the policy of the task that would come if the one of this number had nothing left, or
-        its own if there is none and what it has out is not the last; the search of this number,
-        which is to be measured."""
+        """Queries in the background the policy of the task that would be next, or that of the same
+        task; returns the search to be measured."""
         mine = searches[number]
         if any(not each.best for each in standings):
             return mine  # defaults come first
@@ -300,7 +299,7 @@ class _Proposals:
         return mine
 
     def _open(self, search: _Search) -> Opening:
-        """What the policy of a search proposes first, which is built after the default."""
+        """The first proposal of a search's policy, built after the default."""
         whole = search.course.subject.whole
         opened = self._run.opened(whole)
         left = tuple([each for each in opened[1] if each not in search.left])
@@ -314,16 +313,16 @@ class _Proposals:
         return found
 
     def _submitted(self, make: Callable[[], T]) -> Future[T]:
-        """What the thread makes, within the deadline of who asks."""
+        """Submits work to the thread, within the caller's deadline."""
         return self._thread.submit(copy_context().run, make)
 
     def close(self) -> None:
-        """Let nobody estimate what nobody waits for."""
+        """Cancels estimates that are no longer needed."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
 def _awaited(proposal: Future[T]) -> T:
-    """What a thread proposes, unless that takes longer than there is time."""
+    """The thread's proposal, within the remaining time."""
     left = seconds_left()
     try:
         return proposal.result(None if left == inf else max(0.0, left))
@@ -341,7 +340,7 @@ def _prepare_defaults(run: Run, searches: Sequence[_Search], number: int) -> Non
 
 
 def _prepare(run: Run, search: _Search) -> None:
-    """Have what was proposed built before it is asked for."""
+    """Starts building proposals in advance."""
     if isinstance(run.measurer, Preparer):
         subject = search.course.subject
         if missing := [each for each in search.left if _recorded(search, each) is None]:
@@ -385,7 +384,7 @@ def _batch(
         if of.status == LATE and not has_time:
             raise DeadlinePassed  # it was given up: nothing is known of it
         kept = run.record(subject, of, place[of.point])
-        # A default that takes too long is late, not broken: whoever asks again tries it again.
+        # A default that takes too long is late, not broken: a later run tries it again.
         if search.state is not None or of.status != LATE:
             run.database.put(kept)
         course = _with(_observed(course, of.point, kept), of)
@@ -430,7 +429,7 @@ def _recorded(search: _Search, point: Point) -> Record | None:
 
 
 def _observed(course: Course, point: Point, of: Record) -> Course:
-    """What a record says, so that a run that goes on sees what the first one saw."""
+    """Adds a record's observation, so that a resumed run sees what the first one saw."""
     seen = Observation(point, of.cost, of.error, of.noise)
     is_broken = not course.observations and of.error in BROKEN
     how = (of.message or of.error) if is_broken else course.broken
@@ -450,14 +449,14 @@ def _batches(course: Course) -> tuple[float | None, ...]:
 
 
 def _is_time(searches: Sequence[_Search], gone: float, seconds: float) -> bool:
-    """Whether there is time for another batch, and for the last comparisons after it."""
+    """Whether there is time for another batch and the final comparisons."""
     measured = sum(each.course.measured for each in searches)
     finals = sum(len(_finalists(each.course)) for each in searches)
     return gone + gone / max(1, measured) * finals < seconds
 
 
 def _finalists(course: Course) -> tuple[Point, ...]:
-    """What is timed once more: the best few after the default; nothing where that is clearly the
+    """The points to time again: the best few after the default; none if the default is clearly
     best."""
     worked = [e for e in course.observations if e.cost is not None and e.twin is None]
     best = sorted(worked, key=lambda each: each.cost or 0.0)[:FINALISTS]
@@ -471,7 +470,7 @@ def _finalists(course: Course) -> tuple[Point, ...]:
 
 
 def _decided(course: Course, run: Run) -> Course:
-    """The course with the winner of its best few, timed in turns."""
+    """The course with the winner of its finalists, timed alternately."""
     points = _finalists(course)
     if not isinstance(run.measurer, Arbiter) or not points:
         return course

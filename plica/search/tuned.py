@@ -3,8 +3,8 @@
     TuneOptions(trials=200)     trials in all, the seed, the policy, how long
     Tuned                       a course for each kernel, and how it is in the network
 
-What is asked and what is answered are values of every target; who searches is
-`plica.search.tune`, or what a target names for itself (`plica.search.target`).
+Options and results are values for every target; the search is `plica.search.tune`, or the target's
+own (`plica.search.target`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ USUAL: Final = "guided"  # the policy, where none is named
 
 @frozen(eq=False)
 class TuneOptions:
-    """How to search: trials in all, the seed of what is random, and who shows how it goes."""
+    """Search options: the number of trials, the seed, and the progress display."""
 
     trials: int
     seed: int = 0
@@ -36,7 +36,8 @@ class TuneOptions:
 
 @frozen
 class InPlace:
-    """A call of a network in seconds, untuned and tuned, and kernels that went back to default."""
+    """A network's seconds per call, untuned and tuned, and the kernels that reverted to their
+    default."""
 
     untuned: float
     tuned: float
@@ -52,7 +53,7 @@ class InPlace:
 
 @frozen(eq=False)
 class Tuned:
-    """How the search for each kernel went; those with nothing to decide are left out."""
+    """The result of each kernel's search; kernels without decisions are omitted."""
 
     courses: tuple[Course, ...]
     fixed: tuple[str, ...] = ()  # the kernels of which nothing can be decided

@@ -1,4 +1,5 @@
-"""`plica fuzz`: random programs through passes, packs, schedules and code, held to what they mean.
+"""`plica fuzz`: random programs through passes, packs, schedules and code, compared with their
+meaning.
 
 One verb for each kind of program (`plica.cli.fuzz.table`), and `all` for all of them.
 """

@@ -1,9 +1,10 @@
-"""Campaigns: fuzzers of one kind or of all for so long, on many cores; what ran and what was found.
+"""Campaigns: fuzzers of one or all kinds for a given time, on many cores; their coverage and
+findings.
 
     $ plica fuzz all --seconds 420 --jobs 14 --corpus found/
 
-Each kind gets tasks in the proportion of its goal.  At the end the counts of each kind are printed,
-what was asked for and never fired, and each finding once; `summary.json` in the corpus has it all.
+Each kind gets tasks in proportion to its goal. At the end the counts of each kind, requested items
+that were never exercised, and each finding are printed; `summary.json` in the corpus has them all.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ NOT_OF_A_KIND: Final = frozenset((
 ))  # fmt: skip
 """Options of a campaign."""
 LISTED: Final = 12
-"""How many names of what never fired are printed."""
+"""The number of unexercised names that are printed."""
 
 
 @attrs.define
 class CampaignLine:
-    """One kind in a campaign: what it was given to do and what came of it."""
+    """One kind in a campaign: its goal and results."""
 
     kind: FuzzKind
     ways: Sequence[tuple[argparse.Namespace, tuple[str, ...]]]
@@ -49,7 +50,7 @@ class CampaignLine:
     """Why it does not run here."""
 
     def task(self) -> FuzzTask | None:
-        """The next share; None where it was given all it should do."""
+        """The next share, or None if the goal is reached."""
         kind = self.kind
         left = kind.together if self.most is None else min(kind.together, self.most - self.given)
         if self.missing is not None or left <= 0:
@@ -70,7 +71,7 @@ class CampaignLine:
         return {group: names for group, names in found.items() if names}
 
     def seldom(self) -> dict[str, tuple[str, int]]:
-        """What fired least often of what can fire, by group."""
+        """The least exercised items, by group."""
         found = {}
         for group, names in self.kind.every().items():
             counts = self.share[group]
@@ -79,7 +80,7 @@ class CampaignLine:
         return found
 
     def to_data(self) -> dict[str, Any]:
-        """The line as JSON holds it."""
+        """The line as JSON data."""
         if self.missing is not None:
             return {"ran": 0, "skipped": self.missing}
         counts = {group: dict(words) for group, words in self.share.counts.items()}
@@ -93,7 +94,7 @@ class CampaignLine:
 
 
 def campaign(kind: FuzzKind, arguments: argparse.Namespace) -> int:
-    """Cases of one kind; exit code 1 where one goes wrong or what was asked for never fired."""
+    """Cases of one kind; exit code 1 if one fails or a requested item was never exercised."""
     most = None if arguments.seconds and arguments.examples is None else examples_of(arguments)
     line = CampaignLine(kind, [(arguments, _words(arguments))], arguments.first, most,
                 missing=_missing(kind))  # fmt: skip
@@ -107,7 +108,7 @@ def campaign(kind: FuzzKind, arguments: argparse.Namespace) -> int:
 
 
 def campaign_of_all(arguments: argparse.Namespace) -> int:
-    """Cases of all kinds, or of those asked for; exit code 1 where anything goes wrong."""
+    """Cases of all requested kinds; exit code 1 if anything fails."""
     from plica.cli import parser
 
     check_names(arguments.only, [each.name for each in KINDS], "fuzzer")
@@ -182,7 +183,7 @@ def _tell(
     seed: int,
     idle: Sequence[str],
 ) -> None:
-    """Print what ran, what never fired and what was found; write it to the corpus."""
+    """Prints coverage and findings; writes them to the corpus."""
     data: dict[str, Any] = {
         "seed": seed,
         "kinds": {each.kind.name: each.to_data() for each in lines},

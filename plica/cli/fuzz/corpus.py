@@ -1,11 +1,11 @@
-"""The corpus: findings of fuzzers as files of tests, one for each, and what was counted.
+"""The corpus: findings as test files, one per finding, and the counts.
 
     DIR/graph/test_merge_common_1f0c33ab.py     a test that fails as long as the mistake is there
     DIR/onnx/test_interpreted_77aa01b2.py       beside the model and the arrays that it reads
     DIR/summary.json                            counts by kind, what fired, each finding once
 
-Findings that differ in numbers alone are one.  A finding that is there from an earlier run keeps
-its file, unless the new one is shorter.
+Findings that differ only in numbers are one. An earlier finding keeps its file, unless the new one
+is shorter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class KeptFinding:
     path: Path | None = None
 
     def to_data(self) -> dict[str, Any]:
-        """The finding as JSON holds it."""
+        """The finding as JSON data."""
         return {
             "kind": self.kind,
             "guilty": self.found.guilty,
@@ -79,7 +79,7 @@ class Corpus:
             (place / f"{name}{ending}").write_bytes(data)
 
     def summarise(self, data: dict[str, Any]) -> None:
-        """Write what was counted, and each finding."""
+        """Writes the counts and each finding."""
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Corpus:
 
 
 def tested(found: Finding, command: list[str]) -> Finding:
-    """A finding with a test: where it has none of its own, the case again."""
+    """A finding with a test: its own, or a rerun of the case."""
     if "def test_" in found.pytest:
         return found
     again = rerun(command, found.guilty, found.reason)

@@ -1,4 +1,5 @@
-"""`plica fuzz gradient`: programs of differentiable operators, slopes held to differences."""
+"""`plica fuzz gradient`: programs of differentiable operators, gradients compared with finite
+differences."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ examples:
 
 
 def fuzz_gradient(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
-    """Programs of the operators that are asked for, some of them compiled."""
+    """Programs of the requested operators, some of them compiled."""
     from plica.cli.fuzz.graph import native
     from plica.rewrite.fuzz.gradient import fuzz
 
@@ -40,7 +41,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
-    """The operators that somebody asks about."""
+    """The requested operators."""
     return [("operators", name) for name in arguments.operator]
 
 

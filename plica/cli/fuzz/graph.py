@@ -33,7 +33,7 @@ examples:
 
 
 def fuzz_graph(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
-    """Modules through the stages that are asked for, all of them where none is."""
+    """Modules through the requested stages, by default all."""
     from plica.rewrite.fuzz import fuzz
     from plica.rewrite.fuzz.plant import with_wrong_pass
 
@@ -61,7 +61,7 @@ def fuzz_graph(arguments: argparse.Namespace, first: int, examples: int, say: Sa
 
 
 def _extra(arguments: argparse.Namespace) -> list[Pack]:
-    """The packs that somebody asks about."""
+    """The requested packs."""
     from plica.rewrite.fuzz.plant import wrong_rule
 
     found = [pack for name in arguments.rules for pack in named_packs(name)]
@@ -69,7 +69,7 @@ def _extra(arguments: argparse.Namespace) -> list[Pack]:
 
 
 def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
-    """The rules and passes that somebody asks about, if they may be used at all."""
+    """The requested rules and passes, if they are allowed at all."""
     contract = named_contract(arguments.contract)
     for pack in _extra(arguments):
         yield from (("fired", rule.name) for rule in pack.within(contract))
@@ -121,7 +121,7 @@ def stages(contract: Contract, extra: Sequence[Pack]) -> tuple[Stage, ...]:
 
 
 def native(module: Module, inputs: tuple[Any, ...]) -> Any:
-    """What native code gives; None where the module can't be compiled for now.
+    """The result of native code, or None if the module is unsupported.
 
     Modules and kernels are checked after every pass on the way.
     """
@@ -144,8 +144,8 @@ def compiled(module: Module, inputs: tuple[Any, ...]) -> Any:
     """What native code over objects gives for a module at the sizes of its inputs, and for one
     whose sizes become known while it runs what its segments give.
 
-    None where there is none: a function among the outputs, or a polymorphic one as a value.  What
-    has a meaning must be typed and have a value while it is compiled, too.
+    None if there is none: a function among the outputs, or a polymorphic one as a value. A
+    meaningful program must also be typed and have a value while it is compiled.
     """
     from plica.codegen.program_kind import is_staged
     from plica.core.diagnostic import CompilerBug, EvaluationError, IllTyped
@@ -186,7 +186,7 @@ def _is_plain(module: Module, refusal: PlicaError) -> bool:
 
 
 def shaped(found: Any, module: Module) -> Any:
-    """What an executable gives, in the tuples its type says."""
+    """An executable's results, nested in tuples according to its type."""
     from plica.ir.type.term import TupleType
 
     of = module.main_function().ret

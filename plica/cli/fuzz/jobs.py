@@ -1,7 +1,7 @@
-"""Jobs: shares of fuzzing in processes of their own, for so long, on a given number of cores.
+"""Jobs: shares of fuzzing in separate processes, for a given time and number of cores.
 
-A process that dies, or hangs in one case, is a finding about that case, and another takes its
-place.  When time is up the shares that are under way are waited for a little and then left.
+A process that dies, or hangs in a case, is a finding about that case, and is replaced. When time is
+up, running shares are waited for briefly and then abandoned.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.runtime.late import late
 
 HUNG_SECONDS: Final = 240.0
-"""After so long one case, made smaller as it may be, is taken to hang."""
+"""The seconds after which a case, including shrinking, counts as hung."""
 END_SECONDS: Final = 10.0
 """How long a process may take to end by itself."""
 
 GRACE_SECONDS: Final = 20.0
 """For which shares under way are waited for when time is up."""
 MOST_MEMORY: Final = 3 << 20
-"""Kilobytes after which a process has done its part, and another takes its place."""
+"""The kilobytes after which a process is replaced."""
 
 
 @attrs.frozen(eq=False)
@@ -45,7 +45,7 @@ class FuzzTask:
     kind: str
     arguments: argparse.Namespace
     words: tuple[str, ...]
-    """The options as they are typed."""
+    """The options as typed."""
     first: int
     examples: int
 
@@ -55,12 +55,11 @@ class FuzzTask:
 
 
 Done = Callable[[FuzzTask, FuzzReport[Finding]], bool]
-"""Is told of what a task gave; whether to go on."""
+"""Called with a task's report; returns whether to continue."""
 
 
 def work_through(tasks: Iterator[FuzzTask], jobs: int, seconds: float | None, done: Done) -> None:
-    """Run tasks in a given number of processes until there are none, time is up or `done` says
-    so."""
+    """Runs tasks in a number of processes until there are none, time is up or `done` says so."""
     ends = None if seconds is None else time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="plica-fuzz-") as folder:
         crew = [_Worker(Path(folder) / f"{number}.txt") for number in range(jobs)]
@@ -117,7 +116,7 @@ class _Worker:
         self.pipe.send(task)
 
     def heard(self) -> FuzzReport[Finding] | None:
-        """What the task gave; None where it is under way."""
+        """The task's report, or None while it is running."""
         try:
             said = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -161,7 +160,7 @@ class _Worker:
 
 
 def _serve(pipe: Connection, said: str) -> None:
-    """What a process does: shares, one after another, until the other side is gone."""
+    """The main loop of a process: shares, one after another, until the pipe closes."""
     with Path(said).open("w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
         faulthandler.enable()
@@ -177,7 +176,7 @@ def _serve(pipe: Connection, said: str) -> None:
 
 
 def whole(task: FuzzTask, at: Callable[[int], None]) -> FuzzReport[Finding]:
-    """All cases of a task, also those after a finding; `at` is told of each as its turn comes."""
+    """All cases of a task, also those after a finding; `at` is called with each index."""
     kind = late("plica.cli.fuzz.table:kind_named")(task.kind)
     total = FuzzReport[Finding]()
     tried = 0

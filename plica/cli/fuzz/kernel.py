@@ -66,7 +66,7 @@ def every() -> Mapping[str, Iterable[str]]:
 
 
 def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
-    """The steps and loops of what ran, and what did not run."""
+    """The exercised steps and loops, and those that were not."""
     steps, guarded = report["steps"], ""
     if arguments.guard:
         guarded = ", every array guarded at its end and at its start"

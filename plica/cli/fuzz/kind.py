@@ -2,8 +2,8 @@
 
     FuzzKind(name, cases, about, epilog, options, run, summary, good, ...)
 
-From it come the verb with its options, a run here with its progress, what is printed or given as
-JSON, and shares of campaigns in processes of their own (`plica.cli.fuzz.campaign`).
+It defines the verb with its options, a local run with progress, its output as text or JSON, and
+shares of campaigns in separate processes (`plica.cli.fuzz.campaign`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Option: TypeAlias = "tuple[str, Mapping[str, Any]]"
 
 
 def option(name: str, **settings: Any) -> Option:
-    """An option of a verb, as argparse takes it."""
+    """An option of a verb, with argparse's settings."""
     return name, settings
 
 
@@ -44,19 +44,19 @@ def _nothing(arguments: argparse.Namespace) -> Sequence[Any]:
 
 @dataclass(frozen=True, eq=False)
 class FuzzKind:
-    """A kind of fuzzing: what it is called, how cases run, and what is said of them."""
+    """A kind of fuzzing: its name, how cases run, and how results are shown."""
 
     name: str
     cases: str
-    """What a case is, in the plural."""
+    """The plural noun for cases."""
     about: str
     epilog: str
     run: Callable[[argparse.Namespace, int, int, Say], Report]
     """This many cases from a number on, as options say; it may end with its first finding."""
     summary: Callable[[Report, argparse.Namespace], Iterable[object]]
-    """What is printed of a report before findings."""
+    """The text printed before findings."""
     good: str
-    """What is printed where there is no finding."""
+    """The text printed if there are no findings."""
     goal: int
     """How many cases belong to a whole campaign over all kinds."""
     together: int
@@ -65,17 +65,17 @@ class FuzzKind:
     check: Callable[[argparse.Namespace], object] = _nothing
     """Refuses options that do not fit."""
     asked: Callable[[argparse.Namespace], Iterable[tuple[str, str]]] = _nothing
-    """What somebody wants tried: the groups and names of counts that must not stay empty."""
+    """Requested items: groups and names of counts that must not stay zero."""
     idle: Callable[[argparse.Namespace, Report], Sequence[str]] = lambda *_: ()
-    """What is said, as a failure, of what was asked for and did nothing in a run here."""
+    """The failure message for requested items that were not exercised in a local run."""
     after: Callable[[argparse.Namespace, Report], Mapping[str, str | None]] = lambda *_: {}
-    """What is done after a run here, as JSON has it and as it is printed."""
+    """What follows a local run, as JSON data and as text."""
     every: Callable[[], Mapping[str, Iterable[str]]] = dict
     """All that can fire, by group; what never did is listed."""
     needs: tuple[str, ...] = ()
     """Packages without which it is left out."""
     ways: tuple[tuple[str, ...], ...] = ((),)
-    """Options of shares in a campaign over all kinds, in turn."""
+    """Options of shares in a campaign over all kinds, in rotation."""
     numbers: int = 8
     """How many numbers of cases a share may use up for each that runs: some cases say nothing."""
 
@@ -85,7 +85,7 @@ class FuzzKind:
 
     # Any: what argparse's subparsers are has no public name.
     def configure(self, verbs: Any) -> None:
-        """Add the verb, with the options that every kind takes and its own."""
+        """Adds the verb, with the common options and its own."""
         parser = verbs.add_parser(
             self.name, help=self.about, epilog=self.epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -125,7 +125,7 @@ class FuzzKind:
         return 1 if report.findings or idle else 0
 
     def show(self, report: Report, arguments: argparse.Namespace) -> None:
-        """Print what was counted, and what was found or that all is well."""
+        """Prints the counts, and the findings or success."""
         from rich.console import Console
 
         from plica.rewrite.fuzz.report import FILES
@@ -160,7 +160,7 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def examples_of(arguments: argparse.Namespace) -> int:
-    """How many cases are asked for."""
+    """The requested number of cases."""
     return EXAMPLES if arguments.examples is None else int(arguments.examples)
 
 

@@ -1,4 +1,4 @@
-"""`plica fuzz onnx`: random ONNX models, held against onnxruntime."""
+"""`plica fuzz onnx`: random ONNX models, compared with onnxruntime."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ examples:
 
 
 def native(model: ModelProto, contract: str | None, threads: int) -> Executable:
-    """The model compiled anew."""
+    """The freshly compiled model."""
     from plica.pipeline import compile
 
     return compile(model, threads=threads, contract=contract, cache=False)
 
 
 def fuzz_onnx(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
-    """Models beside onnxruntime, some of them compiled."""
+    """Models compared with onnxruntime, some of them compiled."""
     from plica.frontend.onnx.fuzz import fuzz
 
     compiled = native if arguments.native > 0 else None
@@ -40,7 +40,7 @@ def fuzz_onnx(arguments: argparse.Namespace, first: int, examples: int, say: Say
 
 
 def save(arguments: argparse.Namespace, report: Report) -> dict[str, str | None]:
-    """Write the model that goes wrong."""
+    """Writes the failing model."""
     found = report.finding
     return {"saved": str(found.save(arguments.save)) if found and found.files else None}
 

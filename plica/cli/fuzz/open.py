@@ -24,7 +24,7 @@ Programs run in processes of their own: one that dies is a finding, and the rest
 
 
 def open_code(module: Module, threads: int, contract: str | None) -> Executable:
-    """The one code of a module for all sizes; refused where there is none."""
+    """A module's single code for all sizes; refused if there is none."""
     from plica.codegen.llvm.toolchain import host
     from plica.pipeline import compile
     from plica.pipeline.compiled import lower

@@ -54,7 +54,7 @@ def every() -> Mapping[str, Iterable[str]]:
 
 
 def summary(report: Report, arguments: argparse.Namespace) -> list[object]:
-    """Which steps were taken, and which were refused for which preconditions."""
+    """The steps taken, and those refused, by precondition."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""`plica fuzz torch`: random programs of torch, held against torch itself."""
+"""`plica fuzz torch`: random torch programs, compared with torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS: Final = ("plica.compile", "torch.compile")
 
 
 def exported(module: torch.nn.Module) -> Callable[..., Any]:
-    """The module exported by torch, and compiled anew."""
+    """The module exported by torch, and freshly compiled."""
     from plica.pipeline import compile
 
     return compile(module, threads=1, cache=False)
@@ -51,7 +51,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def fuzz_torch(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
-    """Programs compiled in the ways that are asked for, by turns."""
+    """Programs compiled in the requested ways, in rotation."""
     import torch
 
     from plica.frontend.torch.fuzz import fuzz

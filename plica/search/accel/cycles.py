@@ -7,7 +7,7 @@
 >>> course.trials, course.best.cost <= course.observations[0].cost
 (4, True)
 
-A simulation gives the same cycles always, so there is no noise and nothing to repeat.
+The simulation is deterministic, so there is no noise and no repetition.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CycleMeasurer:
         points: Sequence[Point],
         arrived: Callable[[Measured], None] | None = None,
     ) -> tuple[Measured, ...]:
-        """The seconds that each point takes on the device."""
+        """The simulated seconds of each point."""
         if not isinstance(task, LayerTask):
             raise CompilerBug(f"a {type(task).__name__} is not a layer of an accelerator")
         found: list[Measured] = []
@@ -85,7 +85,7 @@ JUDGE: Final = CostJudge("ridge", Ridge(), knobs)  # a model of its sizes
 
 
 def policy(name: str = "guided") -> Policy[Any]:  # an explorer's memory is its own affair
-    """The policy of layers with this name; raises `InputError` where there is none."""
+    """The layer policy of this name; raises `InputError` if there is none."""
     return policy_by(name, lambda: JUDGE)
 
 
@@ -96,7 +96,7 @@ def searched(
     database: Database | None = None,
     by: Policy[Any] | None = None,
 ) -> Course:
-    """How a search went; every trial is in the database before it counts."""
+    """The result of a search; every trial is in the database before it counts."""
     if type(trials) is not int or trials < 1:
         message = "The number of trials must be at least 1."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "1 or more", repr(trials)))

@@ -41,7 +41,7 @@ __all__ = ["recorded", "searched", "tiling_of", "tuned_layers"]
 def tuned_layers(
     module: Module, target: AccelTarget, database: Database, how: TuneOptions
 ) -> Tuned:
-    """Search tilings for the layers of a model that the accelerator takes."""
+    """Searches tilings for the layers of a model that the accelerator accepts."""
     machine = target.machine
     names: dict[Convolution, str] = {}
     counts: Counter[Convolution] = Counter()
@@ -60,7 +60,7 @@ def tuned_layers(
 
 
 def recorded(database: RecordSource, machine: Accelerator, of: Convolution) -> ConvTiling | None:
-    """The best tiling that a database knows of a layer; None where it knows none that fits."""
+    """The best recorded tiling of a layer that still fits, or None."""
     task = LayerTask(machine, of)
     for record in database.top(task.key, machine_name(machine), 1):
         if record.error:

@@ -4,8 +4,8 @@
     decision = rows, columns, blocks of outputs and blocks of inputs of a tile
 
 The kernel is the layer over blocks, its input already padded; a trace splits its loops into tiles
-and binds one loop to virtual threads.  A point stands for a `ConvTiling`, of which the stream is
-made.
+and binds one loop to virtual threads. A point denotes a `ConvTiling`, from which the instruction
+stream is generated.
 
 >>> from plica.codegen.accel.vta import osdi
 >>> of = Convolution(32, 6, 6, 64, kernel=3, pad=1)
@@ -59,7 +59,7 @@ def layer(
 
 
 def layer_kernel(machine: Accelerator, of: Convolution) -> Kernel:
-    """What is scheduled: the sums of one row of a layer, over blocks."""
+    """The scheduled kernel: the sums of one row of a layer, over blocks."""
     units = units_of(machine)
     d, n = units.depth, units.columns
     text = _LAYER.format(
@@ -75,7 +75,8 @@ def layer_kernel(machine: Accelerator, of: Convolution) -> Kernel:
 
 @do
 def tiled(tiles: tuple[Decision, ...], threads: int, across: Across) -> Body:
-    """Loops over tiles outside, over what is in a tile inside; one of the outer ones is shared."""
+    """Outer loops over tiles, inner loops over their elements; one of the outer loops is shared by
+    threads."""
     o, h, v, k, i, j, a, b = yield loops((yield block("y")))
     height, width, outputs, inputs = yield sample_tuple(tiles)
     o0, o1 = yield split(o, (None, outputs))
@@ -93,7 +94,7 @@ def tiled(tiles: tuple[Decision, ...], threads: int, across: Across) -> Body:
 
 
 def layer_space(machine: Accelerator, of: Convolution) -> Space:
-    """The tilings of a layer, sketches and decisions by the guess of what each costs."""
+    """The tilings of a layer, with sketches and decisions ordered by estimated cost."""
     kernel = layer_kernel(machine, of)
     kinds: dict[tuple[int, Across, bool], list[ConvTiling]] = {}
     for threads in THREADS:
@@ -122,14 +123,14 @@ def _sizes(of: ConvTiling) -> Decision:
 
 
 def tiling_of(space: Space, point: Point) -> ConvTiling:
-    """The tiling that a point stands for."""
+    """The tiling of a point."""
     if (found := decided(space.sketches[point.sketch].name, space.trace(point))) is None:
         raise CompilerBug("a space of tilings has a trace that decides on none")
     return found
 
 
 def decided(form: str, trace: Trace) -> ConvTiling | None:
-    """The tiling of a trace whose sketch has a name; None where it is none of ours."""
+    """The tiling of a trace with the given sketch name, or None if it is not of this space."""
     numbers = [n for n, each in enumerate(trace.steps) if isinstance(each.instruction, Sampling)]
     words = form.split()
     shared = [each for each in get_args(Across) if each in words[1:2]]
@@ -157,11 +158,11 @@ class LayerTask:
 
     @property
     def facts(self) -> Facts:
-        """The weights are known, and sums stay in their order."""
+        """The weights are constant, and the order of sums is kept."""
         return Facts((False, True))
 
     @property
     def key(self) -> str:
-        """The digest of the layer: its kernel, and what is done with the sums."""
+        """The digest of the layer: its kernel and epilogue."""
         after = f"{self.of.pad} {self.of.bias} {self.of.each} {self.of.shift > 0}"
         return f"{digest(layer_kernel(self.machine, self.of))}/{after}"

@@ -1,7 +1,7 @@
 """Features of the innermost body of a store: its instructions by kind, and how often it runs.
 
-The body is what is unrolled inside the innermost serial loop.  An access along the lanes reads one
-element for all, a vector, or gathers; one that does not move with the serial loop is in a register.
+The body is the unrolled code inside the innermost serial loop. Along the lanes, an access reads one
+element for all, a vector, or gathers; one that is invariant in the serial loop is in a register.
 
     counts       vectors read, broadcasts, gathers, stores, arithmetic, misaligned vectors
     runs         runs of the body, entries of its loop, two extents, whether sums go along it

@@ -28,7 +28,7 @@ OF_CODE: Final = (
 
 
 def conditions_of(nests: Nests) -> tuple[float, ...]:
-    """How many conditions, quotients and choices there are in a kernel."""
+    """The number of conditions, divisions and selects in a kernel."""
     around = max([each.guards for each in nests], default=0)
     counts = [around, *[sum([each.places[at] for each in nests]) for at in (0, 1)]]
     return tuple([float(log_of(each)) for each in counts])

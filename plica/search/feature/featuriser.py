@@ -1,9 +1,9 @@
 """Featurisers: the features of many points of one sketch, without replaying them.
 
-A few points are replayed and lowered; each number of their common layout is a formula of the
-decided sizes, found from some examples and checked on others.  The features of a population are
-then a few array operations.  Decisions that are no sizes (places, unrolling) may change the layout:
-there is one set of formulas for each combination of them.  Points without a formula are replayed.
+A few points are replayed and lowered; each number of their common layout becomes a formula of the
+decided sizes, fitted on some examples and checked on others. Features of a population are then a
+few array operations. Decisions other than sizes (places, unrolling) may change the layout: there is
+one set of formulas per combination of them. Points without formulas are replayed.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize
@@ -53,7 +53,7 @@ ReplayedStores: TypeAlias = tuple[StoreLayout, Floats, tuple[float, ...]]
 
 @frozen(eq=False)
 class CompiledFeatures:
-    """A layout, and a formula for each of its numbers."""
+    """A layout with a formula for each of its numbers."""
 
     layout: StoreLayout
     formulas: tuple[FeatureFormula, ...]
@@ -154,7 +154,7 @@ class Featuriser:
         return made, alone
 
     def replayed(self, of: Decisions) -> ReplayedStores | None:
-        """The layout, numbers and conditions of a replayed point; None where it has no layout."""
+        """The layout, numbers and conditions of a replayed point, or None if it has no layout."""
         if (nests := self._nests(of)) is None or (layout := aligned([nests])) is None:
             return None
         return layout, layout.numbers(nests), self._conditions
@@ -211,7 +211,7 @@ class Featuriser:
         return [(at, n) for at in self._sized for n in range(len(self.sketch.default[at]))]
 
     def _nests(self, decisions: Decisions) -> Nests | None:
-        """The nests of a point, None where it is illegal or cannot be lowered."""
+        """The nests of a point, or None if it is illegal or cannot be lowered."""
         if decisions not in self._replayed:
             lowered = LOWERED.of(self.sketch.decided(decisions), self.sketch.kernel)
             self._replayed[decisions] = None if lowered is None else nests_of(lowered)
@@ -232,7 +232,7 @@ class Featuriser:
     def _examples(
         self, which: DiscreteKey, wanted: int, seed: int = 0
     ) -> tuple[list[Decisions], list[Nests]]:
-        """Legal points of a class, by turns any, and one that has few sizes of 1."""
+        """Legal points of a class: random ones alternating with ones that have few sizes of 1."""
         random = Random(seed)
         supports = self.sketch.supports
         chosen: dict[Decisions, Nests] = {}
@@ -334,7 +334,8 @@ def rows_of_points(
 
 
 def kind_of(sketch: Sketch, decisions: Decisions) -> DiscreteKey | None:
-    """What a point decides besides sizes: after `FEW` points, others of a key are nearly free."""
+    """The decisions of a point other than sizes: after `FEW` points, others with the same key are
+    nearly free."""
     if sketch.size <= SMALL:
         return None
     sized = _ways(sketch)[0]

@@ -99,7 +99,7 @@ class Basis:
     def _line(
         self, given: np.ndarray[tuple[int], np.dtype[np.bool_]], all_: Floats
     ) -> Factor | None:
-        """One factor, of few entries if it can be; a shift only where there is no other way."""
+        """One linear factor, with few terms if possible; an offset only if necessary."""
         values, products = all_[given], self.products[given]
         if (values == values[0]).all():
             return Factor((), float(values[0]))

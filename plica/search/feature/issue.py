@@ -1,8 +1,8 @@
-"""Features of what is issued: the instructions that the emitter and LLVM make of a store.
+"""Issue features: the instructions that the emitter and LLVM generate for a store.
 
-All of LLVM's passes run over a kernel that has an innermost loop without vectors, or a sum in
-memory inside a loop; then sums are kept in registers and short loops are unrolled.  A long
-vectorized loop is one of strips, whose rest is one masked vector or one for each power of 2.
+All of LLVM's passes run on kernels with an innermost loop without vectors, or with a sum in memory
+inside a loop; then sums are kept in registers and short loops are unrolled. A long vectorized loop
+is strip-mined; its remainder is one masked vector or one vector per power of 2.
 
     passes       whether all passes run over the kernel
     in-memory    whether sums are read and written in each run of the body
@@ -98,7 +98,7 @@ def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
             reads = reads + each
     work = float(WEIGHTS @ np.array(of.place.operations))
     arithmetic = max(work, 0.5) * copies * pieces
-    # What LLVM makes vectors of by itself; functions stay calls.
+    # Operations that LLVM vectorises itself; functions stay calls.
     calls = sum([n for n, word in zip(of.place.operations, KINDS, strict=True) if "func" in word])
     alone = is_scalar & passes & (length >= lanes) & ~reduces & ~apart & (calls == 0)
     arithmetic, reads, stores = (
@@ -147,7 +147,7 @@ def _innermost_left(of: StoreNumbers, passes: Array, part: Array) -> tuple[Array
 
 
 def _cycles(arithmetic: Array, reads: Array, stores: Array, of: StoreNumbers) -> Array:
-    """What one run of the body takes, if it waits for nothing."""
+    """The cycles of one run of the body without stalls."""
     rates = of.machine.rates
     busy = np.maximum(arithmetic / rates.fma, reads / reads_of(rates))
     busy = np.maximum(busy, (arithmetic + reads + stores) / rates.issue)
@@ -165,17 +165,17 @@ def _powers(of: Array) -> Array:
 
 
 def _updates(place: StorePlace) -> bool:
-    """Whether a store makes an element of what it was before."""
+    """Whether a store updates an element."""
     first, *others = place.touches
     return any(not each.written and each.buffer == first.buffer for each in others)
 
 
 def all_passes(layout: StoreLayout, numbers: Floats) -> Array:
-    """Whether all of LLVM's passes run over each of some schedules, (schedules, numbers)."""
+    """Whether all of LLVM's passes run, for each schedule: (schedules, numbers)."""
     found = np.zeros(len(numbers), bool)
     many = [_extents(place, numbers) > 1 for place in layout.places]
     last = [innermost(each) for each in many]
-    # A loop in which a store has loops is not the innermost, whichever store is asked about.
+    # A loop that contains another store's loops is not innermost, whichever store is considered.
     parted: dict[Name, Array] = {}
     for place, mine in zip(layout.places, last, strict=True):
         for at, key in enumerate(place.loops[: int(mine.max(initial=0))]):
@@ -197,7 +197,7 @@ def _extents(place: StorePlace, numbers: Floats) -> Floats:
 
 
 def _moving(place: StorePlace, numbers: Floats) -> Array:
-    """Whether what is written moves with each loop."""
+    """Whether the stored address varies with each loop."""
     found = np.zeros((len(place.loops), len(numbers)), bool)
     first = place.touches[0]
     at = place.first + 2 * len(place.loops) + 2 * first.rank

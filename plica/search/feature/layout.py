@@ -1,4 +1,4 @@
-"""Layouts: what the nests of several schedules have in common, and the numbers that differ.
+"""Layouts: the common structure of the nests of several schedules, and the numbers that vary.
 
 Schedules that differ in decisions alone have the same stores and named loops, but for loops of one
 step, which are missing.  A layout has all loops; a nest is then a vector of numbers, with 1 for the
@@ -57,7 +57,7 @@ class StorePlace:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """The number of varying numbers."""
         of_touches = sum(2 * each.rank + 2 * len(each.pairs) for each in self.touches)
         return 2 * len(self.loops) + of_touches + 2
 
@@ -108,7 +108,7 @@ def _numbers(place: StorePlace, nest: NestFeature) -> Iterator[float]:
 
 
 def aligned(samples: Sequence[Nests]) -> StoreLayout | None:
-    """The layout of several schedules, None where they differ in more than numbers."""
+    """The common layout of several schedules, or None if they differ in structure."""
     first = samples[0]
     if any(_outline(each) != _outline(first) for each in samples[1:]):
         return None
@@ -185,7 +185,7 @@ def _fits(place: StorePlace, nest: NestFeature) -> bool:
 
 
 def _merged(orders: Iterable[Sequence[Name]]) -> list[Name] | None:
-    """One order that agrees with all; None where two contradict each other."""
+    """A merged order consistent with all, or None if two contradict each other."""
     after: dict[Name, dict[Name, None]] = {}
     for order in orders:
         for key in order:

@@ -1,4 +1,4 @@
-"""Nests: what features are made of, read off a kernel.
+"""Nests: the input of feature extraction, derived from a kernel.
 
     Nest   ::= Nest(loops, accesses, operations, room, guards)      one for each store
     Loop   ::= Loop(key, extent, kind)                        outermost first
@@ -59,7 +59,7 @@ Reaches: TypeAlias = "dict[tuple[Name, int], Stride]"  # by loop and dimension, 
 
 @frozen(eq=False)
 class AccessFeature:
-    """A load or a store: where it goes as the loops around it turn."""
+    """A load or a store, with its strides along the enclosing loops."""
 
     buffer: Name
     written: bool

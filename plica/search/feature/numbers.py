@@ -1,7 +1,7 @@
 """Numbers of a store for many schedules at once, from each loop inward.
 
-What features ask for: extents, how far each access moves with each loop, how much of a buffer is
-touched by a loop and all inside it, and of which loops something holds.
+Numbers for features: extents, the stride of each access along each loop, the part of a buffer
+touched inside each loop, and masks over loops.
 
 >>> inward(np.array([[2.0], [3.0]]), np.cumprod, 1.0)[:, 0].tolist()
 [6.0, 3.0, 1.0]
@@ -91,7 +91,7 @@ def product_of(of: StoreNumbers, kinds: tuple[str, ...]) -> Array:
 
 
 def innermost(mask: Array) -> Array:
-    """The number of the innermost loop of which something holds, -1 if there is none."""
+    """The index of the innermost loop of a mask, or -1."""
     if not len(mask):
         return np.full(mask.shape[1], -1)
     last = len(mask) - 1 - np.argmax(mask[::-1], axis=0)

@@ -1,4 +1,4 @@
-"""Operations: how often each kind of arithmetic occurs in what a store writes.
+"""Operation counts: how often each kind of arithmetic occurs in the value of a store.
 
 Of floats and of integers: multiply-add, add, multiply, divide, compare, function, other; then logic
 and select.  Index arithmetic, which reads no buffer, is not counted.
@@ -56,9 +56,8 @@ def operations(value: sc.Scalar | None) -> Operations:
 def place_operations(
     roots: Iterable[sc.Scalar], bound: Mapping[sc.ScalarVar, sc.Scalar]
 ) -> Operations:
-    """How many quotients and remainders, and how many comparisons and choices, it takes to find the
-    places that are touched, or to see that one is not there; what variables stand for is counted
-    where it is used.
+    """The number of divisions and remainders, and of comparisons and selects, in the address
+    computations and guards; definitions count at each use.
 
     >>> from plica.ir.loop.tensor import axis
     >>> i = axis("i")

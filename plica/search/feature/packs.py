@@ -75,9 +75,8 @@ class Packs:
 
     @cached_property
     def turns(self) -> list[tuple[Integers, Integers]]:
-        """Candidates that have a first row, by their number among those that have rows, and which
-        row that is, then those that have a second, and so on: sums that are taken by turns are as
-        those of one row after another, of many candidates at once."""
+        """Candidate indices and row indices of all first rows, then of all second rows, and so on:
+        sums over rows can be computed for many candidates at once, in row order."""
         firsts = np.flatnonzero(np.diff(self.owner, prepend=-1))
         sizes = np.diff(firsts, append=len(self.owner))
         order = np.argsort(-sizes, kind="stable")

@@ -138,7 +138,7 @@ def rows_of_each(
 
 @frozen(eq=False)
 class _Buffer:
-    """What a store does with one buffer; arrays over schedules."""
+    """The accesses of a store to one buffer, as arrays over schedules."""
 
     touches: tuple[int, ...]
     unique: Array  # bytes, from each loop inward
@@ -172,7 +172,7 @@ def _counts(of: StoreNumbers) -> list[Array]:
 
 
 def _families(of: StoreNumbers) -> list[tuple[Array, Array, Array]]:
-    """The spatial and the reduction loops, with how many there are from each inward and outward."""
+    """The spatial and the reduction loops, with cumulative extents inward and outward."""
     return [
         (each, inward(each.astype(float), np.cumsum, 0.0), np.cumsum(each, axis=0))
         for each in (of.spatial, of.reduces)
@@ -220,7 +220,7 @@ def _buffers(of: StoreNumbers) -> list[_Buffer]:
 
 
 def _buffer(of: StoreNumbers, buffer: _Buffer, touched: Array) -> tuple[Array, list[Array]]:
-    """What buffers are sorted by, and the features."""
+    """The sort key of a buffer, and its features."""
     touches = [of.place.touches[each] for each in buffer.touches]
     reads, writes = (any(each.written is way for each in touches) for way in (False, True))
     none, every = np.zeros(of.count), np.ones(of.count)
@@ -257,7 +257,7 @@ def _buffer(of: StoreNumbers, buffer: _Buffer, touched: Array) -> tuple[Array, l
 
 
 def _largest(described: list[tuple[Array, list[Array]]], count: int) -> list[Array]:
-    """The buffers of which most is touched, zeros where there are fewer."""
+    """The buffers with the largest footprints, padded with zeros."""
     width = len(_OF_BUFFER)
     if not described:
         return [np.zeros(count)] * (BUFFERS * width)
@@ -302,7 +302,7 @@ def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[A
     vector = product_of(of, ("vectorized",))
     whole = np.ceil(vector / lanes)
     used = vector / (whole * lanes)
-    # Loops written out inside the innermost serial one: its sums are kept in registers.
+    # Loops unrolled inside the innermost serial one: their sums are kept in registers.
     serial = innermost(of.many & ~of_kind(of, ("unrolled", "vectorized")))
     body = serial + 1
     sums = (at_loop(of.unique[0], body, 1.0) if len(of.bytes) else np.ones(count)) / lanes
@@ -315,7 +315,7 @@ def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[A
     near, far, memory = [], [], np.zeros(count)
     for number, cache in enumerate(caches):
         fits = touched <= cache
-        # The outermost loop whose data stays in this cache: what is inside is fetched once.
+        # The outermost loop whose data fits this cache: everything inside is fetched once.
         level = np.argmax(fits, axis=0)
         level = np.where(fits.any(axis=0), level, len(touched) - 1)
         times = of.steps[0] / at_loop(of.steps, level, 1.0)
@@ -345,7 +345,8 @@ def _machine(of: StoreNumbers, buffers: list[_Buffer], touched: Array) -> list[A
 
 
 def _processor(of: StoreNumbers) -> list[Array]:
-    """The same for all schedules of a machine: what is learned from several is told apart."""
+    """Machine features, equal for all schedules of one machine, so that one model can serve
+    several."""
     machine = of.machine
     sizes = [machine.vector, machine.cache(1), machine.cache(2)]
     vector, near, far = [float(np.log2(each)) for each in sizes]

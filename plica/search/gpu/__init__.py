@@ -1,1 +1,1 @@
-"""gpu: candidates for GPUs, built here or there, checked and timed in a process of their own."""
+"""gpu: candidates for GPUs, built locally or remotely, checked and timed in a separate process."""

@@ -1,7 +1,7 @@
 """The measurer for GPUs, and the policies that search for them.
 
-Candidates are built in some processes and run in one other, as for processors; what is built need
-not wait while something is timed, since the clock is that of the GPU.
+Candidates are built in several processes and run in another, as for processors; builds need not
+pause during timing, because the GPU has its own clock.
 
 >>> gpu_policy("guided").name
 'grid/8'
@@ -24,10 +24,10 @@ LIMITS: Final = TrialLimits(60.0, 120.0, memory=0, repeats=10, least=0.002, alon
 
 
 def gpu_policy(name: str) -> Policy[Any]:  # an explorer's memory is its own affair
-    """The policy of GPUs with this name; raises `InputError` where there is none.
+    """The GPU policy of this name; raises `InputError` if there is none.
 
-    Spaces are short lists of forms, the most promising first, and no model of GPUs was learned:
-    what is guided elsewhere goes through the list.
+    Spaces are short lists of forms, most promising first, and there is no learned model for GPUs:
+    guided policies walk the list.
     """
     if name == "guided":
         return Policy(Grid(8))

@@ -1,4 +1,4 @@
-"""References of work for a GPU: what the processor beside it computes, on small integers.
+"""GPU references: results of the host processor on small integers.
 
 Little work is done by its plain nest.  What would take that long is done by the kernel that rules
 of thumb make for the processor, on all of its cores: other code, and the same exact sums.
@@ -30,7 +30,7 @@ _kept: dict[str, Reference] = {}
 
 
 def gpu_reference_of(job: MeasureJob) -> Reference:
-    """The reference of the work of a job; that of the last work is kept."""
+    """The reference of a job's work; the latest one is cached."""
     if job.about not in _kept:
         _kept.clear()
         _kept[job.about] = _reference(job)
@@ -45,7 +45,7 @@ def _reference(job: MeasureJob) -> Reference:
 
 
 def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
-    """The same work as a job for the processor: its default schedule where there is much to do."""
+    """The same work as a job for the processor, with its default schedule if the work is large."""
     whole = plain_nest(job.work)
     plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)
     if operations(whole) < MUCH or not job.reassociates:

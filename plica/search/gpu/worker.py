@@ -65,13 +65,13 @@ class LoadedCandidate:
         self._nanoseconds, self._together = 0.0, 1
 
     def difference(self) -> str:
-        """Run it and wait; what is wrong with what it wrote, or nothing."""
+        """Runs it and waits; returns an error in its output, or an empty text."""
         self._put()
         self._stream.wait()
         return self.late_difference()
 
     def late_difference(self) -> str:
-        """What is wrong with what it wrote, or nothing."""
+        """The error in its output, or an empty text."""
         written_array = np.empty(self._shape, self._kind)
         address = written_array.ctypes.data
         self._stream.to_host(address, self._result.address, written_array.nbytes)
@@ -116,7 +116,7 @@ class LoadedCandidate:
 
 
 def _status_of(error: PlicaError) -> Status:
-    """How a trial failed; a fault ends the process, whose GPU is lost: whoever asked reads why."""
+    """The status of a failed trial; a fault ends the process, because its GPU context is lost."""
     if error.code == "device-fault" or not isinstance(error, DeviceError):
         print(worker.sentence(error), file=sys.stderr, flush=True)
         os._exit(3)

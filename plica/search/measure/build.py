@@ -1,6 +1,6 @@
 """Building a candidate: object files of one kernel and of a loop that calls it repeatedly.
 
-There is no program, memory plan or artefact.  The loop is a separate object, which is shared by all
+There is no program, memory plan or artefact. The timing loop is a separate object, shared by all
 kernels with the same number of parameters.
 
     i64 plica_repeat(void **table, i64 count)       0, or 1 where an index was outside its tensor
@@ -67,7 +67,7 @@ def built_in_stages(
     kind: Literal["cpu", "gpu"],
     objects: Callable[[Kernel], tuple[bytes, ...]],
 ) -> Built:
-    """Replays, lowers and compiles a schedule, and times each of the three."""
+    """Replays, lowers and compiles a schedule, timing each step."""
     start = perf_counter()
     with paused():
         kernel = known or scheduled(job.trace, job.kernel)

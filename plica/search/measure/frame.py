@@ -29,14 +29,14 @@ class MessageFrame:
 
 
 def to_bytes(of: MessageFrame) -> bytes:
-    """The frame as it is sent."""
+    """The serialised frame."""
     sizes = [len(each) for each in of.blobs]
     head = json.dumps({**of.head, "blobs": sizes}).encode()
     return b"".join([struct.pack("<Q", len(head)), head, *of.blobs])
 
 
 def read(stream: IO[bytes]) -> MessageFrame | None:
-    """The next frame; None where the stream ends, even in the middle of one."""
+    """The next frame, or None at the end of the stream, even inside a frame."""
     if (size := _exactly(stream, 8)) is None:
         return None
     if (text := _exactly(stream, struct.unpack("<Q", size)[0])) is None:

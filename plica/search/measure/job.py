@@ -55,12 +55,12 @@ class MeasureJob:
 
     @cached_property
     def hoisted(self) -> Hoisted:
-        """The form, and apart from it what is made of constants before."""
+        """The form, separated from the constants computed in advance."""
         return hoisted_kernel(self.form, self.constant).hoisted
 
     @cached_property
     def kernel(self) -> Kernel:
-        """What the schedule begins with."""
+        """The kernel that the schedule starts from."""
         return hoisted_kernel(self.form, self.constant).kernel
 
     def to_json(self) -> str:
@@ -83,7 +83,7 @@ class MeasureJob:
 
     @staticmethod
     def from_json(text: str) -> MeasureJob:
-        """The job that a text holds; raises `Malformed`."""
+        """The job of a text; raises `Malformed`."""
         if len(text) > LONGEST:
             _refuse(f"It has more than {LONGEST} characters.")
         try:
@@ -136,7 +136,7 @@ def _stages(text: str) -> Stages:
 
 
 def _check(work: Stages, form: Stages, constants: int) -> None:
-    """A form reads what the work reads, maybe in another shape, and makes as much."""
+    """A form has the inputs of the work, possibly reshaped, and as many results."""
     if not len(work.inputs) == len(form.inputs) == constants:
         _refuse("Its work and its form do not read as many tensors as it says of.")
     pairs = (*zip(work.inputs, form.inputs, strict=True), (work.result, form.result))

@@ -41,7 +41,7 @@ Arrived = Callable[[Measured], None]  # what is told of each outcome as soon as 
 
 
 class Measurer(Protocol):
-    """Whoever tries out points: the outcomes are in the order of the points."""
+    """Measures points; the outcomes are in the order of the points."""
 
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
@@ -71,7 +71,7 @@ class LocalMeasurer:
         self.target = target or backend_of(here).with_threads(here, self.limits.threads)
         if main == MAIN:  # another worker has another machine beside this one
             backend_of(self.target).check_here(self.target)
-        # As many as there are cores: what is built gives way to what is timed.
+        # One per core: builds yield to timing.
         self._main = main
         self._count = builders or min(MOST_BUILDERS, cores())
         self._runner = Worker(self.limits, main=main)
@@ -81,18 +81,18 @@ class LocalMeasurer:
             self._idle.put(each)
         self._ahead = ThreadPoolExecutor(self._count, "plica-build")
         self.until = inf
-        """When what is under way is given up, by the monotonic clock."""
+        """The deadline of running work, by the monotonic clock."""
         self._bars: dict[str, float] = {}
         self._prepared: dict[str, Future[BuiltObjects | Outcome]] = {}
 
     def prepare(self, task: SpaceWork, space: Space, points: Sequence[Point]) -> None:
-        """Begin to build points that somebody will ask for soon."""
+        """Starts building points that will be requested soon."""
         for job in [job_of(task, space, each, self.target) for each in points]:
             if job.identity not in self._prepared:
                 self._prepared[job.identity] = self._ahead.submit(self._build, job)
 
     def _begun(self, jobs: Sequence[MeasureJob]) -> list[Future[BuiltObjects | Outcome]]:
-        """What is being built of some jobs, or begins to be."""
+        """The builds of some jobs, started if necessary."""
         found: list[Future[BuiltObjects | Outcome]] = []
         for each in jobs:
             if each.identity in self._prepared:
@@ -104,7 +104,8 @@ class LocalMeasurer:
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
-        """What comes of points, in their order; `arrived` is told of each as soon as it is."""
+        """The outcomes of points, in order; `arrived` is called with each as soon as it is
+        known."""
         jobs = [job_of(task, space, each, self.target) for each in points]
         found = []
         with closing(self.outcomes(jobs)) as outcomes:
@@ -115,7 +116,7 @@ class LocalMeasurer:
         return tuple(found)
 
     def outcomes(self, jobs: Sequence[MeasureJob]) -> Generator[Outcome, None, None]:
-        """What comes of jobs, in their order, each as soon as it is known."""
+        """The outcomes of jobs, in order, each as soon as it is known."""
         pending = self._begun(jobs)
         self._runner.begin()
         try:
@@ -128,13 +129,13 @@ class LocalMeasurer:
     def finals(
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
-        """The times of points that were right before, taken in turns, round by round."""
+        """The times of valid points, measured alternately, round by round."""
         jobs = [job_of(task, space, each, self.target) for each in points]
         outcomes = self.final_outcomes(jobs, rounds)
         return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
 
     def final_outcomes(self, jobs: Sequence[MeasureJob], rounds: int = 0) -> tuple[Outcome, ...]:
-        """The times of jobs, taken in turns; `ROUNDS` of them if no number is given."""
+        """The times of jobs, measured alternately; `ROUNDS` of them by default."""
         pending = self._begun(jobs)
         made = [each.result() for each in pending]
         ready = [
@@ -164,7 +165,7 @@ class LocalMeasurer:
 
     def _build(self, job: MeasureJob) -> BuiltObjects | Outcome:
         builder = self._idle.get()
-        # Who proposed it may have lowered it: that is half of what building takes.
+        # The proposer may have lowered it, which is half of the build time.
         lowered = LOWERED.known(job.trace, job.kernel) if self._main == MAIN else None
         given = () if lowered is None else (encode.to_json(lowered).encode(),)
         text = (job if lowered is None else job.unscheduled).to_json()
@@ -219,6 +220,6 @@ def _lost(how: Lost, status: Status, stage: str, stages: dict[str, float]) -> Ou
 
 
 def _forget(pending: Sequence[Future[BuiltObjects | Outcome]]) -> None:
-    """Let nobody build what nobody waits for."""
+    """Cancels builds that are no longer needed."""
     for each in pending:
         each.cancel()

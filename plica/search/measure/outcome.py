@@ -7,7 +7,7 @@
              crash     the code ended its process
              timeout   building or running took longer than allowed
 
-A trial that fails costs one trial: its kind, its stage and a sentence are kept.
+A failed trial costs one trial: its kind, stage and message are recorded.
 
 >>> done = Outcome("ok", (3e-3, 2e-3, 2.2e-3), stages={"time": 0.1})
 >>> done.cost, done.median, Outcome.from_json(done.to_json()) == done
@@ -30,7 +30,7 @@ from plica.search.space import Point
 Status = Literal["ok", "refused", "build", "wrong", "crash", "timeout"]
 STATUSES: Final[tuple[str, ...]] = get_args(Status)
 STAGES: Final = ("replay", "lower", "compile", "validate", "time")
-"""What a trial goes through, in order; `compile` is both LLVM's text and what LLVM makes of it."""
+"""The stages of a trial, in order; `compile` covers emitting and running LLVM."""
 
 LONGEST_MESSAGE: Final = 1000
 
@@ -55,7 +55,7 @@ class TrialLimits:
 
     @staticmethod
     def from_json(text: str) -> TrialLimits:
-        """The limits that a text of ours holds."""
+        """The limits of a text."""
         return TrialLimits(**json.loads(text))
 
 
@@ -71,12 +71,12 @@ class Outcome:
 
     @property
     def cost(self) -> float | None:
-        """The least time, None where the trial failed."""
+        """The minimum time, or None if the trial failed."""
         return min(self.times) if self.times else None
 
     @property
     def median(self) -> float | None:
-        """The time in the middle, None where the trial failed."""
+        """The median time, or None if the trial failed."""
         return median(self.times) if self.times else None
 
     def to_json(self) -> str:
@@ -85,7 +85,7 @@ class Outcome:
 
     @staticmethod
     def from_json(text: str) -> Outcome:
-        """The outcome that a text holds; raises `Malformed`."""
+        """The outcome of a text; raises `Malformed`."""
         try:
             given = json.loads(text)
         except (ValueError, RecursionError):

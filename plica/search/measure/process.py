@@ -65,11 +65,11 @@ class Worker:
 
     @property
     def number(self) -> int | None:
-        """The system's number of the process, if there is one."""
+        """The process id, if there is one."""
         return None if self._process is None else self._process.pid
 
     def begin(self) -> None:
-        """Start the process if there is none, and do not wait for it."""
+        """Starts the process if necessary, without waiting for it."""
         with self._asking:
             if self._process is None:
                 self._start()
@@ -120,7 +120,7 @@ class Worker:
         return self._process
 
     def _lost(self, late: bool) -> Lost:
-        """What became of the process; there is none afterwards."""
+        """How the process ended; afterwards there is none."""
         process = self._process
         assert process is not None
         assert self._said is not None

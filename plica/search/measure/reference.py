@@ -1,8 +1,8 @@
 """References: the expected results of a candidate on small integers, in guarded memory.
 
-The reference is the plain nest of the work without a schedule.  Inputs are small integers, whose
-sums are exact in any order, so that a missing term is never taken for rounding.  Results and
-scratch begin as NaN bytes; arrays end at a guard page, and inputs cannot be written.
+The reference is the unscheduled loop nest of the work. Inputs are small integers, whose sums are
+exact in any order, so a missing term is never mistaken for rounding. Results and scratch are
+initialised with NaN bytes; arrays end at a guard page, and inputs are read-only.
 
 >>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
 [False, True]
@@ -42,7 +42,7 @@ UNITS: Final = 800
 
 @frozen(eq=False)
 class Reference:
-    """What the work reads, and what it writes."""
+    """The inputs and expected results of the work."""
 
     inputs: tuple[Array, ...]
     expected: Array
@@ -52,7 +52,7 @@ _kept: dict[str, Reference] = {}
 
 
 def reference_of(job: MeasureJob) -> Reference:
-    """The reference of the work of a job; those of the last two works are kept."""
+    """The reference of a job's work; the latest two are cached."""
     if job.about not in _kept:
         while len(_kept) > 1:
             del _kept[next(iter(_kept))]
@@ -120,7 +120,8 @@ def poisoned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def prepared(inputs: Sequence[Array], job: MeasureJob) -> tuple[Array, ...]:
-    """What a candidate reads: inputs of its work in its shapes, and what it makes of constants."""
+    """A candidate's inputs: those of its work, reshaped, and the constants it computes in
+    advance."""
     of = job.hoisted
     made: Mapping[Buffer, Array] = {}
     if of.before:
@@ -151,7 +152,7 @@ _frozen: dict[tuple[str, Stages], tuple[Guarded, ...]] = {}
 
 
 def read_by(job: MeasureJob) -> tuple[Array, ...]:
-    """What a candidate reads, which cannot be written; kept for those of a few forms."""
+    """A candidate's read-only inputs; cached for a few forms."""
     key = (job.about, job.form)
     if key not in _frozen:
         while len(_frozen) >= FORMS:
@@ -167,7 +168,7 @@ def read_by(job: MeasureJob) -> tuple[Array, ...]:
 
 
 def difference(job: MeasureJob, code: Loaded) -> str:
-    """Run a candidate once; what is wrong with what it wrote, or nothing."""
+    """Runs a candidate once; returns an error in its output, or an empty text."""
     reference = reference_of(job)
     inputs = read_by(job)
     rooms = [

@@ -1,7 +1,7 @@
-"""The slot: on the same cores one kernel is timed at a time, whoever asks.
+"""The timing slot: at most one kernel is timed on the same cores at a time, across processes.
 
-It is a lock on a file for each core that this process may use, which the system releases when its
-holder dies.  All locks are taken in one order, so there is no deadlock.
+It is a file lock per core that this process may use, released by the system if its holder dies.
+Locks are taken in a fixed order, so there is no deadlock.
 
 A deadline of who waits ends the wait.
 
@@ -34,7 +34,7 @@ def slot_paths() -> list[Path]:
 
 @contextmanager
 def slot() -> Iterator[None]:
-    """Hold the slot; wait for it where somebody else does."""
+    """Holds the slot, waiting for it if necessary."""
     if os.name != "posix":
         yield  # there is no such lock, and no pool of processes either
         return

@@ -1,6 +1,7 @@
 """Stopping processes of ours, and placing threads, while something is timed.
 
-Two logical cores may share units: code that is timed beside a compiler takes up to twice as long.
+Two logical cores may share execution units: code timed while a compiler runs takes up to twice as
+long.
 
 >>> with stopped(()):
 ...     pass
@@ -19,7 +20,7 @@ from typing import Final
 
 @contextmanager
 def stopped(processes: Sequence[int]) -> Iterator[None]:
-    """Hold processes while something else goes on."""
+    """Suspends processes during the enclosed work."""
     if os.name == "posix":
         _tell(processes, signal.SIGSTOP)
     try:
@@ -29,7 +30,7 @@ def stopped(processes: Sequence[int]) -> Iterator[None]:
 
 
 def resume(processes: Sequence[int]) -> None:
-    """Let processes go on that somebody may have stopped."""
+    """Resumes processes that may be suspended."""
     if os.name == "posix":
         _tell(processes, signal.SIGCONT)
 
@@ -48,18 +49,19 @@ def quiet(wanted: bool = True) -> Iterator[None]:
 
 
 def wait_for_noise() -> None:
-    """Go on when nothing is timed: for threads that estimate beside, between two steps."""
+    """Waits while something is timed: for threads that estimate in the background, between two
+    steps."""
     with _QUIET:
         pass
 
 
 @contextmanager
 def placed(threads: int) -> Iterator[None]:
-    """Each thread of this process on a core of its own, where code has as many threads as there are
-    cores: two that meet on one, while another has nothing to do, take twice as long.  Where there
-    are more cores, the system knows better which of them are free.
+    """Pins each thread of this process to a core if the code has as many threads as there are
+    cores: two on one core, with another idle, take twice as long. With more cores, the system
+    places them better.
 
-    Threads that are there are placed: those of a pool are after its first region.
+    Existing threads are pinned: those of a pool exist after its first region.
     """
     every = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
     if threads < 2 or len(every) != threads:

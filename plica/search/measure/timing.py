@@ -1,4 +1,4 @@
-"""Timing: how long a kernel takes, repeat by repeat.
+"""Kernel timing: the time of a kernel, per repetition.
 
 A kernel on one thread is timed by the processor time of that thread, which does not count while
 another process has the core; one on several threads by the clock on the wall.
@@ -120,7 +120,7 @@ def low_end(times: Sequence[float]) -> float:
 
 
 def interleaved(of: Sequence[KernelTiming], rounds: int) -> Iterator[tuple[float, ...]]:
-    """The seconds of each of several kernels, round by round: there and back again.
+    """The seconds of several kernels per round, in forward and backward order.
 
     What slows the machine down for a while slows all of them down, and none is always the first.
     """

@@ -1,8 +1,8 @@
 """Tournaments: which of a few good candidates is the best, beyond the noise of the machine.
 
-The candidates are timed in turns, round by round, so that two of them are compared within each
-round.  One is better than another if the mean of their differences is far from 0 for how much the
-differences vary (`clearly_less`, by which records are ordered, too).
+The candidates are timed alternately, round by round, so that two of them are compared within each
+round. One is better if the mean of their differences is large relative to its variation
+(`clearly_less`, which also orders records).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plica.search.record.order import clearly_less, is_faster_in_turns, ranked_b
 
 
 def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Those that were timed, the fastest first; equals stay in order."""
+    """The timed candidates, fastest first; a stable order."""
     timed = [each for each in finals if each.times]
     return tuple(ranked_by(timed, lambda one, other: is_faster_in_turns(one.times, other.times)))
 

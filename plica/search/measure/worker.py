@@ -64,7 +64,7 @@ class TrialCode(Protocol):
     """Code where it runs, with the memory that it reads and writes."""
 
     def difference(self) -> str:
-        """Run it once; what is wrong with what it wrote, or nothing."""
+        """Runs it once; returns an error in its output, or an empty text."""
         ...
 
     def timing(self, limits: TrialLimits, bar: float = math.inf) -> KernelTiming:
@@ -72,7 +72,7 @@ class TrialCode(Protocol):
         ...
 
     def late_difference(self) -> str:
-        """What is wrong after it was timed, as threads may meet only now and then, or nothing."""
+        """The error after timing, when rare races may have shown, or an empty text."""
         ...
 
 
@@ -142,7 +142,7 @@ def build(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> Me
 
 
 def run(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
-    """Whether a candidate is right, and how long it takes."""
+    """Whether a candidate is right, and its time."""
     start = perf_counter()
     job = job_read(asked.head["job"])
     try:
@@ -169,7 +169,7 @@ def run(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> Mess
 
 
 def final(machine: TrialMachine, asked: MessageFrame, limits: TrialLimits) -> MessageFrame:
-    """How long several candidates take, each of which was right before."""
+    """The times of several candidates that passed before."""
     start = perf_counter()
     blobs = iter(asked.blobs)
     rounds: list[tuple[float, ...]] = []
@@ -212,7 +212,7 @@ def _together(kernel: Kernel, inputs: tuple[Array, ...]) -> list[Array]:
 
 
 def sentence(error: PlicaError) -> str:
-    """What an error says first, and what it found."""
+    """The first message of an error and the value it reports."""
     first = error.diagnostics[0]
     return f"{first.message} {first.found or ''}".strip()
 
@@ -226,7 +226,7 @@ Answer: TypeAlias = Callable[[MessageFrame, TrialLimits], MessageFrame]
 
 
 def answers_of(machine: TrialMachine) -> Mapping[str, Answer]:
-    """What a worker for a kind of machine answers, by what it is asked to do."""
+    """The handlers of a worker for a kind of machine, by request."""
     work = {"build": build, "run": run, "final": final}
     return {name: partial(answer, machine) for name, answer in work.items()}
 
@@ -234,7 +234,7 @@ def answers_of(machine: TrialMachine) -> Mapping[str, Answer]:
 def serve(
     given: IO[bytes], answers: IO[bytes], limits: TrialLimits, work: Mapping[str, Answer]
 ) -> None:
-    """Answer frames until there are no more."""
+    """Answers frames until there are no more."""
     while (asked := frame.read(given)) is not None:
         own = asked.head["of_processor"]
         _end_after(asked.head["seconds"], own)
@@ -252,7 +252,7 @@ def _end_after(seconds: float, of_processor: bool) -> None:
 def main(work: Mapping[str, Answer] | None = None) -> None:
     """Limit this process, then serve."""
     limits = TrialLimits.from_json(sys.argv[1])
-    # Whatever a library prints must not come between the answers.
+    # Output of libraries must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     if os.name == "posix":

@@ -80,7 +80,7 @@ class Analytical(Unlearned):
         return packs.summed(self.of_stores(packs.rows))
 
     def of_stores(self, rows: Floats) -> Floats:
-        """About how many cycles the store of each row takes."""
+        """The estimated cycles of the store of each row."""
         if rows.shape[1] != WIDTH:
             message = "The analytical model reads the features of stores."
             found = f"{rows.shape[1]} columns"

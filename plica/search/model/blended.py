@@ -38,7 +38,7 @@ ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
 
 @frozen(eq=False)
 class _Process:
-    """What was seen, as a Gaussian process of what other work's trees are off by."""
+    """The observations as a Gaussian process on the residuals of pretrained trees."""
 
     middle: Floats
     spread: Floats  # of each column; none of one that is left out
@@ -58,7 +58,7 @@ class _Process:
     def picked(
         self, rows: Floats, taught: Floats, scores: Floats, taken: Sequence[int], count: int
     ) -> list[int]:
-        """So many candidates by score and uncertainty, each known once taken or picked."""
+        """A number of candidates by score and uncertainty; each pick updates the uncertainty."""
         places, slopes = _placed(rows, self.middle, self.spread), taught - self.numbers[0]
         seen, seen_slopes = self.places, self.taught
         own = self.numbers[2] * 2.0 + SLOPE * slopes * slopes
@@ -105,7 +105,7 @@ def _apart(one: Floats, other: Floats) -> Floats:
 
 
 def _process(rows: Floats, taught: Floats, wanted: Floats) -> _Process:
-    """The likeliest process of some examples; what is wanted are logarithms."""
+    """The most likely process of some examples; targets are logarithms."""
     middle, spread = rows.mean(axis=0), rows.std(axis=0)
     places = _placed(rows, middle, spread)
     mean = float(taught.mean())
@@ -142,7 +142,7 @@ class Blended:
 
     @property
     def standing(self) -> Blended:
-        """One that begins with what this has learned."""
+        """A model that starts from this one."""
         return Blended(self.stores.standing, self.wholes.standing, self.networks)
 
     def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Blended:
@@ -160,7 +160,7 @@ class Blended:
         return Blended(stores, wholes, self.networks, _process(rows, taught, wanted[chosen]))
 
     def scores(self, packs: Packs) -> Floats:
-        """Higher is faster: the mean of what all say; all alike before it has learned."""
+        """Higher is faster: the mean of all members; constant before any learning."""
         trees = self.stores.booster or self.stores.ground
         if not (trees or self.networks.weights) or not len(packs.rows):
             return np.where(packs.is_legal, 0.0, -np.inf)
@@ -174,8 +174,8 @@ class Blended:
         return found
 
     def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
-        """So many of some candidates that may be fast for all that is known, beside those that are
-        taken; each tells something of the next.  Before anything was seen here, the best."""
+        """A number of candidates that may be fast given the uncertainty, considering those already
+        taken; the best ones before any observation."""
         scores = self.scores(packs)
         if self.process is None or not packs.is_legal.all():
             others = [n for n in np.argsort(-scores, kind="stable").tolist() if n not in taken]
@@ -184,14 +184,13 @@ class Blended:
         return self.process.picked(rows, taught, scores, taken, count)
 
     def _said(self, packs: Packs) -> tuple[Floats, Floats, Floats]:
-        """One feature row per candidate, and its log times before and after what was seen here."""
+        """One feature row per candidate, and its log times before and after local observations."""
         wide = packs.rows.shape[1]
         wholes = self.wholes.looked_at(packs)
         one, other = self.stores.taught_and_seen(packs), self.wholes.taught_and_seen(wholes)
         taught, seen = (one[0] + other[0]) / 2, (one[1] + other[1]) / 2
         if self.networks.weights:
-            # What trees have learned with the networks counts as they do; what was seen here since
-            # is added to both.
+            # Trees trained with the networks count equally; local observations are added to both.
             beside = seen if self.process is None else taught
             mended = NETWORKS * (self.networks.times(packs) - beside)
             taught, seen = taught + mended, seen + mended

@@ -1,7 +1,7 @@
 """Boosted trees: how they are grown, read from files, and asked.
 
-Many flat trees, each from some of the rows and features: there are few examples, and what they have
-in common is plain.
+Many shallow trees, each on a sample of rows and features: examples are few and their structure is
+simple.
 
 >>> Trees(rounds=5).parameters(eta=0.5)["eta"]
 0.5
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Trees:
-    """How trees are grown; fixed threads and seed, so that the same comes out every time."""
+    """The parameters of tree growing; fixed threads and seed make it deterministic."""
 
     rounds: int = 400
     depth: int = 4

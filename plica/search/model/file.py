@@ -1,4 +1,4 @@
-"""Model files: a model as one JSON text with a version, numbers exactly as they are.
+"""Model files: a model as one JSON text with a version and exact numbers.
 
 >>> text = written("example", {"rounds": 3}, {"weights": np.array([[0.5, 0.25]])}, b"xyz")
 >>> read(text).fields, read(text).arrays["weights"].tolist(), read(text).blob
@@ -30,7 +30,7 @@ MOST: Final = 1 << 28  # bytes of a model file, at most
 
 @frozen(eq=False)
 class File:
-    """What a model file holds."""
+    """The content of a model file."""
 
     kind: str
     fields: Mapping[str, int | float]
@@ -54,7 +54,7 @@ def written(
 
 
 def read(data: bytes) -> File:
-    """What a file holds; raises `Malformed`."""
+    """The content of a file; raises `Malformed`."""
     if len(data) > MOST:
         raise malformed("A model file is too large.", f"at most {MOST} bytes", str(len(data)))
     try:

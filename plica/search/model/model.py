@@ -1,8 +1,8 @@
 """Models: what tells from features how fast candidates are, before they are run.
 
-A model is a value.  `fitted` gives the one that has learned from candidates and their costs, and
-forgets what it learned before; `scores` are higher for what is faster, and compare only with one
-another.  The same examples give the same model, bit by bit, in any process.
+A model is a value. `fitted` returns one trained on candidates and their costs from scratch;
+`scores` are higher for faster candidates, and only comparable with each other. Equal examples give
+an equal model, bit by bit, in any process.
 
 >>> speeds(np.array([2.0, 4.0, np.inf]), None).tolist()
 [1.0, 0.5, 0.0]

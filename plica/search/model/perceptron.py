@@ -1,13 +1,14 @@
-"""Perceptron: small neural networks that mend what is estimated of stores, by all of a candidate.
+"""Perceptron: small neural networks that correct the estimates of stores, using the whole
+candidate.
 
-As with `SummedTime` the time of a candidate is the sum of those of its stores, each what is
-estimated of it times a factor.  The factor comes from a network: two layers make a hidden vector of
-each store, a third looks at it and at those of all stores of the candidate, by their shares of what
-is estimated and as a sum.  Weights follow Adam so that as many pairs of a group as can be are in
-order, some groups at a time, each as much as any other however many candidates it has.  Networks
-differ from trees where they err, and several networks of other seeds (`members`) err less than one.
+As with `SummedTime`, the time of a candidate is the sum over its stores of an estimate times a
+factor. The factor comes from a network: two layers compute a hidden vector per store, a third
+combines it with those of all stores of the candidate, as a weighted mean and a sum. Weights are
+trained by Adam with a pairwise ranking loss, on batches of groups with equal weight. The errors of
+networks are independent of those of trees, and several networks with different seeds (`members`)
+err less than one.
 
-Columns that are not known count as their mean; how many of them there are is a column.
+Unknown columns are replaced by their mean; their number is another column.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
@@ -99,7 +100,7 @@ class Perceptron:
             "w1": drawn(hidden, hidden), "b1": none,
             "own": drawn(hidden, hidden, 3), "shares": drawn(hidden, hidden, 3),
             "sums": drawn(hidden, hidden, 3), "b2": none,
-            # It begins by adding nothing to what is estimated.
+            # Initially it adds nothing to the estimate.
             "w3": np.zeros((hidden, 1), np.float32), "b3": np.zeros(1, np.float32),
         }  # fmt: skip
 
@@ -244,7 +245,7 @@ class Perceptron:
 
 @frozen(eq=False)
 class _Examples:
-    """Stores of all candidates, those of each by turns, and the candidates of each group."""
+    """The stores of all candidates, interleaved, and the candidates of each group."""
 
     inputs: Singles
     estimate: Singles
@@ -293,7 +294,7 @@ def _bent(of: Singles) -> tuple[Singles, Singles]:
 
 
 def _likely(of: Singles) -> Singles:
-    """The first of these, in the place of what is given."""
+    """The first of these that is finite."""
     scale = np.maximum(of, np.float32(-80.0))
     np.negative(scale, out=scale)
     np.exp(scale, out=scale)

@@ -1,4 +1,4 @@
-"""Ranked: boosted trees that only put candidates in order.
+"""Ranked: boosted trees that only rank candidates.
 
 A candidate is one row here: that of its heaviest store, and all its rows together.
 

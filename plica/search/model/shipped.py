@@ -1,4 +1,4 @@
-"""The shipped model: what was learned from drawn work, before anybody has searched here.
+"""The shipped model, pretrained on generated work.
 
 `benchmarks/tables.py ship` writes it from tables of measured candidates and says how well such a
 model orders the candidates of work it has never seen.  Searches on processors stand on it.

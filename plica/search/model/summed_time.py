@@ -1,9 +1,9 @@
 """Summed time: boosted trees that correct the estimate of each store; the times of stores add up.
 
-The time of a store is its estimate (`Analytical`) times a factor from the trees, so what is learned
-of a store holds for like stores of other work.  Costs of one group compare up to a factor; trees
-grow by a pairwise loss.  A model that stands on other work's trees grows its own.  With `whole` a
-candidate is one row: its heaviest store, the mean of all by share, the total and the count.
+The time of a store is its estimate (`Analytical`) times a factor from the trees, so learning
+transfers to similar stores of other work. Costs of one group compare up to a factor; trees are
+trained with a pairwise loss. A model based on pretrained trees adds its own. With `whole` a
+candidate is one row: its heaviest store, the weighted mean of all, the total and the count.
 
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
@@ -57,7 +57,7 @@ class SummedTime:
 
     @property
     def standing(self) -> SummedTime:
-        """One that begins with what this has learned; it stands on one piece of ground."""
+        """A model based on this one; there is only one base."""
         return SummedTime(whole=self.whole, ground=self.booster)
 
     def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> SummedTime:
@@ -100,7 +100,7 @@ class SummedTime:
         return np.where(packs.is_legal, -found, -np.inf)
 
     def taught_and_seen(self, packs: Packs) -> tuple[Floats, Floats]:
-        """Log times of candidates before and after what was seen here, up to a constant."""
+        """The log times of candidates before and after local observations, up to a constant."""
         rows, place = (packs.rows, np.arange(len(packs.rows))) if self.whole else packs.distinct
         each = self._begun(rows)
         before = summed_logarithms(each[place], packs)
@@ -136,7 +136,7 @@ class SummedTime:
 
 
 def log_estimates(rows: Floats) -> Floats:
-    """Logarithms of what is estimated of stores; those of which nothing can be are alike."""
+    """The logarithms of store estimates; a constant for stores without an estimate."""
     known = Analytical().of_stores(rows) if rows.shape[1] == WIDTH else np.ones(len(rows))
     found: Floats = np.log(np.maximum(known, 1.0))
     return found
@@ -208,7 +208,7 @@ def _pairs(wanted: Floats, group: Integers, sizes: Integers, seed: int) -> _Pair
 
 
 def logarithms(costs: Floats, groups: Integers) -> Floats:
-    """Of seconds; of what failed where something of its group did not, else not a number."""
+    """The logarithms of seconds; failures get the worst of their group, or NaN if all failed."""
     usable = np.isfinite(costs) & (costs > 0)
     found = np.full(len(costs), np.nan)
     found[usable] = np.log(costs[usable])
@@ -220,7 +220,7 @@ def logarithms(costs: Floats, groups: Integers) -> Floats:
 
 
 def summed_logarithms(each: Floats, packs: Packs) -> Floats:
-    """The logarithm of the sum for each candidate, of logarithms for each of its stores."""
+    """The logarithm of each candidate's sum, from the logarithms of its stores."""
     most = np.full(packs.count, -np.inf)
     np.maximum.at(most, packs.owner, each)
     most = np.where(np.isfinite(most), most, 0.0)

@@ -1,1 +1,1 @@
-"""policy: how a search goes on, as pure functions of what it has seen."""
+"""policy: search policies, as pure functions of the observations."""

@@ -1,9 +1,9 @@
 """Breeding: a population of points improved under a score; nothing is measured.
 
-The first population is the best that was measured, and random points.  Each generation takes
-parents by rank and changes most children: one decision redrawn, moved to a neighbour, or taken from
-another parent.  `Effort` bounds how many points are replayed for features; `varied` picks points of
-high rank that differ in their decisions.
+The first population is the best measured points and random ones. Each generation selects parents by
+rank and mutates most children: one decision is redrawn, moved to a neighbour, or taken from another
+parent. `Effort` bounds how many points are replayed for features; `varied` picks points of high
+rank with different decisions.
 
 >>> from random import Random
 >>> import numpy as np
@@ -134,7 +134,7 @@ def nudged(space: Space, point: Point, random: Random) -> Point:
 
 
 def varied(ranked: Sequence[Point], count: int, weight: float = 0.5) -> list[Point]:
-    """So many of some points, the best first: good ones that differ in what they decide.
+    """A number of points, best first, that are good and differ in their decisions.
 
     >>> points = [Point(0, ((1,), (n,))) for n in (1, 1, 2)] + [Point(0, ((2,), (2,)))]
     >>> varied(points[1:], 2, weight=2) == [points[1], points[3]]

@@ -1,7 +1,7 @@
 """Judges: the scores that a model gives to points before they are tried.
 
-A judge is a model and features; it learns from all observations anew at every round, so its scores
-are a function of the log.  A point without rows is illegal: nothing is worse.
+A judge is a model with features; it is trained on all observations in every round, so its scores
+are a function of the log. A point without rows is illegal and ranks last.
 
     Features     (space, points) -> packs: the rows of features of each point
     Learner      fitted(packs, costs) -> Learner;  scores(packs) -> higher is faster
@@ -37,7 +37,7 @@ class Learner(Protocol):
     """What learns which points are fast: any of the models of `plica.search.model`."""
 
     def fitted(self, packs: Packs, costs: Array) -> Learner:
-        """What has learned from these points; the cost of what failed is infinite."""
+        """Trained on these points; the cost of failures is infinite."""
         ...
 
     def scores(self, packs: Packs) -> Array:
@@ -50,7 +50,8 @@ class Doubting(Protocol):
     """What also knows of which points it knows little."""
 
     def hopeful(self, packs: Packs, taken: Sequence[int], count: int) -> list[int]:
-        """So many points that may be fast for all that is known, beside some that are taken."""
+        """A number of points that may be fast given the uncertainty, besides those already
+        taken."""
         ...
 
 
@@ -68,7 +69,7 @@ class CostJudge:
         return self.opinion(self.taught(known), known)
 
     def opinion(self, model: Learner, known: ObservedSpace) -> Score:
-        """What a model thinks of points of a space."""
+        """A model's scores of points of a space."""
         return self._score(known.space, model, self._most(known))
 
     def hopes(
@@ -79,8 +80,8 @@ class CostJudge:
         taken: Sequence[Point],
         count: int,
     ) -> list[Point]:
-        """So many of some points that may be fast for all that a model knows, beside those that are
-        taken; none where it has no doubts."""
+        """A number of points that may be fast given a model's uncertainty, besides those already
+        taken; empty if the model has none."""
         if not isinstance(model, Doubting) or not points or not count:
             return []
         every = [*dict.fromkeys([*taken, *points])]
@@ -129,7 +130,7 @@ class CostJudge:
 
 
 def knobs(space: Space, points: Sequence[Point]) -> Packs:
-    """The sketch of a point, one-hot, and the logarithms of what is decided."""
+    """The sketch of a point, one-hot, and the logarithms of its decisions."""
     sketches = len(space.sketches)
     width = max(sum(map(len, each.default)) for each in space.sketches)
     rows = np.zeros((len(points), sketches + width))
@@ -142,7 +143,7 @@ def knobs(space: Space, points: Sequence[Point]) -> Packs:
 
 @lru_cache(maxsize=8)
 def stores(machine: Machine) -> Features:
-    """The features of the stores of kernels, kept for each space."""
+    """The features of the stores of kernels, cached per space."""
 
     @lru_cache(maxsize=64)
     def estimated(space: Space) -> tuple[SpaceFeaturiser, dict[Point, Array]]:

@@ -87,7 +87,7 @@ def observed(
     trials: int,
     seed: int,
 ) -> tuple[Observation, ...]:
-    """What a policy tries, at most so often; a cost of None is a failure."""
+    """The trials of a policy, up to a number; a cost of None is a failure."""
     log = list[Observation]()
     state, points = policy.step(policy.begin(space, seed))
     while points and len(log) < trials:

@@ -1,21 +1,21 @@
-"""Policies: how a search goes on, as a fold over what it has seen.
+"""Policies: a search as a fold over its observations.
 
     state                    = policy.begin(space, seed)
     state', proposals        = policy.step(state, observations)
     state', proposals        = policy.ahead(state, observations)
 
-An *explorer* chooses the next batch from what is known, what it remembers, and a random number
-generator made from the seed and the number of the round.  A *policy* turns an explorer into a fold:
-it gives out a batch, waits until every point of it has been observed, in whatever order, and then
-asks for the next.  So only the log of observations matters, never how it was cut:
+An *explorer* chooses the next batch from the observations, its memory, and a random number
+generator seeded by the seed and the round. A *policy* turns an explorer into a fold: it proposes a
+batch, waits until all its points have been observed, in any order, and then asks for the next. So
+only the log of observations matters, never how it was split:
 
     step(state, a + b)  =  step(step(state, a), b), the proposals one after the other
 
-and a search that was killed goes on by folding its log again.  Observations of points that nobody
-proposed are taken as known: records of an earlier search, say.
+and a killed search continues by folding its log again. Observations of points that nobody proposed
+count as prior knowledge, such as records of an earlier search.
 
-`ahead` asks for the next batch while one is out, so that who proposes need not wait for who
-measures: of the points that are out it is known that they are taken, and no more.
+`ahead` asks for the next batch while one is pending, so that proposing overlaps with measuring:
+pending points are known to be taken, nothing more.
 
 >>> from plica.search.policy.model_free import Uniform
 >>> from plica.search.policy.example import SQUARE, cost
@@ -47,7 +47,7 @@ M = TypeVar("M")
 
 @frozen(eq=False, slots=False)
 class ObservedSpace:
-    """A space, and what has been observed in it, in the order in which it was proposed."""
+    """A space with its observations, in the order of proposals."""
 
     space: Space
     log: tuple[Observation, ...] = ()
@@ -74,8 +74,7 @@ class ObservedSpace:
         return sum(each.is_trial for each in self.log)
 
     def fresh(self, random: Random, count: int, but: Sequence[Point] = ()) -> list[Point]:
-        """Points at random that are neither taken nor among some others; fewer where the space
-        has no more."""
+        """Random points that are neither taken nor excluded; fewer if the space has no more."""
         found = dict.fromkeys(but)
         given = len(found)
         for _ in range(DRAWS * count):
@@ -123,11 +122,11 @@ def index_of(space: Space, point: Point) -> int:
 
 
 class Explorer(Protocol[M]):
-    """Chooses the next points; a value without state of its own."""
+    """Chooses the next points; a stateless value."""
 
     @property
     def name(self) -> str:
-        """What it is called in records: explorers that choose differently have different names."""
+        """The name in records; explorers that choose differently have different names."""
         ...
 
     def chosen(
@@ -139,7 +138,7 @@ class Explorer(Protocol[M]):
 
 @frozen(eq=False)
 class SearchState(Generic[M]):
-    """Where a search stands: a value, made anew by every step."""
+    """The state of a search: a value, replaced at every step."""
 
     known: ObservedSpace
     seed: int
@@ -152,7 +151,7 @@ class SearchState(Generic[M]):
 
     @property
     def waiting(self) -> tuple[Point, ...]:
-        """What is out and has not been observed."""
+        """The pending points."""
         here = {each.point for each in self.arrived}
         return tuple([each for each in (*self.late, *self.pending) if each not in here])
 
@@ -168,13 +167,13 @@ class Policy(Generic[M]):
         return self.explorer.name
 
     def begin(self, space: Space, seed: int) -> SearchState[M]:
-        """Where a search begins; the first batch comes with the first step."""
+        """The initial state; the first batch comes with the first step."""
         return SearchState(ObservedSpace(space), seed)
 
     def step(
         self, state: SearchState[M], observations: Sequence[Observation] = ()
     ) -> tuple[SearchState[M], tuple[Point, ...]]:
-        """Take in observations, and say what else is to be tried."""
+        """Adds observations; returns the new state and the points to try."""
         proposals = list[Point]()
         left = list(reversed(observations))
         while True:
@@ -192,14 +191,14 @@ class Policy(Generic[M]):
     def ahead(
         self, state: SearchState[M], observations: Sequence[Observation] = ()
     ) -> tuple[SearchState[M], tuple[Point, ...]]:
-        """Take in observations, and say what is to be tried after the batch that is out; nothing
-        where one before that is out, too, or nothing is known yet."""
+        """Adds observations; returns the batch to try after the pending one, or nothing if an
+        earlier one is still pending or nothing is known."""
         state = evolve(state, arrived=(*state.arrived, *observations))
         known = _learned(state)
         waiting = state.waiting
         if state.finished or not known.log or not set(waiting).isdisjoint(state.late):
             return state, ()
-        # What is out teaches nothing, and is not asked for again: as what was refused.
+        # Pending points teach nothing and are not proposed again, like refused ones.
         out = [Observation(each, None, "refused") for each in waiting]
         masked = ObservedSpace(known.space, (*known.log, *out))
         memory, points = self._chosen(state, masked)
@@ -224,7 +223,7 @@ class Policy(Generic[M]):
 
 
 def _learned(state: SearchState[M]) -> ObservedSpace:
-    """What is known with all that arrived, in the order of proposals rather than of arrival."""
+    """The knowledge with everything that arrived, in the order of proposals."""
     place = {each: n for n, each in enumerate((*state.late, *state.pending))}
     came = sorted(state.arrived, key=lambda each: place.get(each.point, -1))
     return ObservedSpace(state.known.space, (*state.known.log, *came))

@@ -1,4 +1,4 @@
-"""Guided search: what is estimated first, then what is learned, then what is next to the best.
+"""Guided search: first by estimates, then by the learned model, then around the best points.
 
     first    what each sketch decides by itself, and points near: what analysis alone proposes
     learned  batches bred under a model of everything measured, part of each next to the incumbent,
@@ -92,7 +92,7 @@ class Guided:
             return memory, known.fresh(random, self.batch)
         stagnation = max(0, memory.rounds - self.patience) / self.patience
         fast = promising(known, SLOW * (1 + stagnation))
-        # What is slow is neither learned from nor asked for: its features are never estimated.
+        # Slow points are neither learned from nor proposed: their features are skipped.
         seen = ObservedSpace(known.space, _within(known.log, fast))
         model = self.judge.taught(seen)
         score = self.judge.opinion(model, seen)
@@ -118,12 +118,12 @@ class Guided:
             found += [
                 e for e in mixed(known, others, missing, self.model_share, random) if e not in met
             ]
-        # Where sketches have a point or two each, what is left of a batch goes to the others.
+        # If sketches have only one or two points, the rest of a batch goes to the others.
         more = [each for each in _untried(known) if each not in found]
         return memory, [*found, *more[: max(0, self.batch - len(found))]]
 
     def estimated(self, known: ObservedSpace, random: Random) -> list[Point]:
-        """What analysis alone proposes: the defaults, then the best of what is near them."""
+        """Proposals by analysis alone: the defaults, then the best of their neighbours."""
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
@@ -139,7 +139,8 @@ class Guided:
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
     def _taught(self, space: Space) -> list[Point]:
-        """What was fast elsewhere, if it is the same work or scored at least like the default."""
+        """Points that were fast elsewhere, if it is the same work or they score at least like the
+        default."""
         features = self.judge.features
 
         def apart(one: Space, other: Space) -> float:
@@ -185,7 +186,7 @@ def _followed(memory: Incumbent, best: Observation | None) -> Incumbent:
 
 
 def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> list[Point]:
-    """What is next to the fastest points of some sketches and has not been tried."""
+    """Untried neighbours of the fastest points of some sketches."""
     found = dict[Point, None]()
     for each in _within(known.ranked[:incumbents], sketches):
         found.update(dict.fromkeys(around(known, Footing(each.point))))
@@ -193,7 +194,7 @@ def _beside(known: ObservedSpace, incumbents: int, sketches: Container[int]) -> 
 
 
 def _thought(score: Score, points: Sequence[Point]) -> list[Point]:
-    """The points in the order of an opinion, the best first; what is no schedule is left out."""
+    """The points in the order of a score, best first; illegal points are dropped."""
     opinion = score(points)
     order = sorted(range(len(points)), key=lambda n: (-opinion[n], n))
     return [points[n] for n in order if isfinite(opinion[n])]

@@ -1,4 +1,4 @@
-"""Lessons: what was seen of other work, and where in the space of this work that is.
+"""Lessons: observations of other work, mapped to this work's space.
 
     Lesson(space, log)                 the space of other work, and what was observed in it
     transported(point, of, into)       the point of one space that is most like one of another
@@ -39,7 +39,7 @@ Likeness: TypeAlias = Callable[[Space, Space], float]  # the distance of two wor
 
 @frozen(eq=False)
 class Lesson:
-    """What was observed in the space of other work."""
+    """Observations in the space of other work."""
 
     space: Space
     log: tuple[Observation, ...]
@@ -52,7 +52,7 @@ class Lesson:
 
 
 def points_of_lessons(space: Space, lessons: Sequence[Lesson], likeness: Likeness) -> list[Point]:
-    """What was fast elsewhere, as points of this space: of the nearest work first, by turns."""
+    """Points that were fast elsewhere, in this space: nearest work first, interleaved."""
     near = sorted(lessons, key=lambda each: likeness(each.space, space))
     turns: list[list[Point]] = []
     for lesson in near:
@@ -73,7 +73,7 @@ def round_robin(*orders: Sequence[Point]) -> list[Point]:
 
 
 def transported(point: Point, of: Space, into: Space) -> Point | None:
-    """The point of another space that is most like one; None where it has no such sketch."""
+    """The most similar point of another space, or None if it lacks the sketch."""
     there = of.sketches[point.sketch]
     number = next((n for n, each in enumerate(into.sketches) if each.name == there.name), None)
     if number is None:
@@ -94,8 +94,8 @@ class Precedent:
 
 
 def similar_point(of: Precedent, into: Space) -> tuple[float, Point] | None:
-    """How far its work is from that of a space, by the sizes that are tiled, and the point that is
-    most like its schedule; None where no sketch of its name has the same steps."""
+    """The distance of a precedent's work from a space, by its tiled sizes, and the point most
+    similar to its schedule; None if no sketch of its name has the same steps."""
     kinds, decided = _kinds(of.trace), of.trace.decisions()
     for number, here in enumerate(into.sketches):
         if here.name != of.form or _kinds(here.trace) != kinds:
@@ -108,12 +108,12 @@ def similar_point(of: Precedent, into: Space) -> tuple[float, Point] | None:
 
 
 def _kinds(of: Trace) -> tuple[object, ...]:
-    """What the steps of a trace are, whatever they are done to, and which of them decide."""
+    """The kinds of a trace's steps, independent of their operands, and which of them decide."""
     return tuple([(type(each.instruction), each.decision is None) for each in of.steps])
 
 
 def points_of_precedents(space: Space, precedents: Sequence[Precedent]) -> list[Point]:
-    """What was fastest of other work, as points of this space, the nearest work first."""
+    """The fastest schedules of other work as points of this space, nearest work first."""
     near = [found for each in precedents if (found := similar_point(each, space)) is not None]
     ordered = sorted(near, key=lambda each: each[0])  # those that are as near as they came
     return list(dict.fromkeys([point for _, point in ordered]))[:TOLD]
@@ -132,5 +132,5 @@ def _apart(one: Decision, other: Decision) -> float:
 
 
 def _size(of: int) -> float:
-    """Sizes by their ratios; what is no size, a place or a choice, by its difference."""
+    """Sizes compare by ratio; places and choices by difference."""
     return log2(of) if of >= 1 else of - 1.0

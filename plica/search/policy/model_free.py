@@ -115,7 +115,7 @@ class Genetic:
 
 @frozen
 class Footing:
-    """Where a descent stands, and how many steps around it looks."""
+    """The current position of a descent, and its radius."""
 
     at: Point
     reach: int = 1
@@ -135,7 +135,7 @@ class Descent:
     def chosen(
         self, known: ObservedSpace, memory: Footing | None, random: Random
     ) -> tuple[Footing, Sequence[Point]]:
-        """Where it stands now, and what is tried around it."""
+        """The new position, and the points to try around it."""
         footing = memory or Footing(known.space.default)
         if footing.at not in known.taken:
             return footing, [footing.at]
@@ -150,7 +150,7 @@ class Descent:
 
 
 def descended(known: ObservedSpace, footing: Footing) -> Footing:
-    """The fastest point known within reach, if it is faster than the one it stands at."""
+    """The fastest known point within the radius, if it is faster than the current one."""
     here = known.taken[footing.at]
     near = [known.taken[point] for point in around(known, footing) if point in known.taken]
     best = min(near, key=_cost, default=here)

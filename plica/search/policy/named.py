@@ -39,11 +39,11 @@ MODEL_FREE: Final[dict[str, Callable[[], Explorer[Any]]]] = {
 }
 POLICIES: Final = (*LEARNING, *MODEL_FREE)
 TRANSFER: Final = "transfer"
-"""The guided policy that learns from records first: it is made where there is a database."""
+"""The guided policy that starts from records; available with a database."""
 
 
 def learned(machine: Machine) -> CostJudge:
-    """The shipped model over the features of stores, without what is estimated to be far slower."""
+    """The shipped model over store features, skipping points estimated to be far slower."""
     name = f"blended-{shipped_digest()}"
     return CostJudge(name, shipped().standing, stores(machine), Analytical().cycles)
 
@@ -71,7 +71,7 @@ def unknown_policy(name: str, offered: Iterable[str], where: str = "") -> InputE
 
 
 def policy_named(name: str, machine: Machine) -> Policy[Any]:
-    """The policy of processors with this name; raises `InputError` where there is none."""
+    """The processor policy of this name; raises `InputError` if there is none."""
     way, colon, model = name.partition(":")
     if colon and way in LEARNING:
         return policy_by(way, lambda: CostJudge(model, COST_MODELS.load(model), stores(machine)))

@@ -25,7 +25,7 @@ FAILED: Final = 4.0  # a trial that failed counts as this many times the slowest
 
 @frozen(eq=False)
 class Ridge:
-    """Weights, none before it has learned; and how much they are held back."""
+    """Weights, empty before training, and their regularisation."""
 
     weights: Array | None = None
     hold: float = 1e-3

@@ -4,8 +4,8 @@
     lessons_of(subjects, …)          what a database holds of some work, as lessons
     precedents_of(subjects, …)       the fastest that it holds of any other work
 
-The name of the policy has a digest of its lessons, and such runs teach no others, so that a run
-that was stopped goes on.
+The name of the policy contains a digest of its lessons, and its runs are no lessons for others, so
+that a stopped run continues unchanged.
 
 >>> from plica.search.policy.example import SQUARE
 >>> lesson = Lesson(SQUARE, (Observation(SQUARE.default, 1.0),))
@@ -41,7 +41,7 @@ TAUGHT: Final = "taught"  # what names of such policies begin with
 def taught(
     machine: Machine, lessons: Sequence[Lesson], precedents: Sequence[Precedent] = ()
 ) -> Policy[Any]:
-    """The guided search after lessons and precedents; the plain one where there are none."""
+    """The guided search with lessons and precedents; the plain one if there are none."""
     given, others = tuple([each for each in lessons if each.ranked]), tuple(precedents)
     judge = learned(machine)
     judge = evolve(judge, name=f"{judge.name}-{_digest(given, others)}")

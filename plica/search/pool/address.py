@@ -1,7 +1,7 @@
 """Addresses: where a pool is, and whether one may go there.
 
-Whoever reaches a pool runs code on it, so a network is crossed with TLS only: each side has a
-certificate that one authority signed.  Without certificates a pool serves this machine alone.
+A pool executes code for its clients, so networks are crossed with TLS only: both sides need a
+certificate from one authority. Without certificates a pool serves only this machine.
 
 >>> checked("tcp://127.0.0.1:8786", None)
 'tcp://127.0.0.1:8786'
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class PoolError(PlicaError):
-    """A pool cannot be reached, may not be reached, or has not what is asked of it."""
+    """A pool is unreachable, refuses access, or lacks the requested resources."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class Certificates:
         return context
 
     def security(self) -> Security:
-        """What Dask asks for; every connection is encrypted."""
+        """Dask's security settings; every connection is encrypted."""
         from distributed import Security
 
         self.context()  # Dask would say late, and not well, what is wrong with them

@@ -1,4 +1,4 @@
-"""Devices: what a worker of a pool says of itself, and the work that is done on it.
+"""Devices: the properties of a pool's worker, and the work done on it.
 
 A worker offers `place` twice and, as often, the fingerprint of its machine: while one candidate is
 timed, which only one is at a time (`plica.search.measure.slot`), the next one is built.
@@ -41,7 +41,7 @@ class PoolDevice:
 
 
 def resources() -> dict[str, float]:
-    """What a worker on this machine offers: code for all of its cores, or for one."""
+    """The resources of a worker on this machine: code for all of its cores, or for one."""
     whole = toolchain.host()
     names = [PLACE, *{fingerprint(evolve(whole, cores=each)): None for each in (1, whole.cores)}]
     return dict.fromkeys(names, float(PLACES))
@@ -72,7 +72,7 @@ def perform(job: str, limits: str, target: str) -> str:
 
 
 def perform_final(jobs: tuple[str, ...], limits: str, target: str, rounds: int) -> tuple[str, ...]:
-    """Time several jobs in turns on this machine."""
+    """Times several jobs alternately on this machine."""
     given = [MeasureJob.from_json(each) for each in jobs]
     measurer = _measurer(limits, _machine(given[0], target))
     return tuple([each.to_json() for each in measurer.final_outcomes(given, rounds)])
@@ -93,7 +93,7 @@ _MOST: Final = 8
 def call(
     artefact: bytes, args: tuple[Array, ...], named: dict[str, Array]
 ) -> Array | tuple[Array, ...]:
-    """Run an artefact on this machine; the last few are kept."""
+    """Runs an artefact on this machine; the last few are cached."""
     digest = hashlib.sha256(artefact).hexdigest()
     if digest not in _loaded:
         while len(_loaded) >= _MOST:
@@ -103,5 +103,5 @@ def call(
 
 
 def kept(artefact: bytes) -> bytes:
-    """What was uploaded, as it is: a pool that loses it makes it again."""
+    """The uploaded artefact, unchanged: a pool that loses it can recompute it."""
     return artefact

@@ -1,6 +1,6 @@
 """The measurer of a pool: points are tried on whatever devices have the right machine.
 
-Work of a worker that died is given to another; every outcome is reported once, as soon as it is
+The work of a worker that died is reassigned; every outcome is reported once, as soon as it is
 known, by the digest of its job.
 """
 
@@ -54,7 +54,7 @@ def devices(client: Client) -> tuple[PoolDevice, ...]:
 
 
 def lost_pool(client: Client) -> PoolError:
-    """The error of a pool whose scheduler is gone."""
+    """The error for a pool whose scheduler is gone."""
     message, hint = "The pool was lost.", "Start it again (plica pool start), then connect again."
     found = str(getattr(client, "_start_arg", client))[:300]
     return PoolError(Diagnostic("pool-failed", message, None, None, found, hint))
@@ -81,7 +81,8 @@ class PoolMeasurer:
     def measure(
         self, task: SpaceWork, space: Space, points: Sequence[Point], arrived: Arrived | None = None
     ) -> tuple[Measured, ...]:
-        """What comes of points, in their order; `arrived` is told of each as soon as it is."""
+        """The outcomes of points, in order; `arrived` is called with each as soon as it is
+        known."""
         self._check_devices()
         places: dict[str, list[int]] = {}
         texts: dict[str, str] = {}
@@ -118,7 +119,7 @@ class PoolMeasurer:
     def finals(
         self, task: SpaceWork, space: Space, points: Sequence[Point], rounds: int = 0
     ) -> tuple[Measured, ...]:
-        """The times of points that were right before, taken in turns on one device."""
+        """The times of valid points, measured alternately on one device."""
         from distributed import KilledWorker
 
         if not points:
@@ -137,7 +138,7 @@ class PoolMeasurer:
         return tuple([measured(p, each) for p, each in zip(points, outcomes, strict=True)])
 
     def _done(self, futures: Iterable[Future[str]]) -> list[Future[str]]:
-        """Those that have come to an end, after a while at most."""
+        """The completed futures, waiting for a limited time."""
         from distributed import wait
 
         waiting = list(futures)
@@ -157,7 +158,7 @@ class PoolMeasurer:
             raise PoolError(Diagnostic("pool-failed", message, None, self._name, found, hint))
 
     def close(self) -> None:
-        """Leave the pool; it goes on without us."""
+        """Disconnects from the pool, which continues."""
         self._client.close()
 
     def __enter__(self) -> PoolMeasurer:
@@ -168,7 +169,7 @@ class PoolMeasurer:
 
 
 def outcome_of(future: Future[str]) -> Outcome:
-    """What a job gave, or that it ended every worker it was given to."""
+    """The outcome of a job, or the error that it killed every worker."""
     from distributed import KilledWorker
 
     if future.status in ("cancelled", "lost"):

@@ -110,7 +110,7 @@ class RemoteExecutable:
         self.inputs, self.outputs = inputs, outputs
 
     def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
-        """Run it there; what it refuses there is refused here."""
+        """Runs it remotely; remote refusals are raised here."""
         from distributed import KilledWorker
 
         given = tuple([_array(each) for each in args])
@@ -128,7 +128,7 @@ class RemoteExecutable:
         return found if isinstance(found, np.ndarray) else tuple(found)
 
     def _result(self, future: Future[Any]) -> Any:
-        """What a device gives; a pool that has had no device for a while is not waited for."""
+        """The result of a device; raises if the pool has had no device for a while."""
         seen = monotonic()
         while True:
             try:
@@ -147,7 +147,7 @@ class RemoteExecutable:
 
 
 def _array(given: Any) -> Any:
-    """Tensors of other libraries become arrays of numpy, which travel well; tuples stay tuples."""
+    """Tensors of other libraries become numpy arrays for transport; tuples stay tuples."""
     if isinstance(given, tuple):
         return tuple([_array(each) for each in given])
     return np.from_dlpack(settled(given)) if hasattr(given, "__dlpack__") else np.asarray(given)

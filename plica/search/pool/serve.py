@@ -1,4 +1,4 @@
-"""Serving: the processes of a pool, which run until they are told to stop.
+"""Serving: the processes of a pool, which run until they are stopped.
 
 A scheduler hands out work to one worker for each device, which a nanny restarts when it dies.
 Neither serves web pages, which would be a way in without TLS.
@@ -62,7 +62,7 @@ def serve_scheduler(
 def serve_worker(
     address: str, certificates: Certificates | None, say: Callable[[str], None]
 ) -> None:
-    """Run a worker of a pool on this machine until the scheduler is gone."""
+    """Runs a pool worker on this machine until the scheduler is gone."""
     whole = checked(address, certificates)
     need_dask()
     import dask
@@ -93,7 +93,7 @@ def serve_worker(
 
 @contextmanager
 def _started(message: str, address: str, hint: str) -> Iterator[None]:
-    """Says what keeps a process of Dask's from starting."""
+    """Reports why a Dask process cannot start."""
     try:
         yield
     except (RuntimeError, OSError, TimeoutError) as error:
@@ -105,7 +105,7 @@ def _started(message: str, address: str, hint: str) -> Iterator[None]:
 
 
 async def _until_told(finished: Callable[[], Awaitable[Any]]) -> None:
-    """Wait for an end of its own, or for a signal."""
+    """Waits until it ends or a signal arrives."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGINT, signal.SIGTERM):

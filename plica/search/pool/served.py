@@ -53,7 +53,7 @@ _STALL_SECONDS: Final = 30.0  # seconds without progress until the other side is
 _CHUNK: Final = 1 << 20
 _NUMBER: Final = struct.calcsize("<Q")
 _NAMES: Final = {"armv7l": "armv7", "armv8l": "armv7", "amd64": "x86_64", "arm64": "aarch64"}
-"""What a kernel calls an architecture, where that is not LLVM's name of it."""
+"""Architecture names of kernels that differ from LLVM's."""
 
 
 def build_server(path: str | os.PathLike[str], target: str = "") -> None:
@@ -133,9 +133,9 @@ class ServedMachine:
         return ServedExecutable(artefact, ServedModel(artefact, self, number))
 
     def asked(self, kind: int, data: bytes, largest: int) -> bytes:
-        """The server's answer, of `largest` bytes at most; what went wrong there is an error here.
+        """The server's answer, of at most `largest` bytes; its errors are raised here.
 
-        An exchange that is cut short ends the connection: its answer would be taken for the next.
+        An interrupted exchange closes the connection: its answer would be taken for the next.
         """
         with self._lock:
             try:
@@ -163,7 +163,7 @@ class ServedMachine:
         return status, self._take(size)
 
     def close(self) -> None:
-        """Leave the server, which forgets what it was sent."""
+        """Disconnects; the server forgets uploaded data."""
         self._link.close()
 
     def __enter__(self) -> ServedMachine:
@@ -240,7 +240,7 @@ def _failed(message: str, found: str, hint: str | None = None) -> PoolError:
 
 
 def _refused(status: int, value: int) -> EvaluationError | PoolError:
-    """What a status says."""
+    """The error of a status."""
     match status:
         case 2:
             message = "There is not enough memory on the served machine."

@@ -1,4 +1,4 @@
-"""record: trials and what came of them, kept in a file."""
+"""record: trials and their outcomes, stored in files."""
 
 from __future__ import annotations
 

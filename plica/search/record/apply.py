@@ -1,4 +1,4 @@
-"""Applying records: whether what was once tried is still a schedule, and why not if it is none.
+"""Applies records: whether an earlier trial is still a schedule of this space, and if not, why.
 
 A record outlives the compiler that made it.  Its trace is read again and replayed on the kernel of
 today; a record that no longer applies says at which step, and the others are as good as ever.
@@ -42,7 +42,7 @@ Applied: TypeAlias = Applies | Stale
 
 
 def applied(record: Record, space: Space) -> Applied:
-    """What a record of some work means in the space of that work today."""
+    """A record's meaning in the current space of its work."""
     names = [each.name for each in space.sketches]
     if record.form not in names:
         return Stale(f"There is no sketch {record.form!r} any more, only {', '.join(names)}.")
@@ -60,7 +60,7 @@ def applied(record: Record, space: Space) -> Applied:
 
 
 def _point(number: int, sketch: Sketch, trace: Trace) -> Point | None:
-    """Where in a space a trace is; None where only its sketch is."""
+    """The point of a trace in a space, or None if only its sketch is there."""
     decided = trace.decisions()
     if not all(each in decided for each in sketch.steps):
         return None

@@ -1,8 +1,8 @@
 """Databases: the records of tuning in one SQLite file, durable when they are reported.
 
-`put` returns after the record is on the disk (write-ahead log, synchronous commits), so a process
-that is killed loses only the trial in flight.  Several processes may use one file.  Equal trials
-are joined, so merging commutes.  A file that is damaged, foreign or newer is a clear error.
+`put` returns after the record is on disk (write-ahead log, synchronous commits), so a killed
+process loses only the current trial. Several processes may use one file. Equal trials are joined,
+so merging is commutative. A damaged, foreign or newer file is a clear error.
 
 >>> from plica.search.record.record import record
 >>> with Database() as found:
@@ -86,7 +86,7 @@ class Database(RecordSource):
             raise
 
     def _name(self) -> str | bytes:
-        """What SQLite opens; a file that nobody can write to is read as it lies, without a log."""
+        """The file name for SQLite; a file on a read-only file system is opened without a log."""
         if self.path is None:
             return ":memory:"
         if not self._fixed:
@@ -94,9 +94,9 @@ class Database(RecordSource):
         return f"{Path(os.fsdecode(self.path)).absolute().as_uri()}?immutable=1"
 
     def _look(self) -> None:
-        """Refuse a file that is no database: SQLite takes a short one for one that is empty."""
+        """Refuses a file that is no database: SQLite takes a short one for an empty database."""
         if self.path is not None and os.fsdecode(self.path).endswith(LINES):
-            # Whoever reads it later would take it for lines.
+            # Later readers would take it for lines.
             found = os.path.basename(os.fsdecode(self.path))
             self._refuse("Files of this name are lines of JSON.", found, "another name")
         if self.path is None or not os.path.isfile(self.path):
@@ -118,7 +118,7 @@ class Database(RecordSource):
         self.put_all((record,))
 
     def put_all(self, records: Iterable[Record]) -> int:
-        """Keep records, all or none of them; how many changed what is here."""
+        """Adds records, all or none of them; returns how many changed the database."""
         changed = 0
         with self._writing():
             for each in records:
@@ -130,7 +130,7 @@ class Database(RecordSource):
         return changed
 
     def find(self, identity: str) -> Record | None:
-        """The record of what was tried, if it was."""
+        """The record of a trial, or None."""
         with self._understood():
             row = self._file.execute(f"{_ALL} WHERE identity = ?", (identity,)).fetchone()
         return None if row is None else self._record(row)
@@ -145,11 +145,11 @@ class Database(RecordSource):
         return tuple([self._record(row) for row in rows])
 
     def merge(self, other: RecordSource) -> int:
-        """Take over the records of another database; how many changed what is here."""
+        """Merges another database; returns how many records changed this one."""
         return self.put_all(other.all())
 
     def prune(self, key: str, target: str, keep: int) -> int:
-        """Forget all but the fastest records of some work; how many are gone."""
+        """Removes all but the fastest records of some work; returns how many were removed."""
         kept = {each.identity for each in self.top(key, target, keep)}
         gone = [each.identity for each in self.all(key, target) if each.identity not in kept]
         with self._writing():
@@ -175,7 +175,7 @@ class Database(RecordSource):
 
     def _prepare(self) -> None:
         run = self._file.execute
-        # Asked first: a file of somebody else must not even change its kind of log.
+        # Checked first: a foreign file must not even change its journal mode.
         empty = not run("SELECT count(*) FROM sqlite_master").fetchone()[0]
         owner = run("PRAGMA application_id").fetchone()[0]
         version = run("PRAGMA user_version").fetchone()[0]
@@ -247,7 +247,7 @@ class Database(RecordSource):
 
 
 def _is_on_fixed_disk(path: str | bytes) -> bool:
-    """Whether a file is there, on a file system that is mounted read-only."""
+    """Whether a file exists on a file system that is mounted read-only."""
     if not os.path.isfile(path) or not hasattr(os, "statvfs"):
         return False
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)

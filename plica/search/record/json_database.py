@@ -1,8 +1,8 @@
 """Databases of text: a row of JSON for each record, one a line.
 
-A record is appended and synchronised before `put` returns; one that is there twice is joined when
-the file is read.  A last line without an end is a trial that was in flight when a process died, and
-is left out; anything else that is no record is a clear error.
+A record is appended and synchronised before `put` returns; duplicates are joined on reading. An
+unterminated last line is a trial that was running when a process died, and is ignored; any other
+invalid line is a clear error.
 
 >>> from tempfile import TemporaryDirectory
 >>> from plica.search.record.record import record

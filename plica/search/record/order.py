@@ -5,7 +5,8 @@
     what was timed alone, the fastest first; but the default (the first trial) before all that are
         faster by no more than the placement of memory explains
 
-A schedule stands in it once, with the best of its records, and luck never beats the default.
+A schedule occurs in it once, with the best of its records, and chance differences never beat the
+default.
 
 >>> from plica.search.record.record import record
 >>> lucky, sound = [record("w", "m", t, "f", (c,)) for t, c in (("1", 0.99), ("2", 1.0))]
@@ -71,14 +72,14 @@ def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
 
 
 def _beats(one: Record, other: Record) -> bool:
-    """Whether one is faster in turns with another; where they had no turns together, the least."""
+    """Whether one record beats another: by times measured alternately, or else by the minimum."""
     if len(one.costs) != len(other.costs) or len(one.costs) < 2:
         return _cost(one) < _cost(other)
     return is_faster_in_turns(one.costs, other.costs)
 
 
 def ranked_by(items: Iterable[T], beats: Callable[[T, T], bool]) -> list[T]:
-    """The items, the best first; an earlier one stays before a later one that does not beat it."""
+    """The items, best first; stable unless a later one beats an earlier one."""
     order: list[T] = []
     for item in items:
         at = len(order)
@@ -89,13 +90,13 @@ def ranked_by(items: Iterable[T], beats: Callable[[T, T], bool]) -> list[T]:
 
 
 def is_faster_in_turns(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether the median of times taken in turns is less, and not by chance."""
+    """Whether the median of alternately measured times is significantly less."""
     return median(one) < median(other) and clearly_less(one, other)
 
 
 def clearly_less(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether times taken round by round are less than others, and not by chance: Student's test
-    for pairs, at about 1 %.
+    """Whether times measured round by round are significantly less: Student's paired t-test at
+    about 1 %.
 
     >>> clearly_less((1.0, 1.1, 1.05, 1.0), (1.2, 1.3, 1.2, 1.25))
     True

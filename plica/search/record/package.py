@@ -5,7 +5,7 @@
     winning_records(records)  where the default is not the best: the best, and that default
 
 The first line has the count, the machines, the versions and a digest of the other lines, each of
-which is a record as `JsonDatabase` writes it.
+which is a record in the format of `JsonDatabase`.
 
 >>> from plica.search.record.record import record
 >>> slow = record("w", "cpu", "{}", "rowed", (2.0,))
@@ -40,7 +40,7 @@ SUFFIX: Final = ".records"  # how the names of such files end
 
 @frozen
 class PackageHeader:
-    """What the first line of a package says."""
+    """The content of a package's first line."""
 
     count: int
     targets: tuple[str, ...]
@@ -64,7 +64,7 @@ def _by_work(records: Iterable[Record]) -> list[tuple[tuple[str, str], list[Reco
 
 
 def _first_line(records: Sequence[Record], lines: str) -> str:
-    """What a package of these records begins with."""
+    """The first line of a package of these records."""
     return json.dumps({
         "format": FORMAT,
         "version": VERSION,
@@ -77,8 +77,8 @@ def _first_line(records: Sequence[Record], lines: str) -> str:
 
 def winning_records(records: Iterable[Record]) -> tuple[Record, ...]:
     """For each work and machine, the best record and that of the default schedule it was compared
-    with (the first trial of a run).  A work has none where the default was never timed, or where
-    the best is not clearly faster.
+    with (the first trial of a run). Work is omitted if the default was never timed, or if the best
+    is not significantly faster.
 
     >>> from plica.search.record.record import record
     >>> default, lucky, fast = [record("w", "m", t, "f", (c, c), trial=n) for n, (t, c) in
@@ -107,7 +107,7 @@ def winning_records(records: Iterable[Record]) -> tuple[Record, ...]:
 
 
 def described(text: str, file: str | None = None) -> PackageHeader:
-    """What a package (of that file) says of itself, once its digest was checked."""
+    """A package's header, after its digest was checked."""
     if len(text) > MAX_CHARACTERS:
         _refuse(file, "It is too large.", f"at most {MAX_CHARACTERS} characters", str(len(text)))
     first, _, rest = text.partition("\n")
@@ -143,7 +143,7 @@ def unpacked(text: str, file: str | None = None) -> tuple[Record, ...]:
 
 
 def _pairs(what: Any) -> tuple[tuple[str, str], ...] | None:  # as below
-    """Names and versions; None where it is no list of them."""
+    """Names and versions, or None if it is no list of them."""
     if not isinstance(what, list) or not all(isinstance(each, list) for each in what):
         return None
     pairs = tuple([tuple(each) for each in what])

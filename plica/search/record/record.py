@@ -3,9 +3,9 @@
     Record ::= Record(key, target, trace_json, form, costs, noise, seed, versions, error)
 
 `key` is the digest of the work, `target` the fingerprint of the machine, `form` the kernel that the
-trace begins with.  Costs are seconds; a failed trial has none, but an `error` and a `message`.  The
-identity is what was tried, not what came of it.  Two records of one trial join by a total order:
-the better one stays.
+trace starts from. Costs are seconds; a failed trial has none, but an `error` and a `message`. The
+identity is what was tried, not its outcome. Two records of one trial join by a total order: the
+better one stays.
 
 >>> slow = record("ab12", "cpu", "{}", "blocked", costs=(2e-3,))
 >>> fast = record("ab12", "cpu", "{}", "blocked", costs=(1e-3, 1.1e-3))
@@ -37,7 +37,7 @@ LONGEST_TIME: Final = 1e6  # seconds
 
 @frozen(order=False)
 class Record:
-    """One trial: what was tried, on what, and the seconds it took or why there are none."""
+    """One trial: what was tried, where, and its seconds or why it failed."""
 
     key: str
     target: str
@@ -57,7 +57,7 @@ class Record:
 
     @property
     def identity(self) -> str:
-        """What was tried, as a digest: neither what came of it nor when."""
+        """A digest of what was tried, without its outcome and date."""
         tried = [self.key, self.target, self.form, self.trace_json, self.seed, self.policy]
         text = json.dumps([*tried, [list(each) for each in self.versions]])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -69,7 +69,7 @@ class Record:
 
     @property
     def cost(self) -> float | None:
-        """The least time, None where the trial failed."""
+        """The minimum time, or None if the trial failed."""
         return min(self.costs) if self.costs else None
 
 
@@ -85,17 +85,17 @@ def record(  # the first five are what every record has
     versions: tuple[tuple[str, str], ...] = (),
     **more: Any,
 ) -> Record:
-    """A record that leaves out what is usual."""
+    """A record with defaults for the usual fields."""
     return Record(key, target, trace_json, form, costs, noise, seed, versions, **more)
 
 
 def joined(one: Record, other: Record) -> Record:
-    """Of two records of one trial, the one that stays."""
+    """The better of two records of one trial."""
     return min(one, other, key=_rank)
 
 
 def _rank(of: Record) -> tuple[Any, ...]:
-    """Every field of a record takes part, so that no two different ones are equal."""
+    """Every field takes part, so different records never compare equal."""
     cost = of.cost
     rest = [of.costs, of.noise, of.error, of.message, of.trial]
     return (cost is None, 0.0 if cost is None else cost, -len(of.costs), *rest)

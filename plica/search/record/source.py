@@ -1,4 +1,4 @@
-"""Sources of records: what every kind of database answers, whatever it keeps them in.
+"""Record sources: the interface of every kind of database.
 
 Database           a file of SQLite, or memory
 JsonDatabase       a text of one JSON row a line, which merges and diffs as text does
@@ -41,7 +41,7 @@ class RecordSource(ABC):
         """The records of some work, of some machine, or every one."""
 
     def find(self, identity: str) -> Record | None:
-        """The record of what was tried, if it was."""
+        """The record of a trial, or None."""
         return next((each for each in self.all() if each.identity == identity), None)
 
     def best(self, key: str, target: str) -> Record | None:
@@ -87,7 +87,7 @@ class FunctionDatabase(RecordSource):
 
 
 class UnionDatabase(RecordSource):
-    """The records of several databases; of one trial the better record stays."""
+    """The records of several databases; of one trial the better record counts."""
 
     def __init__(self, *parts: RecordSource) -> None:
         self.parts = parts

@@ -76,7 +76,7 @@ def row_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 
 def _is_plain(of: Stages) -> bool:
-    """Whether stages are blocks that can be scheduled as they are: with axes, of known sizes."""
+    """Whether stages are blocks that can be scheduled directly: with axes of static size."""
     sizes = [size for buffer in (*of.inputs, *of.made) for size in buffer.shape]
     return bool(of.result.shape) and all(known(size) for size in sizes) and not of.dims
 
@@ -86,14 +86,14 @@ def _reduces(of: Stages) -> bool:
 
 
 def _installed_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """What the forms of installed libraries make of the work."""
+    """The forms of installed libraries for the work."""
     for form in installed():
         if (found := formed(of.stages, of.facts, machine, form.name)) is not None:
             yield form.name, found.stages
 
 
 def tiling_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, as rules of thumb lay it out, and as libraries do."""
+    """The work unchanged, in heuristic layouts, and in layouts of libraries."""
     if not _reduces(of.stages):
         return
     if _is_plain(of.stages):
@@ -109,7 +109,7 @@ def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 
 def sum_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, and with axes that go together as one, if its sums have no order."""
+    """The work unchanged, and with mergeable axes fused, if its sums may be reordered."""
     if not (of.facts.reassociates and _reduces(of.stages) and _is_plain(of.stages)):
         return
     yield "plain", in_free_order(of.stages)
@@ -118,7 +118,7 @@ def sum_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def each_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """Elementwise work as it is, with fused axes, and as libraries lay it out."""
+    """Elementwise work unchanged, with fused axes, and in layouts of libraries."""
     if _reduces(of.stages):
         return
     if _is_plain(of.stages):
@@ -134,7 +134,7 @@ def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 
 def unchanged_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, where a build without tuning has no form for it."""
+    """The work unchanged, if an untuned build has no form for it."""
     whole = collapsed_query(of).stages
     found = by_default(whole, of.facts, machine)
     if found is not None and found.form.form == UNCHANGED:

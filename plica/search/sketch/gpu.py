@@ -1,8 +1,8 @@
 """Sketches for GPUs: what each form makes with its template, and other tiles and threads.
 
-A tile is part of the stages that a schedule begins with, so each tile is a form of its own, and the
-trace of each decides everything.  Forms are made when they are query for: a record names one, and
-only that one is made again.
+A tile is part of the stages that a schedule starts from, so each tile is a separate form, whose
+trace decides everything. Forms are built on demand: a record names one, and only that one is
+rebuilt.
 
     gpu/default                            what a build without tuning does
     gpu/block-rows                         what one form rule makes, as its template schedules it
@@ -83,7 +83,7 @@ WARPS: Final = (
     Warps(2, 2, 4, 8, 4, ahead=2), Warps(2, 4, 4, 8, 2, ahead=2), Warps(4, 2, 4, 8, 2, ahead=3),
     Warps(2, 4, 4, 4, 2, ahead=3), Warps(2, 2, 4, 4, 4, ahead=2),
 )  # fmt: skip
-"""Tiles of warps beside those by rule of thumb."""
+"""Warp tiles besides the heuristic ones."""
 
 
 @frozen(eq=False)
@@ -98,7 +98,7 @@ Making: TypeAlias = Callable[[], Draft | None]
 
 
 def gpu_space_of(query: Query, gpu: Gpu) -> Space:
-    """The space of some work: what rules of thumb give comes first."""
+    """The space of some work, heuristic candidates first."""
     return _space(query, gpu)
 
 
@@ -130,7 +130,7 @@ def _by_rules(query: Query, gpu: Gpu) -> Iterator[Sketch]:
 
 
 def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
-    """The space of a kernel as somebody wrote it: other numbers of threads alone."""
+    """The space of a user's kernel: other thread counts only."""
     query = Query(from_kernel(kernel), Facts((False,) * kernel.inputs))
     found: dict[Trace, Sketch] = {}
     for name, make in _spread(query, gpu):
@@ -142,7 +142,7 @@ def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
 
 
 def gpu_form_named(name: str, query: Query, gpu: Gpu) -> Stages | None:
-    """The form that a sketch of that name begins with, None where there is none any more."""
+    """The form of a sketch name, or None if it no longer exists."""
     word, _, rest = name.partition("/")
     wanted = rest.partition("/")[0]
     if word == RULE:
@@ -271,5 +271,5 @@ def _threads(query: Query, gpu: Gpu) -> Draft | None:
 
 
 def _rest(form: Stages, query: Query) -> Stages:
-    """A form less what is made of constants before."""
+    """A form without the constants computed in advance."""
     return hoisted_kernel(form, query.facts.constant).hoisted.rest

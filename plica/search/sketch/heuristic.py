@@ -47,7 +47,7 @@ def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def collapsed_query(of: Query) -> Query:
-    """What a build chooses a form for: axes that go together are one."""
+    """The query for which a build chooses a form: with mergeable axes fused."""
     return evolve(of, stages=collapsed(of.stages, of.facts.reassociates, opened=True))
 
 

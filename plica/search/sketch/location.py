@@ -23,14 +23,14 @@ from plica.search.sketch_rule import Query, SketchRule
 
 
 def located_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, if it has several stages of known sizes."""
+    """The work unchanged, if it has several stages of static size."""
     sizes = [size for buffer in (*of.stages.inputs, *of.stages.made) for size in buffer.shape]
     if len(of.stages.stages) > 1 and all(known(size) for size in sizes) and not of.stages.dims:
         yield "plain", of.stages
 
 
 def located_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Every block that somebody reads moves to a loop of its reader."""
+    """Every intermediate block moves to a loop of its reader."""
     labels = [str(label) for label in map_of(of).blocks]
 
     @do
@@ -49,7 +49,7 @@ def located_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 
 def scalar_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
-    """The work as it is, if some stage reads nothing."""
+    """The work unchanged, if some stage reads nothing."""
     if any(
         isinstance(each, Each) and not list(loads(each.value)) for each in of.stages.stages[:-1]
     ):
@@ -57,7 +57,7 @@ def scalar_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def scalar_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Blocks that read nothing are put in."""
+    """Blocks that read nothing are inlined."""
     labels = [str(label) for label, site in map_of(of).blocks.items() if not list(loads(site.node))]
 
     @do

@@ -45,7 +45,7 @@ def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
 
 
 def _copy(of: Kernel) -> Buffer | None:
-    """The copy that a contraction reads its data from, None where there is none."""
+    """The copy that a contraction reads its data from, or None."""
     found = None if roles(of) is None else contraction_blocks(of, runs=True)
     return None if found is None or found.data is None else made_by(found.data)
 

@@ -52,7 +52,7 @@ def split_sums(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
 
 @lru_cache(maxsize=256)
 def _over(kernel: Kernel, machine: Machine, at: int) -> Trace | None:
-    """The schedule with lanes along one axis of terms, None where it is refused."""
+    """The schedule with lanes along one reduction axis, or None if it is refused."""
     (site,) = [each for each in map_of(kernel).blocks.values() if is_reduction(each)]
     of = site.node
     body = of.body

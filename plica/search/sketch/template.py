@@ -3,9 +3,10 @@
     split(i, (None, 8))  -->  (n,) = sample_tuple(((2,), (4,), (8,), (16,)))   decided: 8
                               split(i, (None, n))
 
-The structure stays, and the default schedule is a point of the opened one.  Factors that must fit
-together (of one loop, or of loops in registers) are decided together.  A factor divides its loop,
-unless it does not now: then the remainder is peeled off.  Vector lengths and factors of 1 stay.
+The structure stays, and the default schedule is a point of the opened one. Factors that depend on
+each other (of one loop, or of loops in registers) are decided together. A factor divides its loop,
+unless the default does not: then the remainder is peeled. Vector lengths and factors of 1 are
+fixed.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, split, trace_of, unroll
@@ -81,7 +82,7 @@ class OpenSplit:
         return self.extent % (fixed * prod(values)) == 0
 
     def values(self, knob: Knob, registers: int) -> list[int]:
-        """What a knob may be by itself."""
+        """The values of a single knob."""
         most = _most(knob, self.extent, registers)
         if self.peels:
             return list(range(2, min(most, self.extent) + 1))
@@ -91,7 +92,7 @@ class OpenSplit:
 
 
 def opened(trace: Trace, kernel: Kernel, registers: int) -> Trace:
-    """The trace with decisions in front, which decide what it has now."""
+    """The trace with decisions in front, whose defaults are its current values."""
     groups = _groups(_cuts(trace, kernel))
     asked: list[Step] = []
     numbers: dict[tuple[int, int], Handle] = {}
@@ -115,7 +116,7 @@ def opened(trace: Trace, kernel: Kernel, registers: int) -> Trace:
 
 
 def closed(trace: Trace) -> Trace:
-    """The trace with what its decisions in front decide: `closed(opened(t, k, r)) is t`."""
+    """The trace with its front decisions substituted: `closed(opened(t, k, r)) is t`."""
     front = 0
     numbers: dict[Handle, int] = {}
     for step in trace.steps:
@@ -193,7 +194,7 @@ def _roles(
 
 
 def is_term(of: For) -> bool:
-    """Whether a loop goes over terms of a reduction."""
+    """Whether a loop is a reduction loop."""
     return any(
         kind == "reduce" and of.var in free_vars(binding)
         for each in statements(of)
@@ -203,7 +204,7 @@ def is_term(of: For) -> bool:
 
 
 def _groups(cuts: Iterable[OpenSplit]) -> list[list[OpenSplit]]:
-    """What is decided together: all that is in registers, and each other split alone."""
+    """Joint decisions: all splits in registers together, each other split alone."""
     together: list[OpenSplit] = []
     alone: list[list[OpenSplit]] = []
     for each in cuts:
@@ -233,8 +234,7 @@ def _members(cuts: Sequence[OpenSplit], registers: int, now: Decision) -> tuple[
 
 
 def _fits(values: Sequence[int], registers: int) -> bool:
-    """Whether a given number of sums, and a row of what they are made of, are in registers at
-    once."""
+    """Whether a number of sums, and a row of operands, fit in registers together."""
     return not values or prod(values) + min(values) + SPARE <= registers
 
 

@@ -9,13 +9,12 @@
                         for S3: sum += …       the last is a vector, others are written out
             out[tile] = f(sum[tile])
 
-Every loop of the result is cut into four parts and every loop of terms into two (the structure
-that Ansor calls SSRSRS): how long these parts are is open.  A reduction that nobody reads writes
-to a copy first.  Blocks that make something for the reduction keep their loops; the last of them is
-a vector.  The vector may go along another axis of the result than the last: then that is the
-innermost one.  What the reduction reads of one side may be packed: what the terms of a tile need of
-it is copied to lie together, once for each step of R0.  Parts divide their loop; where no vector
-divides the last axis it may be cut otherwise (`filled`): its last vector is filled in part.
+Every spatial loop is split into four parts and every reduction loop into two (Ansor's structure
+SSRSRS) with open extents. A reduction without readers writes to a copy first. Blocks that prepare
+data for the reduction keep their loops; the last of them is vectorised. The vector may be along
+another axis than the last: then that becomes innermost. One operand may be packed: the elements a
+tile needs are copied to be contiguous, once per step of R0. Parts divide their loop; if no vector
+divides the last axis, it may be split otherwise (`filled`), with a partially filled last vector.
 
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
@@ -138,7 +137,7 @@ def tiling(
         yield pr.reverse_compute_at(last, levels[1][-1])
         yield pr.decompose_reduction(sum_, levels[2][0])
         if copied is not None:
-            # How many loops the copy has depends on the tile: no later step asks for them.
+            # The number of the copy's loops depends on the tile: no later step refers to them.
             yield pr.compute_at(copied, levels[2][-1])
         for each in (*levels[5][-2:-1], levels[4][-1]):
             yield pr.unroll(each)
@@ -155,7 +154,7 @@ def tiling(
 
 
 def is_reduction(of: Site[Block]) -> bool:
-    """Whether a block is one reduction over plain loops of its own, of known length."""
+    """Whether a block is a single reduction over its own loops of static extent."""
     node = of.node
     loops_ = {each.var: known(each.extent) for each in of.loops}
     return (

@@ -58,7 +58,7 @@ class LoopOrdering:
 
 
 def tiled(trace: Trace, kernel: Kernel) -> LoopOrdering | None:
-    """Where a trace puts loops of terms inside others, None where it never does."""
+    """Where a trace places reduction loops inside others, or None."""
     scenes = scenes_of(trace, kernel)
     for number, step in enumerate(trace.steps):
         if not isinstance(step.instruction, Reorder):
@@ -108,7 +108,7 @@ def banded(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
     loop, first = whole[0], of.around[0]
     outer, inner = Handle(of.step, 0, "loop"), Handle(of.step, 1, "loop")
     top = of.scenes[of.step].outputs[first]
-    # Where the loops are asked for once more, there is one more of them.
+    # If the loops are requested again, there is one more of them.
     longer = {
         number
         for number, step in enumerate(trace.steps)
