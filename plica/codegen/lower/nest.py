@@ -60,7 +60,6 @@ from plica.schedule.default.summed import in_equal_runs
 with lazy_imports(__name__):
     from plica.codegen.lower.hoist import looked_up
     from plica.codegen.lower.open_pad import padded_rows
-    from plica.codegen.lower.open_row import lane_reductions
 
 FEWEST: Final = 4
 """A row of fewer elements is not worth a vector, which may be a part of a register."""
@@ -94,18 +93,12 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
     of = flattened(of) if free else of
-    every = [
-        (
-            fold if free and lane_reductions(fold, machine) else in_order(_freed(fold, free)),
-            epilogue,
-        )
-        for fold, epilogue in pairs(of)
-    ]
+    every = [(in_order(_freed(fold, free)), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
         ((fold, epilogue),) = every
-        body = elements(fold, of.result, stored(fold, epilogue), free, machine)
+        body = elements(fold, of.result, stored(fold, epilogue), machine)
     else:
-        body = _by_row(of, every, rows_of(of) or 0, free, machine)
+        body = _by_row(of, every, rows_of(of) or 0, machine)
     params = (*of.inputs, *of.outputs)
     if any(
         map(reads_memory, [at for each in of.stages for load in loads(each) for at in load.indices])
@@ -125,22 +118,14 @@ def nest_along_rows(of: Stages, free: bool, machine: Machine) -> Kernel | None:
     alone = len(every) == 1
     return (
         nest(of, free, machine)
-        if all(
-            _has_lanes(fold, stored(fold, epilogue), free, machine, alone)
-            for fold, epilogue in every
-        )
+        if all(_has_lanes(fold, stored(fold, epilogue), machine, alone) for fold, epilogue in every)
         else None
     )
 
 
-def _has_lanes(
-    of: Each, after: StoredElement | None, free: bool, machine: Machine, alone: bool
-) -> bool:
+def _has_lanes(of: Each, after: StoredElement | None, machine: Machine, alone: bool) -> bool:
     """Whether the elements of a stage are made in lanes, those of one row alone or of several."""
     reductions = exposed(of.value)
-    if free and lane_reductions(of, machine):
-        long = {axis for axis, size in zip(of.axes, of.out.shape, strict=True) if known(size) != 1}
-        return all(any(long <= free_vars(each) for each in loads(one.body)) for one in reductions)
     if not of.axes or (known(of.out.shape[-1]) or 0) < machine.lanes(of.out.dtype):
         return False
     if not reductions:
@@ -170,11 +155,7 @@ def in_order(of: Each) -> Each:
 
 
 def _by_row(
-    of: Stages,
-    every: Sequence[tuple[Each, Each | None]],
-    rows: int,
-    free: bool,
-    machine: Machine | None,
+    of: Stages, every: Sequence[tuple[Each, Each | None]], rows: int, machine: Machine | None
 ) -> Stmt:
     """Stages one after another, in one loop over the rows that they share.
 
@@ -198,7 +179,7 @@ def _by_row(
         else:
             target = sc.Buffer(names.name("kept"), made.out.shape[rows:], made.out.dtype)
             kept[made.out] = target
-        steps.append(elements(one, target, after, free, machine))
+        steps.append(elements(one, target, after, machine))
     body: Stmt = Seq(tuple(steps))
     body = allocated(body, reversed(kept.values()))
     return loops_around(tuple(zip(row, of.result.shape[:rows], strict=True)), body)
@@ -228,18 +209,9 @@ def open_sizes(of: Sequence[sc.Buffer], body: Stmt) -> tuple[sc.ScalarVar, ...]:
 
 
 def elements(
-    of: Each,
-    out: sc.Buffer,
-    after: StoredElement | None,
-    free: bool = False,
-    machine: Machine | None = None,
+    of: Each, out: sc.Buffer, after: StoredElement | None, machine: Machine | None = None
 ) -> Stmt:
     """The loops that fill a buffer with the elements of a stage."""
-    lanes = lane_reductions(of, machine) if free else None
-    if lanes is not None:
-        loops = tuple(zip(of.axes, of.out.shape, strict=True))
-        walk = LoopOrder(loops, of.axes, lanes.value, 0)
-        return loops_around(loops, lanes.held(last_store(lanes.value, walk, out, after)))
     short = machine if machine is not None and not machine.masks and after is None else None
     if short is not None and (rows := padded_rows(of, out, short)) is not None:
         return rows

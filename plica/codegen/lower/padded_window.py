@@ -83,7 +83,7 @@ class PaddedWriter:
         each = Each(plane, (row, column), self.of.fill)
         places = (self.block, row, column)
         kept = StoredElement(plane, places, sc.Load(plane, (row, column)))
-        return elements(each, self.pad, kept, False, self.machine)
+        return elements(each, self.pad, kept, self.machine)
 
     def _copied(self) -> Stmt:
         """An image of one channel in its room."""

@@ -205,7 +205,7 @@ def in_turn(
     tables: ScheduleTables | None = None,
 ) -> Iterator[Candidate | PassedOver]:
     """Forms with their traces; after all of them those whose template was refused, then the stages
-    as they are, by the general template, which fits what no other does."""
+    as they are, by the general template, which fits what no other does and has no open size."""
     without: list[tuple[Formed, Kernel]] = []
     for form in forms:
         begun = kernel_of(hoist(form.stages, facts.constant).rest)
@@ -215,7 +215,9 @@ def in_turn(
         else:
             yield PassedOver(form, str(made))
             without.append((form, begun))
-    if not of.dims and all(isinstance(each, Each) for each in of.stages):
+    if of.dims:
+        return
+    if all(isinstance(each, Each) for each in of.stages):
         without.append(
             (Formed(UNCHANGED, partial(itself, of)), kernel_of(hoist(of, facts.constant).rest))
         )

@@ -7,6 +7,9 @@
            total[i]       = few[i, 0] + … + few[i, 3]
            out[i]         = total[i]
 
+Of a row of open length the vectors behind the last ones side by side are joined in `tail`, and
+where vectors are not read in part what fills none of them in `rest`.
+
 What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.  A
 machine that reads vectors in part joins what is left of a row as one such vector; so it does with a
 row that is shorter than one, and with the last vector of each of several rows.
@@ -51,7 +54,8 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
-from plica.ir.type import f32, f64, i32, i64, known, polynomial, product
+from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial, product
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 
 AT_ONCE = 4
@@ -78,6 +82,9 @@ SHORT_RUN = 8
 WIDE = 512
 """Lanes of a sum of this many terms are joined in f64."""
 
+MAX_STRIDE = 4
+"""Elements of a row of open length that are no further apart are picked from whole vectors."""
+
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
     """The stages of a reduction along rows, at most a given number of vectors at once; None where
@@ -89,7 +96,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
         return None
     ((fold, epilogue),) = every
     body = fold.value
-    if not isinstance(body, Reduce) or any(not known(n) for n in fold.out.shape):
+    if not isinstance(body, Reduce) or any(known(n) == 0 for n in fold.out.shape):
         return None
     if (cut := in_parts(body, machine, most)) is None:
         return None
@@ -183,14 +190,21 @@ def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
 
 @frozen
 class RowTiling:
-    """How a row is cut: vectors in all, those side by side, lanes, and the length of the row; and
-    whether vectors are read in part."""
+    """How a row is cut: vectors in all, those side by side, lanes, and the length of the row, 0
+    where it is open; and whether vectors are read in part."""
 
     count: int
     many: int
     lanes: int
     length: int
     masked: bool = False
+    strips: Scalar | None = None
+    """How many whole groups of vectors side by side a row of open length has."""
+
+    @property
+    def groups(self) -> Scalar:
+        """How many whole groups of vectors side by side there are."""
+        return index(self.count // self.many) if self.strips is None else self.strips
 
     @property
     def is_partly(self) -> bool:
@@ -201,6 +215,8 @@ class RowTiling:
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
     """How a reduction along a row is cut, None where vectors do not help."""
     numbers = dtype_of(body) in (f32, f64, i32, i64)
+    if numbers and len(body.axes) == 1 and known(body.extents[0]) is None:
+        return _in_strips(body, machine, most)
     if not numbers or any(not known(n) for n in body.extents):
         return None
     length, lanes = known(body.extents[-1]) or 0, machine.lanes(dtype_of(body))
@@ -219,6 +235,14 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
         return RowTiling(count, many, lanes, length)
     many = min(most, count)
     return RowTiling(count // many * many, many, lanes, length, masked)
+
+
+def _in_strips(body: Reduce, machine: Machine, most: int) -> RowTiling | None:
+    """How a row of open length is cut, None where vectors do not help."""
+    lanes = machine.lanes(dtype_of(body))
+    if lanes < NARROWEST or not is_row(body.body, body.axes[0], (), MAX_STRIDE):
+        return None
+    return RowTiling(0, most, lanes, 0, machine.masks, body.extents[0] // (most * lanes))
 
 
 def _is_row(of: Reduce) -> bool:
@@ -257,37 +281,41 @@ def reduced_in_parts(
         found = substitute(body.body, {term: place})
         return Select(Lt(place, index(cut.length)), found, start_(dtype)) if partly else found
 
-    stages: list[Each] = []
+    behind = [] if cut.strips is None else _behind_strips(body, cut, axes, sizes, name)
+    stages: list[Each] = [*behind]
     first: list[Scalar] = []
-    length, done = _run_length(body, cut), 0
+    length = _run_length(body, cut)
+    before = dim(cut.groups // length * length) if length else index(0)
     long = _rounds(body) and prod(map(_size, body.extents)) >= WIDE
     wide = f64 if length or long else dtype
     if length:
         stages += _in_runs(body, cut, length, axes, sizes, name)
         first.append(Load(stages[-1].out, (*axes, v)))
-        done = cut.count // many // length * length
-    groups = cut.count // many - done
+    groups = dim(cut.groups - before)
 
     def widened(of: Scalar) -> Scalar:
         return of if dtype_of(of) is wide else Cast(of, wide)
 
-    if groups:
-        start = done * many * lanes
+    if known(groups) != 0:
+        start = dim(before * (many * lanes))
         part = Each(
             Buffer(name.name("part"), (*sizes, index(many), index(lanes)), dtype),
             (*axes, u, v),
             Reduce(
                 body.combiner,
                 (*body.axes[:-1], h),
-                (*body.extents[:-1], index(groups)),
+                (*body.extents[:-1], groups),
                 at(
-                    (h * many + u) * lanes + v + start if start else (h * many + u) * lanes + v,
+                    (h * many + u) * lanes + v + start
+                    if known(start) != 0
+                    else (h * many + u) * lanes + v,
                     partly=cut.is_partly,
                 ),
             ),
         )
         stages.append(part)
-        beside = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+        beside: list[Scalar] = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
+        beside += [Load(each.out, (*axes, v)) for each in behind[:1]]
         first.append(widened(halved(beside, join)))
     done = min(cut.count * lanes, cut.length)
     while cut.masked and cut.length - done > FEW:
@@ -318,6 +346,7 @@ def reduced_in_parts(
         stages.append(Each(kept, (*axes, v), halved(found, join)))
         last, width = _read(kept, axes), new
     found = [*[last(index(each)) for each in range(width)], *left(1, index(0))]
+    found += [widened(Load(each.out, axes)) for each in behind[1:]]
     stages.append(Each(Buffer(name.name("total"), sizes, wide), axes, halved(found, join)))
     value: Scalar = Load(stages[-1].out, axes)
     if not flat and done < cut.length:
@@ -345,6 +374,8 @@ def _run_length(body: Reduce, cut: RowTiling) -> int:
     """The vectors of a run, 0 where a lane reduces all it has at once."""
     groups = cut.count // cut.many
     outer = prod(map(_size, body.extents[:-1]))
+    if cut.strips is not None:
+        return RUN if _rounds(body) else 0
     if not _rounds(body) or groups * outer <= ONE_RUN:
         return 0
     if outer == 1 and len(body.axes) == 1:
@@ -368,11 +399,11 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
     """The stages of whole runs: `run`, and in `wide` what these come to in each lane."""
     many, lanes = cut.many, cut.lanes
     h, u, v, o = (name.var(each) for each in "huvo")
-    count = cut.count // many // length
+    count = dim(cut.groups // length)
     over, counts = body.axes[:-1], body.extents[:-1]
     place = (h * many + u) * lanes + v
-    if count > 1:
-        over, counts = (*over, o), (*counts, index(count))
+    if known(count) != 1:
+        over, counts = (*over, o), (*counts, count)
         place = ((o * length + h) * many + u) * lanes + v
     inside = substitute(body.body, {body.axes[-1]: place})
     start_, join = MEANING[body.combiner]
@@ -387,6 +418,38 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
     )
     wide = Buffer(name.name("wide"), (*sizes, index(lanes)), f64)
     return [run, Each(wide, (*axes, v), total)]
+
+
+def _behind_strips(
+    body: Reduce,
+    cut: RowTiling,
+    axes: tuple[ScalarVar, ...],
+    sizes: tuple[Scalar, ...],
+    name: Names,
+) -> list[Each]:
+    """The stages of what is behind the strips of a row of open length: `tail`, vector by vector,
+    and `rest`, term by term, where vectors are not read in part."""
+    dtype, lanes, (size,) = dtype_of(body), cut.lanes, body.extents
+    t, v = name.var("t"), name.var("v")
+    start_, _ = MEANING[body.combiner]
+    done = cut.groups * (cut.many * lanes)
+
+    def folded(like: str, lane: tuple[ScalarVar, ...], count: Scalar, value: Scalar) -> Each:
+        out = Buffer(name.name(like), (*sizes, *[index(lanes) for _ in lane]), dtype)
+        return Each(out, (*axes, *lane), Reduce(body.combiner, (t,), (count,), value))
+
+    def term(place: Scalar) -> Scalar:
+        return substitute(body.body, {body.axes[0]: place})
+
+    place = done + t * lanes + v
+    if cut.masked:
+        value = Select(Lt(place, size), term(place), start_(dtype))
+        return [folded("tail", (v,), (size - done + (lanes - 1)) // lanes, value)]
+    ends = size // lanes * lanes
+    return [
+        folded("tail", (v,), (size - done) // lanes, term(place)),
+        folded("rest", (), size - ends, term(ends + t)),
+    ]
 
 
 def _lane(of: Scalar, lane: ScalarVar) -> Callable[[Scalar], Scalar]:

@@ -116,8 +116,11 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             there = room if was in kept else None
             yield from _within_row(one, was, around, kept=there, adds=was in run_of)
         if len(every) > around:
-            yield vectorize(every[-1])
-            yield from _fetched(every[-1], flow.result, room)
+            lane = every[-1]
+            if known(flow.result.extents[-1]) is None:
+                _, lane = yield split(lane, (None, machine.lanes(made_by(flow.result).dtype)))
+            yield vectorize(lane)
+            yield from _fetched(lane, flow.result, room)
         if shares:
             yield from _shared(rows)
 

@@ -94,7 +94,7 @@ def chain_form(
         return None
     names = Names(of, anew=of.made)
     approximates = approximates and not rounds_quotient(of)
-    chain = _Chain(rows, names, machine, most, approximates, frozenset(of.inputs))
+    chain = _Chain(rows, names, machine, most, approximates, frozenset(of.inputs), of.dims)
     made: list[Each] = []
     for each in of.stages:
         assert isinstance(each, Each)  # they go along rows
@@ -114,6 +114,7 @@ class _Chain:
     most: int
     approximates: bool
     inputs: frozenset[sc.Buffer]
+    dims: tuple[sc.ScalarVar, ...]
     known_: dict[sc.Buffer, _Known] = field(factory=dict)
 
     def stage(self, of: Each, *, last: bool) -> list[Each] | None:
@@ -151,7 +152,7 @@ class _Chain:
             return found
         if single:
             value = _at_units(value, units)
-        if any(isinstance(each, sc.ScalarVar) and each not in axes for each in free_vars(value)):
+        if any(self.varies(each) and each not in axes for each in free_vars(value)):
             return None  # it depends on an axis that is not there
         shape = sizes if single else of.out.shape
         if not single:
@@ -178,7 +179,7 @@ class _Chain:
             if not isinstance(node, sc.Scalar) or isinstance(node, plain):
                 return node
             inside = free_vars(node)
-            if any(isinstance(each, sc.ScalarVar) and each not in rows for each in inside):
+            if any(self.varies(each) and each not in rows for each in inside):
                 return node
             if not guarded.isdisjoint(inside) or not any(isinstance(e, sc.Buffer) for e in inside):
                 return node
@@ -207,6 +208,10 @@ class _Chain:
         return (*shape[:-1], room), sc.Select(
             sc.Lt(last, shape[-1]), value, sc.Lit(0, sc.dtype_of(value))
         )
+
+    def varies(self, of: Term) -> bool:
+        """Whether a term is a variable other than a size."""
+        return isinstance(of, sc.ScalarVar) and of not in self.dims
 
     def out(self, of: Each, like: str) -> sc.Buffer:
         return sc.Buffer(self.names.name(like), of.out.shape, of.out.dtype)

@@ -12,8 +12,12 @@ from hypothesis import example, given, settings, strategies as st
 
 import plica
 from plica import op
+from plica.codegen.lower.candidate import Candidate
 from plica.codegen.lower.nest import nest_along_rows
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.processor import by_default
 from plica.core.name import Name
+from plica.ir.contract import approx
 from plica.ir.graph.expression import Expr, Function, Var, const
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.kernel import run_kernel
@@ -28,6 +32,7 @@ from plica.ir.type.term import tensor
 from plica.op import nn
 from plica.runtime.error import InputError, PlicaError
 from plica.schedule.default.machine import Machine
+from plica.schedule.form import Facts
 
 
 def of(shape: tuple[int | str, ...], body: Callable[[Expr], Expr]) -> Module:
@@ -100,6 +105,9 @@ MEANS: dict[str, Callable[[Any, Any], Any]] = {
 }
 # fmt: on
 
+REDUCED = ("softmax", "squares")
+"""The cases that reduce rows."""
+
 
 def case_of(case: str, rows: int, wide: int, out: int) -> Stages:
     """The stages of a case, which reads a tensor and a second one."""
@@ -139,6 +147,12 @@ def soon(case: str, rows: int, wide: int, out: int, machine: Machine) -> Kernel 
     return nest_along_rows(case_of(case, rows, wide, out), True, machine)
 
 
+def scheduled(case: str, rows: int, wide: int, machine: Machine) -> Candidate | None:
+    """What the templates make of a case along rows."""
+    facts = Facts((False,), contract=approx(1e-4))
+    return by_default(case_of(case, rows, wide, 1), facts, machine)
+
+
 @pytest.mark.parametrize("case", MEANS)
 @given(
     st.integers(1, 9),
@@ -155,15 +169,25 @@ def test_rows_of_known_length_are_what_they_mean(
     case: str, rows: int, wide: int, out: int, machine: Machine
 ) -> None:
     made = soon(case, rows, wide, out, machine)
+    if made is None and case in REDUCED and (found := scheduled(case, rows, wide, machine)):
+        made = lower(found.kernel)
     if made is None:
         return
     values = np.random.default_rng(wide)
     x, w = values.normal(size=(rows, wide)), values.normal(size=(wide, out))
-    (found,) = run_kernel(made, [x.astype(np.float32), w.astype(np.float32)][: made.inputs])
-    np.testing.assert_allclose(found, MEANS[case](x, w), rtol=1e-4, atol=1e-4)
+    (result,) = run_kernel(made, [x.astype(np.float32), w.astype(np.float32)][: made.inputs])
+    np.testing.assert_allclose(result, MEANS[case](x, w), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("case", MEANS)
+@pytest.mark.parametrize("case", REDUCED)
+def test_reductions_along_rows_have_a_trace_also_where_code_is_wanted_soon(case: str) -> None:
+    assert soon(case, 8, 64, 64, on(256)) is None
+    found = scheduled(case, 8, 64, on(256))
+    assert found is not None
+    assert found.template == "rows"
+
+
+@pytest.mark.parametrize("case", [each for each in MEANS if each not in REDUCED])
 def test_loops_along_rows_serve_what_is_long_enough(case: str) -> None:
     assert soon(case, 8, 64, 64, on(256)) is not None
 

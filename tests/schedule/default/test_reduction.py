@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import plica
 from plica import op
+from plica.codegen.lower.passes import lower
 from plica.core.name import Name
 from plica.ir.contract import Contract, exact, reassociates
 from plica.ir.graph.expression import Apply, Expr, Var
@@ -15,6 +18,7 @@ from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop.stage import stage
 from plica.ir.loop.stages import kernel_of, stages
 from plica.ir.loop.tensor import buffer, reduce
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
@@ -48,6 +52,26 @@ def test_several_axes_are_reduced(shape: tuple[int, ...]) -> None:
     x = Var(Name("x"), tensor(shape, "f32"))
     value = Apply("sum", (x,), (("axis", (1, 2)), ("keepdims", False)))
     same(whole([x], value), numbers(3, shape))
+
+
+@FEW
+@given(st.integers(0, 2), st.sampled_from((0, 1, 3, 15, 16, 65, 130, 1030, 2111)),
+       st.sampled_from(("sum", "max")), st.sampled_from((128, 256, 512)))  # fmt: skip
+def test_rows_of_open_length_mean_the_same(
+    rows: int, length: int, word: Literal["sum", "max"], bits: int
+) -> None:
+    m, n = dim_var("m"), dim_var("n")
+    x = buffer("x", (m, n), f32)
+    total = stage("y", (m,), lambda i: reduce(word, (n,), lambda k: x[i, k]))
+    machine = Machine(bits, 32)
+    form = row_form(stages((x,), (total,)), machine)
+    assert form is not None
+    schedule = row_schedule(kernel_of(form), machine)
+    assert schedule is not None
+    values = numbers(3, (rows, length))
+    (found,) = run_kernel(lower(recorded(schedule, kernel_of(form))[1]), [values])
+    expected = values.sum(1) if word == "sum" else values.max(1, initial=-np.inf)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_of_anything_stays_the_same() -> None:
