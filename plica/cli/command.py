@@ -64,7 +64,7 @@ class Command:
 
 
 _MODULES: Final = (
-    "bench", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz",
+    "bench", "budget", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz",
     "history", "impact", "new", "pool", "quantise", "records", "rules", "run", "shard", "targets",
     "trace", "tune", "verify",
 )  # fmt: skip

@@ -98,9 +98,9 @@ def compare(
     """Run a compiled model beside the interpreter; `make` turns a program into what can be run."""
     lowered = of.lowered
     progress("interpreting the model")
-    expected = _values(interpret(lowered.module, *inputs))
+    expected = values_of(interpret(lowered.module, *inputs))
     progress("running the compiled model")
-    output = difference(_values(of.executable(*inputs)), expected)
+    output = difference(values_of(of.executable(*inputs)), expected)
     progress("interpreting what the rules made of it")
     step = _wrong_step(of, inputs, expected, tolerance)
     progress("running every kernel")
@@ -109,11 +109,11 @@ def compare(
     every = origins(lowered, of.nodes)
     terms = [_term(launch) for _, launch in launched]
     read = tuple(dict.fromkeys(each for term in terms for each in _read(term)))
-    values = _values(interpret(_giving(lowered.final, (*terms, *read)), *inputs))
+    values = values_of(interpret(_giving(lowered.final, (*terms, *read)), *inputs))
     meant, given = values[: len(terms)], values[len(terms) :]
     cut = alone(lowered.final, terms, read)
     program = arranged(History(cut, Derivation(cut, ())), of.target, of.contract)
-    found = _values(make(evolve(program, fused=lowered.fused), of.target)(*given))
+    found = values_of(make(evolve(program, fused=lowered.fused), of.target)(*given))
     kernels = [
         Compared(
             number,
@@ -196,7 +196,7 @@ def _wrong_step(
     def good(state: Term) -> bool:
         assert isinstance(state, Module)
         if state not in distance:
-            distance[state] = difference(_values(interpret(state, *inputs)), expected)
+            distance[state] = difference(values_of(interpret(state, *inputs)), expected)
         return distance[state] <= tolerance
 
     if good(of.lowered.final):
@@ -221,7 +221,7 @@ def _operators(of: LaunchOrigin) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each.op for each in of.operators if isinstance(each, Apply)))
 
 
-def _values(result: Any) -> list[Array]:
+def values_of(result: Any) -> list[Array]:  # Any: what a program gives
     """The tensors of a result, tuples within tuples from left to right."""
     found: list[Array] = []
     stack = [result]
