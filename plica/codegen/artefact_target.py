@@ -1,4 +1,4 @@
-"""Artefact targets: the target that an artefact was compiled for, from what it records.
+"""Artefact targets: the target of an artefact, from its record.
 
 >>> import plica
 >>> from plica.demo.cnn_script import cnn
@@ -38,7 +38,7 @@ def target_of_artefact(artefact: Artefact) -> AnyTarget:
 
 
 def _extended(machine: ArtefactMachine) -> WasmTarget:
-    """WebAssembly with the extensions that an artefact asks for."""
+    """WebAssembly with the extensions that an artefact requires."""
     for extension, features in EXTENSIONS.items():
         if features == machine.features:
             return WasmTarget(extension)

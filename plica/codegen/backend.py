@@ -1,10 +1,9 @@
 """Backends: all that the compiler knows of a kind of target, as one record, found by name.
 
-A *target* is a value that says what code is made for: a processor, an architecture of GPUs, an
-accelerator.  Its *backend* says how: how texts are read as targets, the pipelines of passes, what
-schedules ask of the machine, its form pack and trace templates, its kernel passes, its dialect or
-encoder, how artefacts become something one can call, and where the search for schedules has its
-side of it.  Nobody else asks which kind a target is.
+A *target* is a value that says what code is generated for: a processor, a GPU architecture, an
+accelerator. Its *backend* says how: parsing of target texts, pass pipelines, machine parameters for
+schedules, form packs and trace templates, kernel passes, dialect or encoder, loading of artefacts,
+and schedule search. Nothing else inspects the kind of a target.
 
 >>> backend_named("cuda").name, backend_named("accel").pipelines["default"].kinds
 ('cuda', ('schedule', 'emit'))
@@ -58,8 +57,8 @@ OWN: Final[dict[str, str]] = {
     "accel": "plica.codegen.accel.backend:ACCEL",
     "cuda-emulator": "plica.codegen.emulator.backend:BACKEND",
 }
-"""Where each of Plica's own is, as pyproject.toml registers them: known without a look at what is
-installed, which takes longer than a small model."""
+"""The modules of Plica's own backends, as pyproject.toml registers them: scanning installed
+packages takes longer than compiling a small model."""
 
 Effort: TypeAlias = Literal["fast", "default", "max"]
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
@@ -69,12 +68,12 @@ Schedules: TypeAlias = Callable[[Any, Contract, TunedBy, ScheduleTables | None],
 of processors)."""
 
 Texts: TypeAlias = Mapping[str, Callable[[], str]]
-"""The code at each stage, made when somebody asks for it."""
+"""The code at each stage, computed on demand."""
 
 
 @runtime_checkable
 class AnyTarget(Protocol):
-    """What code is made for: a hashable value that knows the name of its backend."""
+    """A code generation target: a hashable value that knows the name of its backend."""
 
     @property
     def backend(self) -> str:
@@ -114,9 +113,9 @@ class CodeAhead:
 class Backend:
     """How code is made for one kind of target; the target of each function is its own kind.
 
-    `parse` reads a text that begins with the name.  `pipelines` leads from a module to an artefact,
-    one pipeline for each effort.  `build` makes what can be called of what was lowered, by the last
-    passes of a pipeline.
+    `parse` reads a text that begins with the name. `pipelines` lead from a module to an artefact,
+    one per effort level. `build` makes an executable from lowered code, by the last passes of a
+    pipeline.
     """
 
     name: str
@@ -128,23 +127,23 @@ class Backend:
     ]  # Any: as the pipeline makes it
     texts: Callable[[Callable[[], Arranged[Any, Any]], Job, Any], Texts]  # as above; an artefact
     machine: Callable[[Any], Any] = _no_machine  # Any: of its own kind
-    """What default schedules and the cost of forms ask of a target."""
+    """The parameters of a target for default schedules and form costs."""
     own_tables: ScheduleTables | None = field(default=None, alias="tables")
     """Its form pack and its trace templates, where they are not those of processors."""
     schedules: Schedules = processor
     """How the kernels for such a machine are chosen: by these tables, or as tuning found."""
     lowering: Pipeline = field(factory=lambda: LOWERING["cpu"])
-    """The kernel passes: from scheduled blocks to what is emitted."""
+    """The kernel passes: from scheduled blocks to the emitter's input."""
     dialect: Dialect[Any] | None = None  # Any: of its own places
     """How it writes types, operators, memory and loops, where that is a table of words."""
     encode: Callable[[Kernel, Any], str] | None = None  # Any: of its own kind
     """The code of one lowered kernel as text: by its dialect, or of its instructions."""
     ahead: CodeAhead | None = None
-    """How workers make the code of a kernel as soon as it is lowered."""
+    """How workers compile a kernel as soon as it is lowered."""
     settled: Callable[[Any], Any] = lambda target: target
-    """A target that somebody described, with all that follows; refuses what is not known."""
+    """Completes a described target; refuses unknown ones."""
     described: Callable[[Any, MachineDescription], Any] | None = None
-    """The target as a description says that the machine is, where there are such descriptions."""
+    """The target with a machine description, if the backend supports these."""
     with_threads: Callable[[Any, int], Any] = _any_threads
     """The target as this many threads see it."""
     check_here: Callable[[Any], None] = _anywhere
@@ -163,7 +162,7 @@ class Backend:
     facts: Callable[[], str] = lambda: ""
     """What else the code depends on: versions of tools."""
     keeps: Callable[[], bool] = lambda: True
-    """Whether artefacts of whole models are kept in the store."""
+    """Whether artefacts of whole models are stored."""
     opens: Callable[[Any], bool] = lambda target: False
     """Whether one code is made for every size that a model leaves open."""
     driver: Callable[[Any], bytes] = lambda target: b""
@@ -187,12 +186,12 @@ class Backend:
     entry: Callable[[Any], Entry] | None = None
     """Makes code of a program for a target, called from this process: what fuzzing runs."""
     objects: str = ""
-    """Where the backend of its programs with data and recursion is, if there is one."""
+    """The backend for its programs with data and recursion, if any."""
     spellings: tuple[str, ...] = field(default=())
     """Texts that name its targets."""
 
     def with_objects(self) -> Backend | None:
-        """The backend of programs with data and recursion, which loads when one comes."""
+        """The backend of programs with data and recursion, loaded on demand."""
         if not self.objects:
             return None
         found = resolve_name(self.objects)
@@ -288,7 +287,7 @@ def find_target(of: str | AnyTarget) -> AnyTarget:
 
 
 def _name(text: str) -> str:
-    """The name of the backend that a text means; what comes near one is left to it to refuse."""
+    """The backend name of a text; the backend refuses similar names."""
     words = text.replace(":", " ").split()
     name = words[0] if words else ""
     near = [each for each in OWN if name != each and text.lower().startswith(each)]
@@ -310,5 +309,5 @@ def is_triple(text: str) -> bool:
 
 
 def machine_of(target: AnyTarget) -> Any:  # as the backend describes it
-    """What default schedules ask of a target."""
+    """The parameters of a target for default schedules."""
     return backend_of(target).machine(target)

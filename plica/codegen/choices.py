@@ -1,7 +1,7 @@
 """Choices: which schedule each kernel of a model gets from tuning, and why, as data.
 
-`plica.search.choice` makes them of the records of a database; compiling only takes them, one for
-each group that is not kept from before.
+`plica.search.choice` computes them from the records of a database; compilation looks them up, one
+per group that is not cached.
 
 >>> print(table((ChoiceRow("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
 kernel         times  schedule  why
@@ -18,7 +18,7 @@ from attrs import frozen
 
 @frozen
 class ChoiceRow:
-    """What was chosen for one kernel, and why."""
+    """The choice for one kernel, and its reason."""
 
     name: str
     weight: int

@@ -2,15 +2,15 @@
 
     Module --graph, rules--> Module --schedule--> Program --lower--> Program --emit--> Artefact
 
-`Job` is what a pipeline is run for; `lowered` drives it as far as the memory plan, `emitted` to the
-end.  What is known on the way is a value: `Lowered`.
+`Job` is the input of a pipeline besides the module; `lowered` runs it up to the memory plan,
+`emitted` to the end. The state in between is a value: `Lowered`.
 
     pipeline = LLVM's pipeline, edited or not
     lowered(pipeline, module, job)                 everything known before code is made
     emitted(pipeline, lowered(pipeline, module, job), job)
 
-Laws: passes of a later kind never come before those of an earlier one (`check_pipeline`);
-instruments and checks change nothing of what is made.
+Laws: passes of a later kind never precede those of an earlier one (`check_pipeline`); instruments
+and checks do not change the result.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class Chooser:
     choose: TunedBy
     """The schedule of one function; it depends on nothing else in a module."""
     explain: Callable[[Module], tuple[ChoiceRow, ...]]
-    """What there is to say about each kernel of a module whose operators are grouped."""
+    """The report rows of a module's kernels after fusion."""
 
 
 @frozen(eq=False)
 class Job(Setting):
-    """What a pipeline is run for: the contract and packs, the target and what schedules ask of it.
+    """The parameters of a pipeline run: contract and packs, the target and its schedule parameters.
 
-    `chooser` gives the schedules that tuning found for kernels, `built` is told of
-    each kernel that is made, by its digest, and `versions` say who makes the code.
+    `chooser` returns the tuned schedules of kernels, `built` is called for each built kernel with
+    its digest, and `versions` identify the compiler.
     """
 
     target: Any = None  # Any: a target is its backend's own
@@ -82,7 +82,7 @@ class Job(Setting):
     chooser: Chooser | None = None
     built: Callable[[str], object] | None = None
     native: Callable[[Module], Executable] | None = None
-    """Compiles what stays on this processor."""
+    """Compiles the parts that stay on this processor."""
     known: Any = None  # Any: what tuning found for a backend that has its own way to say it
     given: Mapping[str, Any] = field(factory=dict)  # Any: a schedule, as `given_trace` takes it
     """Schedules that were asked for, by the name of the kernel."""
@@ -91,9 +91,9 @@ class Job(Setting):
     scheduled: Any = None  # Any: the groups that earlier passes scheduled, if they ran
     versions: tuple[tuple[str, str], ...] = ()
     workers: Workers | None = None
-    """Processes beside this one that do a share of the work."""
+    """Worker processes that share the work."""
     compiler: str = ""
-    """What tells this compiler from others, where something is kept in the store."""
+    """The identity of this compiler in store keys."""
 
     @property
     def scheduler(self) -> Scheduler:
@@ -104,8 +104,8 @@ class Job(Setting):
 
 @frozen
 class GroupByGroup:
-    """What a pass does that takes each group of operators through some passes before it, where
-    nobody watches these: groups are made here, or by other processes, or were kept."""
+    """A pass that takes each fused group through several earlier passes, unless these are observed:
+    groups are compiled here, by other processes, or cached."""
 
     run: Callable[[Module, Job], Program]
     over: tuple[Pass, ...] = ()
@@ -117,7 +117,7 @@ class GroupByGroup:
 
 @runtime_checkable
 class KernelListener(Protocol):
-    """An instrument that is told of every kernel that is built, by its digest."""
+    """An instrument that is called for every kernel built, with its digest."""
 
     def tell(self, key: str) -> None:
         """A kernel was built."""
@@ -125,7 +125,7 @@ class KernelListener(Protocol):
 
 @frozen
 class Arranged(Generic[P, L]):
-    """Everything known before native code is made: a value, the same wherever it is computed."""
+    """Everything known before native code is generated: a value, equal wherever it is computed."""
 
     module: Module
     derivation: Derivation
@@ -158,8 +158,8 @@ Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
 
 @frozen(eq=False)
 class CompilationState:
-    """Where a pipeline has come to: a module and its history, then groups of operators, a program,
-    a plan, an artefact."""
+    """The state of a pipeline: a module and its history, then groups of operators, a program, a
+    plan, an artefact."""
 
     history: History
     groups: Any = None  # Any: groups of operators, as far as passes have brought them
@@ -175,7 +175,7 @@ def lowered(
     instruments: Sequence[Instrument] = (),
     checks: Checks | None = None,
 ) -> Arranged[Any, Any]:  # Any: as the pipeline makes it
-    """What a pipeline makes of a module before code is emitted."""
+    """Runs a pipeline on a module up to code emission."""
     check_pipeline(pipeline)
     check_contracts(pipeline, job.contract)
     for each in instruments:
@@ -195,7 +195,7 @@ def emitted(
     job: Job,
     instruments: Sequence[Instrument] = (),
 ) -> Any:  # an artefact, as the pipeline makes it
-    """The artefact of what was lowered, by the last passes of a pipeline."""
+    """Runs the last passes of a pipeline, from lowered code to the artefact."""
     state = CompilationState(History(of.final, of.derivation), None, of.program, of.plan)
     step = partial(_emit, of, job)
     return drive(pipeline.of("emit"), state, step, instruments).artefact
@@ -209,7 +209,7 @@ def grouped(pipeline: Pipeline, history: History, job: Setting) -> History:
 def scheduled_from(
     pipeline: Pipeline, history: History, job: Job
 ) -> Arranged[Any, Any]:  # as above
-    """What the rest of a pipeline makes of a module whose operators are grouped already."""
+    """Runs the rest of a pipeline on a module with fused operators."""
     rest = pipeline.of(*CANDIDATE_KINDS, "schedule", "lower", "plan")
     return arranged(_driven(rest, CompilationState(history), job, (), None), job, pipeline)
 
@@ -236,7 +236,7 @@ def arranged(
 
 
 def record(of: Lowered) -> CompilationRecord:
-    """Where the code of a lowered module comes from."""
+    """The record of a lowered module's code."""
     return recorded(of.derivation, of.final, of.program, of.asked, of.packs, of.lowering)
 
 
@@ -344,7 +344,7 @@ def _as_given(program: Any, job: Job) -> Program:  # Any: as the pipeline makes 
 
 
 def _needs(of: History) -> tuple[Scalar, ...]:
-    """What a model asks of its open sizes; of what rules made of it nobody knows."""
+    """The requirements of a model on its open sizes; unknown for modules changed by rules."""
     source = of.derivation.source
     assert isinstance(source, Module)
     return needs(source)
@@ -357,7 +357,7 @@ def _emit(
 
 
 def _lowered(each: Pass, state: CompilationState) -> CompilationState:
-    """All kernels after a pass; what was never scheduled is lowered already."""
+    """All kernels after a pass; kernels without schedules are already lowered."""
     program = state.program
     made = [
         kernel if origin is None else _lowered_kernel(each, kernel, program.lowered.get(kernel))
@@ -372,7 +372,7 @@ def _lowered(each: Pass, state: CompilationState) -> CompilationState:
 
 
 def _lowered_kernel(each: Pass, kernel: Kernel, known: LoweredKernel | None) -> Kernel:
-    """A kernel after a pass; after all of them it is what it was already lowered to."""
+    """A kernel after a pass; cached results are used after the last one."""
     if known is not None and isinstance(each.run, LowerAll) and each.run.passes == known.passes:
         return known.kernel
     made: Kernel = each.run(kernel)

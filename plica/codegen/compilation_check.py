@@ -2,10 +2,10 @@
 after which a check fails.
 
 After a graph pass the module must be well formed, well typed, and in the normal forms that the pass
-declares.  After a pass over kernels each must be well formed and free of data races.  With `prove`,
-every access is proved to be inside its buffer and inside the regions that its blocks declare, which
-takes seconds a kernel.  With `meaning`, the modules before and after a pass are interpreted on
-drawn inputs, and must agree within the float contract of the pass.
+declares. After a kernel pass each kernel must be well formed and free of data races. With `prove`,
+every access is proved to be inside its buffer and inside the regions declared by its blocks, which
+takes seconds per kernel. With `meaning`, the modules before and after a pass are interpreted on
+random inputs, and must agree within the float contract of the pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODULES = ("graph", "rules")
 
 
 TAME: Final = ("plain", "even", "halves")
-"""Kinds of drawn data whose sums and products stay finite in any order."""
+"""Kinds of random data whose sums and products stay finite in any order."""
 
 
 class StateChecks:
@@ -52,7 +52,7 @@ class StateChecks:
         return HistoryChecks().before(each, state.history) if each.kind in MODULES else None
 
     def after(self, each: Pass, state: CompilationState) -> str | None:
-        """What a pass has broken; kernels that were checked before are skipped."""
+        """The defects after a pass; kernels that were checked before are skipped."""
         if each.kind in MODULES:
             wrong = HistoryChecks().after(each, state.history)
             return wrong or (self._moved(state.history) if self._meaning else None)

@@ -1,7 +1,7 @@
 """Backends of devices whose driver compiles a text: what those of OpenCL and WebGPU share.
 
-A device is a `DeviceLanguage`: how kernels become text, what a text asks of a device, and what runs
-it.  The pipeline, artefacts, texts and the entry for fuzzing follow.
+A device is a `DeviceLanguage`: how kernels become text, the device features a text requires, and
+its runner. Pipeline, artefacts, texts and the fuzzing entry follow from it.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class DeviceLanguage:
     """The functions of a kernel: its name, whether buffers are apart, and products fused."""
     joined: Callable[[Sequence[DeviceKernel]], str]
     needs: Callable[[str], tuple[str, ...]]
-    """The extensions that a text asks for."""
+    """The extensions a text requires."""
     run: Callable[[bytes, DeviceProgram, Sequence[Any], Sequence[int], Sequence[str]], RunProgram]
     described: Callable[[Any], Target]  # Any: a target is its backend's own
     """A processor that schedules take a device for."""
     version: Callable[[Any], str] = lambda target: "generic"
-    """What an artefact says of the target."""
+    """The target in an artefact."""
     code: Callable[[str], bytes] = str.encode
-    """What a device is handed of a text."""
+    """The text as passed to the device."""
 
     def unit_of(self, program: Program, plan: WorkspacePlan, fused: bool) -> DeviceUnit:
         """The text of a program, and what it launches."""
@@ -81,7 +81,7 @@ class DeviceLanguage:
         return unit(program, plan, code, self.joined)
 
     def lowered_unit(self, lowered: Lowered) -> DeviceUnit:
-        """The same of what was lowered; open sizes are refused."""
+        """The same for lowered code; open sizes are refused."""
         return self.unit_of(lowered.program, sized(lowered, self.title), lowered.fused)
 
     def emit(self, lowered: Lowered, job: Job) -> Artefact:
@@ -95,7 +95,7 @@ class DeviceLanguage:
         return executable(emitted(pipeline, lowered, job), texts=self.texts(lambda: lowered, job))
 
     def texts(self, lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-        """The code at each stage, made when somebody asks for it."""
+        """The code at each stage, computed on demand."""
         return {
             "kernel": lambda: kernels(lowered().program),
             self.source: lambda: self.lowered_unit(lowered()).text,

@@ -1,4 +1,4 @@
-"""Device programs: what a compiled model launches on a device with memory of its own.
+"""Device programs: the launches of a compiled model on a device with its own memory.
 
 The text of all kernels is one; a launch names a function of it and the slots it works on.
 """
@@ -56,7 +56,7 @@ def unit(
     kernel_code: Callable[[Kernel, str, bool], DeviceKernel],
     joined: Callable[[list[DeviceKernel]], str],
 ) -> DeviceUnit:
-    """A program without choices; `kernel_code` is told whether a kernel's buffers are apart."""
+    """A program without choices; `kernel_code` is told whether a kernel's buffers are disjoint."""
     check_unconditional(program)
     overlap = {
         step.kernel
@@ -102,7 +102,7 @@ def unit(
 
 
 def check_unconditional(program: Program) -> None:
-    """Refuse programs that decide what they do while they run, with what would be decided."""
+    """Refuses programs with run-time decisions, naming them."""
     choices = sum(isinstance(step, Choose) for steps in program.regions for step in steps)
     if not choices and not program.thunks:
         return

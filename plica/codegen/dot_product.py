@@ -2,23 +2,24 @@
 
     y[l] += x[0] * w[l, 0] + x[1] * w[l, 1] + x[2] * w[l, 2] + x[3] * w[l, 3]       for all lanes l
 
-Machines without one for bytes have one for pairs of i16, into which bytes are widened when they are
-packed.  Each is a tensor intrinsic, known by what it means; the name of LLVM's function for it is a
-hint.  Sums are exact modulo 2**32, as the meaning says: no instruction that saturates is here.
-Which of them a machine has follows from its features.  Some machines multiply whole tiles of bytes
-besides, of up to 32 rows and two vectors:
+Machines without a byte dot product use one for pairs of i16, with bytes widened when they are
+packed. Each is a tensor intrinsic, identified by its meaning; LLVM's function is a hint. Sums are
+exact modulo 2**32, as the meaning says: saturating instructions are excluded. The features of a
+machine determine which exist. Some machines also multiply tiles of bytes, of up to 32 rows and two
+vectors:
 
     y[v, r, l] = sum over q, p of x[r, 4 * q + p] * w[v, q, l, p]               AMX, 16 quads a step
 
-Windows over channels have data of their own in each lane, and terms of them in rows:
+Window products have separate data in each lane, with terms in rows:
 
     y[l] += x[0, l] * w[l, 0] + x[1, l] * w[l, 1] + x[2, l] * w[l, 2] + x[3, l] * w[l, 3]
 
-Both sides may have bytes of their own in each lane, as they lie, one of them digits d of integers:
+Both operands may have separate bytes in each lane, in memory order, one of them as d digits of
+integers:
 
     y[l] += sum over d, s of x[4 * l + s] * w[d, 4 * l + s] << 8 * (1 - d)
 
-Numbers of few bits are taken out of the bytes of a word first, and x has four of each place there:
+Low-bit numbers are first unpacked from the bytes of a word, and x has four elements per position:
 
     y[l] += sum over q, s of x[q, s] * (w[l] >> 8 * s + 4 * q & 15)                 of 4 bits, q < 2
 
@@ -48,8 +49,8 @@ from plica.schedule.default.machine import DIGITS, PAIR_LANES, QUAD, WINDOW_LANE
 
 
 def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> Kernel:
-    """What a dot product of a given number of lanes and terms does: the dtypes are those of both
-    sides."""
+    """The meaning of a dot product with a number of lanes and terms, and dtypes of both
+    operands."""
     x, w, y = (
         buffer("x", (terms,), dtype),
         buffer("w", (lanes, terms), weight),
@@ -62,7 +63,7 @@ def meaning(lanes: int, dtype: DType, weight: DType = i8, terms: int = QUAD) -> 
 
 
 def window_meaning(dtype: DType, terms: int = QUAD) -> Kernel:
-    """What a dot product does in which each lane has data of its own, one of several rows each."""
+    """The meaning of a dot product with separate data per lane, in several rows."""
     x, w, y = (
         buffer("x", (terms, WINDOW_LANES), dtype),
         buffer("w", (WINDOW_LANES, terms), i8),
@@ -92,7 +93,7 @@ def pairs_meaning(lanes: int, dtype: DType, digits: int) -> Kernel:
 
 
 def words_meaning(lanes: int, dtype: DType, bits: int) -> Kernel:
-    """What a dot product does whose lanes have a word of numbers of so few bits."""
+    """The meaning of a dot product whose lanes have a word of low-bit numbers."""
     parts = BYTE // bits
     x, w, y = (
         buffer("x", (parts, QUAD), dtype),
@@ -112,11 +113,11 @@ BYTE: Final = 8
 """Bits of a byte."""
 
 TILES: Final = "x86.tiles"
-"""What the names of products of tiles begin with."""
+"""The prefix of tile product names."""
 
 
 def tile_meaning(dtype: DType) -> Kernel:
-    """What a product of tiles does: rows of one dtype by vectors of signed bytes."""
+    """The meaning of a tile product: rows of one dtype by vectors of signed bytes."""
     rows, vectors, quads = (dim_var(name) for name in ("rows", "vectors", "quads"))
     lanes = index(16)
     x = buffer("x", (rows, quads * QUAD), dtype)
@@ -134,7 +135,7 @@ def tile_meaning(dtype: DType) -> Kernel:
 
 
 def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
-    """A row: LLVM's function takes vectors of the operand, and adds by itself but for pairs."""
+    """A row: LLVM's function takes operand vectors, and accumulates except for pairs."""
     hints = (("llvm", function), ("operand", operand))
     if dtype is i16:
         of = Dot(name, lanes, dtype, i16, PAIR)
@@ -159,7 +160,7 @@ def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) 
 
 
 PAIR: Final = 2
-"""How many integers of 16 bits a lane of 32 holds."""
+"""The number of 16-bit integers in a 32-bit lane."""
 
 # fmt: off
 _VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
@@ -189,7 +190,7 @@ DOTS: Final[tuple[tuple[str, tuple[str, ...], int, Dot], ...]] = (
 
 
 def dot_of(target: Target) -> Dot | None:
-    """The widest dot product of bytes a machine has, None where it has none."""
+    """A machine's widest byte dot product, or None."""
     for architecture, features, bits, dot in DOTS:
         fits = target.architecture == architecture and target.vector_bits >= bits
         if fits and all(target.has(each) for each in features):
@@ -198,5 +199,6 @@ def dot_of(target: Target) -> Dot | None:
 
 
 def has_tiles(target: Target) -> bool:
-    """Whether a machine multiplies tiles of bytes, and its system is asked for that as Linux is."""
+    """Whether a machine has byte tile products, on a system that enables them on request, as Linux
+    does."""
     return "linux" in target.triple and target.has("amx-tile") and target.has("amx-int8")

@@ -1,4 +1,4 @@
-"""The backend of accelerators: a machine for integer layers, beside the processor."""
+"""The backend of accelerators: a machine for integer layers, alongside the processor."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def build(pipeline: Pipeline, lowered: Arranged[Offloaded, None], job: Job) -> A
 
 
 def texts_of(lowered: Callable[[], Any], job: Job, artefact: Any) -> Texts:  # as `Backend` says
-    """None: artefacts of accelerators are not kept in the store."""
+    """None: accelerator artefacts are not stored."""
     return {}
 
 

@@ -1,6 +1,6 @@
 """The checker: a proof that a stream is right for all timings, or two instructions that deny it.
 
-What happens before what is static (`order`), so six things can be decided without running:
+The happens-before relation is static (`order`), so six properties are decided without running:
 
 1. every pop has its push, and no token is left;
 2. with queues of their depth, no circle of waiting: no deadlock;
@@ -41,7 +41,7 @@ Clock: TypeAlias = tuple[int, ...]
 
 @frozen
 class Fault:
-    """What is wrong, and the one or two instructions that show it."""
+    """A fault, with the one or two instructions that show it."""
 
     kind: Kind
     instructions: tuple[int, ...]
@@ -104,7 +104,7 @@ def check(
 
 
 def redundant(machine: Accelerator, stream: Stream) -> list[Token]:
-    """The tokens each of which alone could go from a stream that is right."""
+    """The tokens that can each be removed from a correct stream."""
     code = stream.code
     tokens = matched(machine, code)
     order = _topological(machine, code, tokens, bounded=False)
@@ -254,14 +254,14 @@ def _recurrences(
 
 
 def recurs(written: Array, latency: int) -> bool:
-    """Whether an element is written twice within a given number of turns."""
+    """Whether an element is written twice within a given number of iterations."""
     return any(bool((written[apart:] == written[:-apart]).any()) for apart in range(1, latency))
 
 
 def _changed(
     machine: Accelerator, stream: Stream, known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
-    """Stores into the micro-operations: what the rest was decided from would not hold."""
+    """Stores into micro-operations, which would invalidate the static analysis."""
     held = next((each for each in stream.tensors if each.name == MICRO), None)
     if held is None or machine.micro is None:
         return []
@@ -280,7 +280,7 @@ def _changed(
 def _behind(
     machine: Accelerator, stream: Stream, known: list[Footprint]
 ) -> list[tuple[Kind, str, int]]:
-    """Accesses to memory behind the last tensor; nothing is known where there are no tensors."""
+    """Accesses beyond the last tensor; unchecked if there are no tensors."""
     if not stream.tensors:
         return []
     ends = [(each.at + each.elements) * machine.scope(each.scope).bytes for each in stream.tensors]

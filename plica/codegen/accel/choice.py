@@ -6,8 +6,8 @@
 >>> best.timed.cycles <= min(each.cycles for each in best.others)
 True
 
-The number of threads is chosen too: where memory is what a layer waits for, one thread with larger
-tiles can win over two.
+The number of threads is chosen, too: in a memory-bound layer, one thread with larger tiles can beat
+two.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ small a large layer has more than that in one stream, and the guesses are in ord
 
 @frozen
 class ChosenTiling:
-    """A tiling, its stream, the stream in time, and what the other tilings took."""
+    """A tiling, its stream, the timed stream, and the times of the other tilings."""
 
     tiling: ConvTiling
     stream: Stream

@@ -33,7 +33,8 @@ MEMORY = "memory"
 
 @frozen
 class InstructionConflict:
-    """`second` must come after `first`, the last of its unit that it depends on in this way."""
+    """`second` must follow `first`, the last instruction of its unit that it depends on in this
+    way."""
 
     first: int
     second: int
@@ -42,7 +43,7 @@ class InstructionConflict:
 
 
 class Tracker:
-    """Who touched each atom last, as one goes through a stream in order."""
+    """The last accesses to each atom while a stream is scanned in order."""
 
     def __init__(self, machine: Accelerator, stream: Stream, known: list[Footprint]) -> None:
         self.units = units_of(machine, stream.code)
@@ -77,7 +78,7 @@ class Tracker:
 def conflicts(
     machine: Accelerator, stream: Stream, known: list[Footprint] | None = None
 ) -> Iterator[InstructionConflict]:
-    """For each instruction, the latest of every other unit that it must come after."""
+    """For each instruction, the latest of every other unit that it must follow."""
     tracker = Tracker(machine, stream, footprints(machine, stream) if known is None else known)
     last = [-1] * tracker.count
     for at, each in enumerate(stream.code):

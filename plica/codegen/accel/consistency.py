@@ -88,7 +88,7 @@ def faults(  # noqa: PLR0917  # a machine is these things
 
 
 class _Faults:
-    """What was found so far; local to `faults`."""
+    """The faults found so far; local to `faults`."""
 
     def __init__(self, name: str, scopes: dict[str, Scope], micro: Micro | None) -> None:
         self.name, self.scopes, self.micro = name, scopes, micro
@@ -101,7 +101,7 @@ class _Faults:
         self.wrong.append(Diagnostic("bad-accelerator", message, place, expected, found, hint))
 
     def known(self, where: str, kind: str, word: str, words: Iterable[str]) -> bool:
-        """Whether there is such a thing."""
+        """Reports an unknown name."""
         among = list(words)
         if word not in among:
             hint = did_you_mean(word, among)
@@ -250,7 +250,7 @@ class _Faults:
             self.meaning(each, does)
 
     def reach(self, each: Operation, does: Sweep, reach: Reach) -> bool:
-        """Whether the scopes of a reach are there; its fields are looked at too."""
+        """Checks that the scopes of a reach exist, and its fields."""
         at = each.name
         if self.micro is not None and does.micro:
             self.known(at, "field", reach.base, [field.name for field in self.micro.fields])
@@ -295,7 +295,7 @@ class _Faults:
         self.body(each, meaning)
 
     def body(self, each: Operation, meaning: Compute) -> None:
-        """Whether variables are fields, and whether what is read is inside of its element."""
+        """Checks that variables are fields, and reads are inside their elements."""
         at = each.name
         fields = {field.name: field for field in each.operands}
         context = EMPTY

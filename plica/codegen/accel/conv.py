@@ -53,9 +53,9 @@ Across: TypeAlias = Literal["outputs", "height"]
 
 @frozen
 class Convolution:
-    """What is computed: `clip((conv(x, w) + b) >> shift)`, all of int8 but sums and b of i32.
+    """`clip((conv(x, w) + b) >> shift)`, with int8 operands and i32 sums and b.
 
-    `each` says that every output has a shift of its own, which is then given beside b.
+    With `each`, every output has its own shift, which is passed like b.
     """
 
     channels: int
@@ -84,8 +84,8 @@ class Convolution:
 class ConvTiling:
     """The sizes of a tile: rows, columns, blocks of result channels, blocks of input channels.
 
-    Threads work on neighbouring tiles across the result's channels or its rows.  Where the weights
-    of a tile's channels are there at once and `keep` says so, they are loaded once for all rows.
+    Threads process neighbouring tiles across the result's channels or rows. If the weights of a
+    tile's channels fit together and `keep` is set, they are loaded once for all rows.
     """
 
     height: int
@@ -107,7 +107,7 @@ def dense(
 
 @lru_cache(maxsize=256)
 def finish_of(units: MachineUnits, of: Convolution) -> tuple[EpilogueStep, ...]:
-    """What is done with the sums of a convolution; one the machine cannot finish is refused."""
+    """The epilogue of a convolution; refuses those the machine cannot compute."""
     steps = epilogue(units, of.bias, None if of.each else of.shift, of.low, of.high)
     if isinstance(steps, str):
         message = f"The accelerator {units.machine.name} has {steps}."
@@ -146,7 +146,7 @@ def convolution(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> Fl
     tile[tiling.across] = tile[tiling.across] * tiling.threads + thread
     counts[tiling.across] = -(-counts[tiling.across] // tiling.threads)
 
-    # What is left of a tile at the edge; nothing where a thread has no tile.
+    # The remainder of a tile at the edge; empty if a thread has no tile.
     o0, h0, v0, k0 = tile["outputs"] * to, tile["height"] * th, v * tw, k * ti
     os, hs = _left(o0, to, co), _left(h0, th, oh)
     vs, ks = _left(v0, tw, ow), _left(k0, ti, ci)
@@ -199,8 +199,8 @@ def convolution(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> Fl
         },
     )
 
-    # The sums are cleared beside the first multiplication, not before the loads: so a thread waits
-    # for its last store only when it has its turn, while others multiply.
+    # Sums are cleared next to the first multiplication, not before the loads: so a thread waits for
+    # its last store only in its turn, while others multiply.
     once = Max(1 - k, ZERO)
     every: dict[Role, Touch] = {"sums": Touch(sums, ZERO, (area, vs, index(1)))}
     clear = _work(units.clear, (os * once, hs, vs), every)
@@ -253,7 +253,7 @@ def _work(
 
 
 def _left(start: Scalar, size: int, whole: int) -> Scalar:
-    """What is left of a tile of the size that begins at `start`."""
+    """The remainder of the size for a tile that begins at `start`."""
     return Max(Min(index(size), whole - start), ZERO)
 
 
@@ -332,7 +332,7 @@ def unpack_output(machine: Accelerator, of: Convolution, array: Array) -> Array:
 def reference(
     of: Convolution, x: Array, w: Array, b: Array | None = None, shifts: Array | None = None
 ) -> Array:
-    """What a convolution means, by sums of whole numbers."""
+    """The reference of a convolution, in integer arithmetic."""
     padded = np.pad(x.astype(np.int64), ((0, 0), (of.pad, of.pad), (of.pad, of.pad)))
     sums = np.zeros((of.outputs, of.out_height, of.out_width), np.float64)
     s = of.stride
@@ -340,7 +340,7 @@ def reference(
         for j in range(of.kernel):
             part = padded[:, i : i + s * of.out_height : s, j : j + s * of.out_width : s]
             part = part[:, : of.out_height, : of.out_width].astype(np.float64)
-            # Exact: products of int8 summed over channels stay far below 2 ** 53.
+            # Exact: int8 products summed over channels stay far below 2 ** 53.
             sums += np.tensordot(w[:, :, i, j].astype(np.float64), part, 1)
     whole = sums.astype(np.int64) + (0 if b is None else b.reshape(-1, 1, 1))
     moved = whole >> (of.shift if shifts is None else shifts.reshape(-1, 1, 1))

@@ -1,9 +1,9 @@
 """The cycle simulator: when each instruction runs, and what it waits for.
 
-Units run side by side.  An instruction starts when its unit is free, its tokens are there, and the
-queues it pushes to have room.  A sweep takes its turns and the filling of the pipeline.  A move
-waits for memory, then its rows take turns with those of other units at the ports, first come first
-served; padding takes a cycle an element.
+Units run in parallel. An instruction starts when its unit is free, its tokens are available, and
+the queues it pushes to have space. A sweep takes its iterations plus the pipeline latency. A move
+waits for memory, then its rows compete with those of other units for the ports, first come first
+served; padding takes a cycle per element.
 
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -37,8 +37,8 @@ STALLS: Final[tuple[Stall, ...]] = ("token", "queue-full", "port", "end")
 class Timed:
     """A stream in time: the cycles at which each instruction starts and ends.
 
-    `busy` and `stalled` are cycles by unit; `port` is part of `busy`, waiting for other rows.
-    `turns` are the turns of contractions, `operations` what they compute, `moved` bytes.
+    `busy` and `stalled` are cycles by unit; `port` is the part of `busy` spent waiting for ports.
+    `turns` are iterations of contractions, `operations` their arithmetic operations, `moved` bytes.
     """
 
     cycles: int
@@ -53,7 +53,7 @@ class Timed:
 
     @property
     def utilisation(self) -> float:
-        """The share of cycles in which a contraction takes a turn."""
+        """The share of cycles in which a contraction iterates."""
         return self.turns / self.cycles if self.cycles else 0.0
 
 

@@ -12,8 +12,8 @@ them is a tensor expression.  Everything else, from the encoder to the simulator
 >>> pack(7, memory=3, sram=16)
 (Field('memory', 7, 3, False), Field('sram', 10, 16, False))
 
-Units stand in a row.  `pop_prev`, `pop_next`, `push_prev`, `push_next` are the flags with which an
-instruction takes tokens from and gives tokens to the queues between neighbours.
+Units form a row. `pop_prev`, `pop_next`, `push_prev`, `push_next` are the flags with which an
+instruction takes tokens from and adds tokens to the queues between neighbours.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Accelerator(Term):
 
     written = "codegen.accel.declaration.Machine"
     backend: ClassVar[str] = "accel"
-    """It is a target of models as it stands (`plica.codegen.accel.target.settled`)."""
+    """It can be used directly as a target of models (`plica.codegen.accel.target.settled`)."""
 
     name: str
     bits: int
@@ -114,7 +114,7 @@ def table(machine: Accelerator) -> dict[str, Operation]:
 
 
 def queue_of(machine: Accelerator, unit: str, flag: str) -> Queue | None:
-    """The queue that a flag of an instruction in the unit speaks of, if there is one."""
+    """The queue that a flag of an instruction in the unit refers to, or None."""
     at = machine.units.index(unit) + (1 if flag.endswith("next") else -1)
     if not 0 <= at < len(machine.units):
         return None

@@ -1,4 +1,4 @@
-"""Devices from declarations: what the runtime has to know of a machine, in numbers.
+"""Device descriptions for the runtime, from declarations.
 
 >>> from plica.codegen.accel.vta import vta
 >>> [each.name for each in device_of(vta()).memories]

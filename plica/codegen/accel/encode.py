@@ -8,8 +8,8 @@
 >>> decode(vta(), word).name
 'load.inp'
 
-A bit that no field holds is 0, and a word where it is not is refused: `encode(decode(w)) == w` for
-every word that is an instruction, and `decode(encode(i)) is i` for every instruction.
+Bits outside all fields are 0, and other words are refused: `encode(decode(w)) == w` for every word
+that is an instruction, and `decode(encode(i)) is i` for every instruction.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def to_bytes(machine: Accelerator, code: Sequence[AccelInstruction]) -> bytes:
 
 
 def from_bytes(machine: Accelerator, data: bytes) -> tuple[AccelInstruction, ...]:
-    """The program of words; what is no whole number of them is refused."""
+    """The program of a byte string; refuses incomplete words."""
     size = -(-machine.bits // 8)
     if len(data) % size:
         found = f"{len(data)} bytes"

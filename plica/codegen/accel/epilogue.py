@@ -1,4 +1,4 @@
-"""The epilogue of a layer: what a machine does with the sums before they are stored.
+"""Layer epilogues: the operations on sums before they are stored.
 
     sums + b,  sums >> n,  max(sums, low),  min(sums, high)
 
@@ -20,7 +20,7 @@ from attrs import frozen
 from plica.codegen.accel.units import Change, MachineUnit, MachineUnits
 
 NAMES: Final[dict[Change, str]] = {"add": "b", "shift": "n", "max": "l", "min": "h"}
-"""What the tensors by which sums are changed are called in a stream."""
+"""The names of epilogue operands in a stream."""
 
 
 @frozen
@@ -35,7 +35,7 @@ class EpilogueStep:
 def epilogue(
     units: MachineUnits, bias: bool, shift: int | None, low: int, high: int
 ) -> tuple[EpilogueStep, ...] | str:
-    """The steps in order, or what the machine lacks; a shift of None is one for each output."""
+    """The steps in order, or what the machine lacks; a shift of None means one per output."""
     wanted: list[tuple[Change, int | None]] = [("add", None)] if bias else []
     if shift != 0:
         wanted.append(("shift", shift))

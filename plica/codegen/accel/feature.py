@@ -1,4 +1,4 @@
-"""Features: numbers that say what a stream is like, for a model that guesses how fast it is.
+"""Stream features, for a model that estimates its speed.
 
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -20,7 +20,7 @@ from plica.codegen.accel.instruction import Stream
 
 
 def features(machine: Accelerator, stream: Stream) -> dict[str, int]:
-    """How often each operation comes, what it moves or how often it turns, and units' cycles."""
+    """The count of each operation, its bytes or iterations, and the units' cycles."""
     found: dict[str, int] = {}
     for each in machine.operations:
         found[f"{each.name} count"] = 0

@@ -1,7 +1,7 @@
-"""Fitting: whether the statements of a flow are for the machine, and stay inside of their tiles.
+"""Flow checks: whether statements are valid for the machine, and stay inside their tiles.
 
-A flow is data that people and schedules write.  One that touches what is not its own would give
-wrong numbers without a word, so it is refused before anything is made of it.
+A flow is written by people and schedules. One that accesses another's memory would silently give
+wrong numbers, so it is refused before it is used.
 
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
@@ -16,8 +16,8 @@ plica.codegen.accel.fitting.BadFlow: load.inp: A transfer goes beyond its tile. 
   found: 0 to 7
   suggestion: Make the tile larger, or move less.
 
-What is written to one scope may be written to others too; a tile of the first is one of these as
-well.  Threads are loops here: each has a tile of its own, and must stay inside of it.
+Writes to one scope may also go to others; a tile of the first is then a tile of these, too. Threads
+are loops here: each has its own tile, and must stay inside it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _check_tile(flow: Flow, operation: str, tile: Tile) -> None:
 
 
 def _scopes(machine: Accelerator, scope: str) -> set[str]:
-    """The scopes in which a tile of a scope is: what is written to it goes to them too."""
+    """All scopes to which writes of a scope go."""
     found = {scope}
     for each in machine.operations:
         if isinstance(each.does, Sweep) and each.does.writes.scopes[0] == scope:
@@ -150,7 +150,7 @@ def _scopes(machine: Accelerator, scope: str) -> set[str]:
 
 
 def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
-    """The places of a leaf at all turns of its loops at once."""
+    """Checks the elements of a leaf for all iterations at once."""
     total = 1
     for _, extent in loops:
         total *= extent

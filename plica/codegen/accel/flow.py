@@ -43,7 +43,7 @@ class Memory(Term):
 
 @frozen(eq=False)
 class Tile(Term):
-    """Elements of a scope; a private one is there once for each thread."""
+    """Elements of a scope; a private one exists once per thread."""
 
     name: str
     scope: str
@@ -55,7 +55,8 @@ class Tile(Term):
 class Transfer(Term):
     """Rows of a tensor to a tile, or back, as the operation says.
 
-    `filled` says that its pads matter even where there is nothing to copy: no move does that.
+    `filled` means that its padding matters even if there is nothing to copy: no move has that
+    effect.
     """
 
     operation: str
@@ -83,8 +84,7 @@ class Touch(Term):
 class Work(Term):
     """An operation for each turn of loops; touches in the order of its `writes` and `reads`.
 
-    What it writes comes first, then what it reads elsewhere; `given` are operands such as
-    immediates.
+    Operands that are written come first, then other reads; `given` are operands such as immediates.
     """
 
     operation: str

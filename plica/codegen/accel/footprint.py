@@ -74,7 +74,7 @@ def footprints(
 ) -> list[Footprint]:
     """The footprint of each instruction; an access outside a scope is an error.
 
-    Where there is a table for them, such instructions are put there, and touch nothing.
+    With a micro-operation table, such instructions write to it, and touch nothing else.
     """
     micro = _Micro(machine, stream)
     memo: dict[tuple[object, ...], Footprint] = {}
@@ -102,7 +102,7 @@ def footprints(
 
 
 class _Micro:
-    """What the scope of micro-operations holds as the stream goes on."""
+    """The contents of the micro-operation scope while the stream is scanned."""
 
     def __init__(self, machine: Accelerator, stream: Stream) -> None:
         self.machine = machine
@@ -137,7 +137,7 @@ def footprint(
     words: Array | None,
     patches: dict[tuple[str, bytes], Patch],
 ) -> Footprint:
-    """What an instruction touches where its micro-operations are `words`."""
+    """The elements an instruction touches if its micro-operations are `words`."""
     number = numbers(machine)[each.name]
     device = device_of(machine)
     does = device.kinds[number].does

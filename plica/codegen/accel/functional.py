@@ -1,4 +1,4 @@
-"""The functional simulator for streams: what a stream does to memory, exactly.
+"""The functional simulator for streams: the exact effect of a stream on memory.
 
 >>> import numpy as np
 >>> from plica.codegen.accel.assembly import read_stream

@@ -1,4 +1,4 @@
-"""Instructions and streams: what an accelerator is told, as values.
+"""Instructions and streams of an accelerator, as values.
 
     Instruction ::= Instruction(name, operands, tokens)     operands in the order of the declaration
     Stream      ::= Stream(code, micro, places)             micro-operations and tensors in memory
@@ -8,8 +8,8 @@
 >>> operand(vta(), first, "x_size"), flags(first)
 (4, ('push_next',))
 
-The order of the code is what a stream means.  The units take their own instructions in that order;
-tokens keep them in step where one touches what another does.
+The meaning of a stream is that of its program order. Units execute their own instructions in that
+order; tokens synchronise them where they access common data.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def flags(each: AccelInstruction) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def position(machine: Accelerator, name: str, word: str) -> int:
-    """Where an operand stands among the operands."""
+    """The position of an operand."""
     return [field.name for field in machine.operation(name).operands].index(word)
 
 

@@ -1,7 +1,7 @@
 """The words of an accelerator in the loop language: its memory scopes, and its tensor intrinsics.
 
-What a turn of a sweep does to elements becomes a tensor intrinsic, by the same meaning that the
-simulators use: `tensorize` matches it, and the interpreter runs it.
+The per-element operation of a sweep becomes a tensor intrinsic with the simulators' meaning:
+`tensorize` matches it, and the interpreter runs it.
 
 >>> from plica.codegen.accel.vta import vta
 >>> words = declare(vta())
@@ -10,8 +10,8 @@ simulators use: `tensorize` matches it, and the interpreter runs it.
 >>> [str(each.name) for each in words[0].meaning.params]
 ['inp', 'wgt', 'acc']
 
-The last buffer is what is written.  Where a meaning speaks of an operand of the instruction, such
-as an immediate, that is a dim of the kernel, and so a number of each invocation.
+The last buffer is written. If a meaning refers to an operand of the instruction, such as an
+immediate, that is a dim of the kernel, and so a number of each invocation.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def kernel_of(operation: Operation) -> Kernel:
 
 
 def _fresh(meaning: Compute, name: str) -> Buffer:
-    """A buffer for what is written and not read."""
+    """A buffer that is written but not read."""
     return Buffer(Name(name), meaning.shape, meaning.dtype)
 
 

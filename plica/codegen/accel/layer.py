@@ -1,4 +1,4 @@
-"""Layers: which integer layers of a graph an accelerator takes, and what it is given for them.
+"""Accelerator layers: which integer layers of a graph an accelerator takes, and their parameters.
 
 >>> import numpy as np
 >>> from plica.codegen.accel.vta import vta
@@ -18,11 +18,10 @@
 >>> layer.shape, layer.constants["w"].shape, layer.before
 ('16x4x4 -> 8, 3x3', (1, 1, 3, 3, 16, 16), 'NCHW16c')
 
-Channels are filled up to whole blocks: with zeros in the weights, so that what is added is nothing.
-A layer most of whose products would be such zeros (the three channels of an image, or one
-image where elements have eight rows) stays on the processor, and so does one that the machine's
-instructions cannot express; `layer_of` says why.  Where the loads of a machine cannot pad, the
-processor pads what such a layer reads.
+Channels are padded to whole blocks with zero weights, which add nothing. A layer with mostly such
+products (the three channels of an image, or one image if elements have eight rows) stays on the
+processor, and so does one that the machine's instructions cannot express; `layer_of` gives the
+reason. If a machine's loads cannot pad, the processor pads the input.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ LEAST: Final = 0.5
 """The share of a layer's products that must be of the model's own numbers."""
 
 NOTHING: Final = "there is nothing to compute"
-"""Why a layer of no images stays."""
+"""Why a layer without images stays on the processor."""
 
 
 @frozen
@@ -69,7 +68,7 @@ class AccelLayer:
     batch: int
     units: MachineUnits
     pad: int = 0
-    """What the processor pads before, on every side."""
+    """The padding on every side that the processor adds before."""
 
     @property
     def is_dense(self) -> bool:
@@ -77,7 +76,7 @@ class AccelLayer:
 
     @property
     def before(self) -> str:
-        """The layout of what it reads, as a word."""
+        """The layout of its input, as a name."""
         return show_layout(self.layout, "NC" if self.is_dense else "NCHW")
 
     @property
@@ -87,7 +86,7 @@ class AccelLayer:
 
     @property
     def after(self) -> Layout:
-        """The layout of what it writes."""
+        """The layout of its output."""
         return self.units.result_layout(self._letters)
 
     @property

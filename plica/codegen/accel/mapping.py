@@ -6,10 +6,10 @@
                all of a window, where channels alone would not fill a block or scopes hold few
     groups     a convolution of groups: one of each group, side by side
 
-Each is an identity of integers, so the result is the same to the bit.  What a layer is after it is
-asked of the machine again (`plica.codegen.accel.layer`): only what then runs there is changed, and
-of several ways the one that is guessed to take the fewest cycles is taken.  Groups become fewer,
-strips lower, and windows are no convolutions any more, so this ends.
+Each is an identity of integers, so the result is bit-equal. The machine is asked about the
+rewritten layer (`plica.codegen.accel.layer`): only layers that then run there are changed, in the
+way with the lowest estimated cycles. Groups become fewer, strips smaller, and windows become
+products, so this terminates.
 
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.type.term import tensor
@@ -49,11 +49,11 @@ NEVER: Final = (1 << 30, 0.0)
 """More than any cost: nothing of it would run there."""
 
 Rewritten = Callable[[IntegerConvolution, Expr, int], Expr | None]
-"""The layer otherwise, over its data, for this many rows; None where that makes no sense."""
+"""The rewritten layer, over its data, for a number of rows; or None."""
 
 
 def mapped(of: Module, machine: Accelerator) -> Module:
-    """The module with its integer layers as the machine takes them."""
+    """The module with its integer layers in forms the machine accepts."""
     changed: dict[Expr, tuple[IntegerConvolution, Rewritten]] = {}
     rows = units_of(machine).rows
     for each in integer_convolutions(of):
@@ -83,7 +83,7 @@ def mapped(of: Module, machine: Accelerator) -> Module:
 
 
 def _cost(root: Expr | None, machine: Accelerator) -> tuple[int, float]:
-    """How many layers of what was made stay on the processor, maybe after more of this, and the
+    """The number of layers that stay on the processor, possibly after more rewriting, and the
     cycles of the others."""
     if root is None:
         return NEVER
@@ -163,7 +163,7 @@ def windows(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
 
 
 def groups(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
-    """Each group of channels as a convolution of its own."""
+    """Each group of channels as a separate convolution."""
     channels = of.weight.shape[1]
     if of.groups == 1 or channels == 1:
         return None

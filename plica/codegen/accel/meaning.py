@@ -107,7 +107,7 @@ def contraction(meaning: Compute) -> FormulaContraction | None:
 
 @lru_cache(maxsize=256)
 def to_formula(meaning: Compute) -> Formula:
-    """The meaning in steps; what has none is refused."""
+    """The meaning as steps; refused if there are none."""
     reduces = [each for each in post_order(meaning.body) if isinstance(each, Reduce)]
     axes = (*meaning.axes, *(axis for each in reduces for axis in each.axes))
     inner = tuple([size for each in reduces for size in _sizes(each.extents)])
@@ -134,7 +134,7 @@ def to_formula(meaning: Compute) -> Formula:
 
 
 def apply(meaning: Compute, inputs: Sequence[Array], given: Mapping[str, int]) -> Array:
-    """The result for each of many elements: all arrays have an axis for them in front.
+    """The result for many elements: all arrays have a leading axis for them.
 
     `given` are the values of the free variables, by name.
     """
@@ -142,7 +142,7 @@ def apply(meaning: Compute, inputs: Sequence[Array], given: Mapping[str, int]) -
 
 
 def _parts(node: Scalar) -> tuple[Term, ...]:
-    """What a node is computed from."""
+    """The operands of a node."""
     if isinstance(node, Load):
         return node.indices
     return (node.body,) if isinstance(node, Reduce) else node._children

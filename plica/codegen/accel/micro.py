@@ -57,7 +57,7 @@ class SweepInstruction:
 
 
 def instructions_of(machine: Accelerator, nest: OperationNest) -> list[SweepInstruction]:
-    """The instructions of a nest, in order; none where a loop has no iterations."""
+    """The instructions of a nest, in order; none if a loop has no iterations."""
     if 0 in nest.extents:
         return []
     merged = merge_loops(nest)
@@ -126,7 +126,7 @@ def _orders(nest: OperationNest, peeled: int, depth: int) -> Iterator[tuple[int,
 def _in_order(
     machine: Accelerator, sweep: Sweep, nest: OperationNest, order: tuple[int, ...], peeled: int
 ) -> list[SweepInstruction] | None:
-    """The instructions for one order of loops, None where a field or the latency forbids it."""
+    """The instructions for one loop order, or None if a field or the latency forbids it."""
     depth = len(sweep.loops)
     fields = {field.name: field for field in machine.operation(nest.operation).operands}
     outer, hardware = order[:peeled], order[peeled : peeled + depth]

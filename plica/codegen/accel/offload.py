@@ -3,9 +3,9 @@
     integer_convolutions -> layer_of -> packed -> stages          what runs where
     choose -> encode                                              a program for each kind of layer
 
-`offload` says what runs where; `assembled` puts programs, constants and the native parts that were
-made of the stages into one artefact.  A model none of whose layers can be offloaded is refused,
-with the reason for each that comes near.
+`offload` decides what runs where; `assembled` combines programs, constants and the compiled native
+parts into one artefact. A model without offloadable layers is refused, with the reason for each
+candidate.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Known: TypeAlias = Callable[[Convolution], ConvTiling | None]
 
 @frozen
 class Offloaded:
-    """A model split in two: what the processor does in stages, what is launched, what stays."""
+    """A partitioned model: stages on the processor, launches, and layers that stay."""
 
     source: Module
     target: AccelTarget
@@ -156,7 +156,7 @@ def _described(of: Convolution) -> str:
 
 
 class _Assembly:
-    """The steps of an artefact as they are put together; local to `assembled`."""
+    """The steps of an artefact under construction; local to `assembled`."""
 
     def __init__(self, of: Offloaded, known: Known) -> None:
         self.machine, self.known = of.target.machine, known

@@ -1,8 +1,8 @@
-"""Orders: which instructions may come before which, as the units and the tokens allow.
+"""Orders: which instructions may precede which, given units and tokens.
 
-A unit takes its instructions in the order of the stream.  Queues are first in, first out, so the
-k-th pop of a queue takes the token of its k-th push, whatever the timing: what happens before what
-is known before anything runs.
+A unit executes its instructions in stream order. Queues are first in, first out, so the k-th pop of
+a queue takes the token of its k-th push, whatever the timing: the happens-before relation is
+static.
 
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -34,7 +34,7 @@ class BadStream(PlicaError):
 
 @frozen
 class Token:
-    """A token: the queue, and the instructions that push and pop it (None: nobody does)."""
+    """A token: the queue, and the instructions that push and pop it (None: no instruction)."""
 
     queue: int
     push: int | None
@@ -93,8 +93,8 @@ def legal_order(
 ) -> list[int]:
     """An order in which the units could finish the instructions.
 
-    A seed chooses among the units at random; `late` is put off for as long as others can go on.
-    Unless `bounded`, queues hold as many tokens as come.  Where nothing can go on it is an error.
+    A seed chooses among the units at random; `late` is delayed as long as others can proceed.
+    Unless `bounded`, queues have unlimited capacity. A deadlock is an error.
     """
     units = units_of(machine, code)
     waiting: list[deque[int]] = [deque() for _ in machine.units]

@@ -1,12 +1,12 @@
-"""Packing: a graph whose integer layers run elsewhere, and whose values come to them in blocks.
+"""Packing: a graph whose integer layers run on the accelerator, with their values in blocked
+layouts.
 
     before:  def f(x): return integer(integer(x))              two layers in the integer form
     after:   launch0 reads pack(x); launch1 reads launch0; the result is unpack(launch1)
 
-What a layer gives is a new variable, in the layout in which the accelerator leaves it.  Whatever
-else can compute in that layout does (a residual sum, a pool); a value is brought into another one
-only where somebody needs that (`plica.rewrite.layout`).  So between neighbouring layers nothing is
-moved at all.
+The result of a layer is a new variable in the accelerator's layout. Other operators that can
+compute in that layout do (a residual sum, a pool); a value is converted only for users that need
+another one (`plica.rewrite.layout`). So nothing is moved between adjacent layers.
 
 >>> import numpy as np
 >>> from plica.codegen.accel.layer import layer_of
@@ -29,8 +29,8 @@ moved at all.
 >>> second.data is first.result
 True
 
-Laws: with the variables of the launches replaced by what their layers mean, in blocks, the packed
-graph means what the graph meant, exactly; no launch reads what depends on it.
+Laws: with the launch variables replaced by their layers' meaning, in blocks, the packed graph
+equals the original exactly; no launch depends on itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from plica.rewrite.pack import rewrite
 
 @frozen
 class LayerLaunch:
-    """A layer, the variable that stands for what it gives, and what it reads, in blocks."""
+    """A layer, the variable of its result, and its input, in blocks."""
 
     layer: AccelLayer
     result: Var
@@ -65,7 +65,7 @@ class LayerLaunch:
 
 @frozen
 class Packed:
-    """A graph with launches: its parameters, what is launched in order, what it gives."""
+    """A graph with launches: its parameters, the launches in order, and its results."""
 
     params: tuple[Var, ...]
     launches: tuple[LayerLaunch, ...]
@@ -73,7 +73,7 @@ class Packed:
 
 
 def packed(of: Function, layers: Sequence[AccelLayer]) -> Packed:
-    """The body of a resolved function with these layers of it launched; tuples are taken apart."""
+    """The body of a resolved function with these layers launched; tuples are flattened."""
     packer = _Packer({each.of.root: each for each in layers}, of)
     leaves = tensors(of.body)
     for each in leaves:
@@ -114,7 +114,7 @@ def tensors(of: Expr) -> tuple[Expr, ...]:
 
 
 def _tidy(of: Function) -> tuple[Expr, ...]:
-    """What a function gives, after transforms that undo each other are gone."""
+    """The results of a function after cancelling inverse transforms."""
     simple, _ = rewrite(of, LAYOUT)
     assert isinstance(simple, Function)
     folded = fold_constants(main_module(simple)).main_function().body
@@ -133,7 +133,7 @@ class _Packer(LayoutConverter):
         self.supply = NameSupply(of)
 
     def visit_all(self, root: Expr) -> None:
-        """Visit what is below, but not what layers are made of."""
+        """Visits everything below, except the insides of layers."""
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
             node, leaving = stack.pop()
@@ -167,7 +167,7 @@ class _Packer(LayoutConverter):
             self.keep(node, layout, given)
 
     def read_by(self, layer: AccelLayer) -> Expr:
-        """What a layer reads, as its machine wants it: padded, in blocks, in the scope's type."""
+        """The input of a layer as its machine needs it: padded, in blocks, in the scope's type."""
         data, dtype = layer.of.data, layer.units.data.scope.dtype
         if not layer.pad:
             return _as(self.at(data, layer.layout), dtype)
@@ -178,7 +178,7 @@ class _Packer(LayoutConverter):
 
 
 def _as(value: Expr, dtype: DType) -> Expr:
-    """The value in an element type that holds it."""
+    """The value cast to an element type that holds it."""
     kind = type_of(value)
     assert isinstance(kind, TensorType)  # layers read and give tensors
     return value if kind.dtype is dtype else cast(value, dtype)

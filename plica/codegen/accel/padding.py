@@ -1,4 +1,4 @@
-"""Padding: what a guarded copy says of the loops around it.
+"""Padding: the constraints that a guarded copy puts on its loops.
 
     for r, c:  near[r, c] = far[h + r - 1, c - 1] if 0 < h + r and h + r < 9 and … else 0
 
@@ -27,7 +27,7 @@ from plica.ir.loop import scalar as sc
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 Margin = tuple[sc.Scalar, sc.Scalar]
-"""How many turns of a loop are cut off before and after."""
+"""The numbers of iterations cut off before and after."""
 
 _ZERO: Final = sc.index(0)
 
@@ -46,7 +46,7 @@ def unguarded(value: sc.Scalar) -> tuple[sc.Scalar | None, sc.Scalar]:
 def margins(
     guard: sc.Scalar | None, loops: Sequence[tuple[sc.ScalarVar, int]]
 ) -> Mapping[sc.ScalarVar, Margin]:
-    """What a guard cuts off each loop; a comparison that is not about one of them is refused."""
+    """The part of each loop that a guard cuts off; refuses other comparisons."""
     extents = dict(loops)
     found: dict[sc.ScalarVar, Margin] = {}
     stack = [] if guard is None else [guard]

@@ -111,8 +111,8 @@ class Move(Term):
 class Reach(Term):
     """The element that a turn of a sweep touches: a base, and a stride for each loop.
 
-    The base is a field of the micro-operation, or of the instruction where there are none.  What
-    is written to the first scope goes, cut to its element type, to the others too.
+    The base is a field of the micro-operation, or of the instruction if there are none. Writes to
+    the first scope also go to the others, converted to their element types.
     """
 
     scopes: tuple[str, ...]
@@ -124,8 +124,8 @@ class Reach(Term):
 class Sweep(Term):
     """For every turn of the loops, and for each micro-operation: `writes` becomes the meaning.
 
-    The inputs of the meaning are the elements at `reads`; its free variables are fields.
-    `latency` is the number of turns after which a written element may be touched again.
+    The inputs of the meaning are the elements at `reads`; its free variables are fields. `latency`
+    is the number of iterations before a written element may be accessed again.
     """
 
     loops: tuple[str, ...]
@@ -146,7 +146,7 @@ Does: TypeAlias = Move | Sweep | Idle
 
 @frozen(eq=False)
 class Operation(Term):
-    """One kind of instruction; `interval` is the cycles a turn of a sweep takes."""
+    """One kind of instruction; `interval` is the cycles per iteration of a sweep."""
 
     name: str
     unit: str

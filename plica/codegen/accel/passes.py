@@ -1,7 +1,7 @@
 """The pipeline of accelerators: integer layers become programs of the machine, the rest is native
 code.
 
-What stays on the processor goes through the processor's own pipeline, as any model does.
+Parts on the processor go through the processor's own pipeline, like any model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def split(module: Module, job: Job) -> Offloaded:
 
 
 def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
-    """Tilings are chosen, streams encoded, and put beside the native code of the stages."""
+    """Tilings are chosen, streams encoded, and combined with the native code of the stages."""
     if job.native is None:
         raise CompilerBug("Nobody compiles what stays on the processor.")
     parts = [job.native(each.module).artefact for each in lowered.program.stages]

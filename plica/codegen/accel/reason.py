@@ -1,8 +1,8 @@
 """Reasons: why a layer of a model is not in the integer form that accelerators compute.
 
-The form is `clip((conv(x, w) + b) >> n)` of int8 (`plica.rewrite.quantise.form`).  A layer that is
-not in it comes near in some way: it is of floats, what it reads has a zero point, its sums stay in
-32 bits, or its change of scale is no shift.  Each has a remedy of its own.
+The form is `clip((conv(x, w) + b) >> n)` of int8 (`plica.rewrite.quantise.form`). Layers outside of
+it fail in one of these ways: they have floats, their input has a zero point, their sums stay in 32
+bits, or their rescaling is no shift. Each has its own remedy.
 
 >>> import numpy as np
 >>> from plica.core.name import Name

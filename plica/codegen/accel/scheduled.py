@@ -62,7 +62,7 @@ class _Line:
 
 
 def flow_of(machine: Accelerator, kernel: Kernel) -> flow.Flow:
-    """The flow of a kernel without blocks; what the machine cannot do is refused."""
+    """The flow of a kernel without blocks; refuses what the machine cannot do."""
     reading = _Reading(machine, kernel)
     body = reading.close(reading.read(kernel.body))
     tensors = tuple(reading.tensors[each] for each in kernel.params if each in reading.tensors)
@@ -70,7 +70,7 @@ def flow_of(machine: Accelerator, kernel: Kernel) -> flow.Flow:
 
 
 class _Reading:
-    """What is known of the buffers of a kernel while it is read."""
+    """The buffers of a kernel while it is read."""
 
     def __init__(self, machine: Accelerator, kernel: Kernel) -> None:
         self.machine = machine
@@ -260,7 +260,8 @@ class _Reading:
 
 
 def _whole(buffer: Buffer, lines: list[_Line], size: int, used: set[Name]) -> list[_Line]:
-    """The loops over whole elements, strides in elements; those inside an element are taken out."""
+    """The loops over whole elements, with strides in elements; loops inside an element are
+    removed."""
     left, done = list(lines), 1
     while done < size:
         line = next(

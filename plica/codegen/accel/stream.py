@@ -2,8 +2,8 @@
 
     Flow --lower--> Flow --unroll--> leaves --instructions_of--> instructions --insert--> Stream
 
-Equal sweeps share their micro-operations.  If all fit they are loaded once, at the start; otherwise
-the scope is a ring, and those that were put out are loaded again.  What does not fit is refused.
+Equal sweeps share their micro-operations. If all fit they are loaded once, at the start; otherwise
+the scope is a ring buffer, and evicted ones are loaded again. What does not fit is refused.
 
 >>> from plica.codegen.accel.assembly import show
 >>> from plica.codegen.accel.flow import ZERO
@@ -53,8 +53,8 @@ class _Step:
 def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
     """The stream of a flow.
 
-    A statement that is not for the machine, a tile that does not fit, or a number that no field
-    holds, is refused.
+    Refuses statements the machine lacks, tiles that do not fit, and numbers too large for their
+    field.
     """
     fit(machine, flow)
     single = virtual_thread.lower(machine, flow)

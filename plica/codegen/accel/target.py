@@ -1,4 +1,4 @@
-"""Accelerators as targets: the machine that layers of int8 run on, beside a processor.
+"""Accelerators as targets: the machine that runs int8 layers, alongside a processor.
 
 >>> str(parse_accel("accel")), parse_accel("accel:osdi").machine.timing.megahertz
 ('accel:vta', 200)
@@ -31,7 +31,7 @@ OWN: Final[dict[str, str]] = {
 
 @lru_cache(maxsize=64)
 def _made(held: object) -> object:
-    """What an entry point holds; where that is a function, the machine it makes, made once."""
+    """The object of an entry point; for a function, the machine it returns, cached."""
     return held() if callable(held) else held
 
 
@@ -80,7 +80,7 @@ def settled(of: AccelTarget | Accelerator) -> AccelTarget:
 
 
 def parse_accel(text: str) -> AccelTarget | None:
-    """The accelerator a text means, None where it means something else."""
+    """The accelerator of a text, or None for other texts."""
     name, colon, machine = text.partition(":")
     if not colon and name == "accel":
         return AccelTarget(DEFAULT)

@@ -7,7 +7,7 @@
 >>> fits(osdi(), shape, best), best.threads
 (True, 2)
 
-The guess orders what the cycle simulator is then asked about; it decides nothing else.
+The estimate only orders candidates for the cycle simulator.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def ranked(machine: Accelerator, of: Convolution, threads: int, most: int = 32) 
 
 
 def estimate(machine: Accelerator, of: Convolution, tiling: ConvTiling) -> float:
-    """Cycles, roughly: what compute takes and what memory takes, hidden or not."""
+    """A rough estimate of cycles: compute and memory time, overlapped or not."""
     timing = machine.timing
     units = units_of(machine)
     ci, co = -(-of.channels // units.depth), -(-of.outputs // units.columns)

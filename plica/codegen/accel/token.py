@@ -1,4 +1,4 @@
-"""Tokens: the fewest that keep the units in step, put into a stream that has none.
+"""Tokens: inserts the minimum that synchronises the units into a stream without any.
 
 Going through the stream in order, an instruction waits for the last one of another unit that it
 conflicts with, unless the tokens so far order the two already.  The later ones are tried first, for
@@ -16,8 +16,8 @@ load.inp y_size=1 x_size=4 !push_next
 gemm uop_end=1 iter_out=1 iter_in=1 !pop_prev !push_prev
 load.inp y_size=1 x_size=4 !pop_next
 
-A token goes to a neighbour.  To a unit further away it goes by instructions that do nothing, one in
-each unit between; so it does to an instruction that carries no tokens.
+A token goes to a neighbouring unit. To reach a farther unit, it is passed on by empty instructions,
+one in each unit between; likewise for instructions that carry no tokens.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def insert(machine: Accelerator, stream: Stream, known: list[Footprint] | None =
         return at
 
     def wait(unit: int, first: int, source: int) -> None:
-        """Let the next instruction of the unit come after `first`, by a path through neighbours."""
+        """Makes the next instruction of the unit wait for `first`, along a path of neighbours."""
         step = 1 if unit > source else -1
         wanted = first
         for between in range(source + step, unit, step):

@@ -57,7 +57,7 @@ def peak(machine: Accelerator) -> int:
 
 
 def roofline(machine: Accelerator, timed: Sequence[tuple[str, Timed]]) -> str:
-    """A page: operations a second over operations a byte, and a table of what units wait for."""
+    """A page with operations per second over operations per byte, and a table of stall reasons."""
     giga = machine.timing.megahertz / 1e3
     top, slope = peak(machine) * giga, machine.timing.bus * machine.timing.ports * giga
     dots = [

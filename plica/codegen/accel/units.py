@@ -1,4 +1,5 @@
-"""Units of integer layers: what a machine multiplies, adds, shifts and clips with, by meaning.
+"""Units of integer layers: the machine's instructions for products, sums, shifts and clips, by
+meaning.
 
 A declaration says what every operation does to elements; nothing is said by names.  A layer needs
 one operation that adds products of two scopes to a third, one that clears these sums, some that
@@ -16,7 +17,7 @@ change a sum by a number or by a tensor, and moves in and out:
 >>> units.change("shift", 8).name, units.change("shift", None).name
 ('alu.shr.imm', 'alu.shr')
 
-A machine without one of them is refused, and the error says which.
+A machine without one of them is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from plica.ir.type import DType, i8, i32
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Role: TypeAlias = Literal["sums", "data", "weight", "tensor"]
-"""What an operation touches: the sums, the two sides of a product, what sums are changed by."""
+"""The role of an operation's operand: sums, either factor of a product, or an epilogue operand."""
 
 Change: TypeAlias = Literal["add", "shift", "max", "min"]
 
@@ -92,7 +93,7 @@ class Side:
         return isinstance(self.move.does, Move) and bool(self.move.does.pads)
 
     def layout(self, letters: str, named: str) -> Layout:
-        """Tensors of it in memory: axes as in `letters`, of which n and c come in blocks.
+        """Its memory layout: axes as in `letters`, with n and c blocked.
 
         `named` are the letters of the axes of an element: "nc" for its rows and columns.
         """
@@ -103,7 +104,7 @@ class Side:
 
 @frozen(eq=False)
 class MachineUnits:
-    """What a machine computes integer layers with; `changes` are those by a number, or a tensor."""
+    """The instructions for integer layers; `changes` are those by a number or by a tensor."""
 
     machine: Accelerator
     multiply: MachineUnit
@@ -113,12 +114,12 @@ class MachineUnits:
     sums: Scope
     result: Side
     changes: Mapping[tuple[Change, bool], MachineUnit]
-    """By what is done, and whether by a tensor."""
+    """By operation, and whether the operand is a tensor."""
     load_sums: Operation | None
 
     @property
     def rows(self) -> int:
-        """M: how many rows of data an element holds."""
+        """M: the number of data rows in an element."""
         return self._size(self.data, "m")
 
     @property
@@ -137,7 +138,7 @@ class MachineUnits:
 
     @property
     def max_iterations(self) -> int:
-        """The turns that each loop of the product can have."""
+        """The maximum iterations of each loop of the product."""
         fields = {each.name: each.most for each in self.multiply.operation.operands}
         return min(fields[word] for word in self.multiply.sweep.loops)
 
@@ -150,9 +151,9 @@ class MachineUnits:
         return self.result.layout(letters, self.result.axes.translate(_OF_RESULT))
 
     def change(self, what: Change, number: int | None) -> MachineUnit | str:
-        """What changes sums by a number, or by a tensor (None); or what is missing for that.
+        """The instruction that changes sums by a number, or by a tensor (None); or what is missing.
 
-        A number that no field holds is a tensor all of whose elements are the number.
+        A number too large for its field becomes a constant tensor.
         """
         given = self.changes.get((what, False))
         if number is not None and given is not None and given.holds(number):
@@ -170,7 +171,7 @@ _OF_RESULT: Final = str.maketrans("mn", "nc")
 
 @lru_cache(maxsize=64)
 def units_of(machine: Accelerator) -> MachineUnits:
-    """What the machine computes integer layers with; one that lacks something is refused."""
+    """The machine's instructions for integer layers; refuses a machine that lacks one."""
     why = ["no operation that adds products of elements of two scopes to a third, of i32"]
     for found in _candidates(machine):
         if isinstance(found, MachineUnits):
@@ -184,9 +185,9 @@ def units_of(machine: Accelerator) -> MachineUnits:
 
 
 def _candidates(machine: Accelerator) -> Iterator[MachineUnits | str]:
-    """For every product, with either side as the data, the units; or what is missing for it.
+    """For every product, with either operand as the data, its units; or what is missing.
 
-    The fewest rows come first: a layer of one image then wastes the least.
+    The fewest rows come first: that wastes least for a single image.
     """
     sides = [(operation, swapped) for operation in machine.operations for swapped in (False, True)]
     found = [given for each in sides if (given := _product(machine, *each)) is not None]
@@ -273,7 +274,7 @@ def _holds(dtype: DType, other: DType) -> bool:
 
 
 def _move(machine: Accelerator, scope: str, way: str) -> Operation | None:
-    """The move of a scope's elements that way, as they are."""
+    """The plain move of a scope's elements in that direction."""
     for each in machine.operations:
         does = each.does
         if isinstance(does, Move) and (does.scope, does.memory, does.way) == (scope, scope, way):
@@ -282,7 +283,7 @@ def _move(machine: Accelerator, scope: str, way: str) -> Operation | None:
 
 
 def _roles(does: Sweep, places: Mapping[int, Role]) -> tuple[Role, ...] | None:
-    """What a sweep touches, in order; None where two things have one place, or sums two scopes."""
+    """The operands of a sweep, in order; None if two have one place, or sums have two scopes."""
     written = (does.writes.base, does.writes.strides)
     roles: list[Role] = ["sums"]
     bases = [does.writes.base]
@@ -331,7 +332,7 @@ def _change(of: Operation, scope: str) -> tuple[tuple[Change, bool], MachineUnit
 
 
 def _sides(body: Scalar) -> Iterator[tuple[Change, Scalar, Scalar]]:
-    """A meaning as a change of one side by the other; by what is not negative, where it chooses."""
+    """A meaning as a change of one side by the other; a conditional by its non-negative case."""
     if isinstance(body, s.Select) and isinstance(body.then, s.ShiftRight):
         by = body.then.right
         if body.condition is (by >= 0):

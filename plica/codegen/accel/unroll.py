@@ -1,7 +1,7 @@
 """Unrolling: the leaves of a flow in the order in which they happen, their numbers worked out.
 
-The time of a leaf is linear in the loop variables, and its numbers are index expressions: both are
-evaluated for all turns at once.
+The schedule position of a leaf is linear in the loop variables, and its numbers are index
+expressions: both are evaluated for all iterations at once.
 
 >>> from plica.codegen.accel.flow import Loop, Memory, Tile, Transfer
 >>> from plica.ir.loop.scalar import index

@@ -1,8 +1,8 @@
 """Virtual threads: several threads in one stream, turn by turn.
 
-A region is a largest statement of one unit.  Each is repeated for every thread, in the order of the
-threads; loops over several units stay around them.  So in every unit the threads take turns in the
-same order, and while compute works for one thread load fetches for the next.
+A region is a maximal statement of one unit. Each is replicated for every thread, in thread order;
+loops over several units stay around them. So all units alternate between threads in the same order,
+and loads for the next thread overlap with compute for the current one.
 
     threads t < 2:                     loop k < 8:
       loop k < 8:              -->       loop t < 2:

@@ -31,7 +31,7 @@ ENDS: Final = (("load", "compute"), ("compute", "load"), ("compute", "store"), (
 class Configuration:
     """Logarithms: of an element's rows and columns, and of the bytes of the scopes.
 
-    `interval` is the cycles that one turn of a vector operation takes.
+    `interval` is the cycles per iteration of a vector operation.
     """
 
     batch: int = 0

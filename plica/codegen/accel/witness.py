@@ -1,4 +1,5 @@
-"""Witnesses: an order that the tokens allow and that goes wrong, for a stream the checker refuses.
+"""Witnesses: an execution order allowed by the tokens that gives a wrong result, for a stream the
+checker refuses.
 
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -38,11 +39,11 @@ def witness(
     tensors: Mapping[str, Array],
     faults: Sequence[Fault] | None = None,
 ) -> Witness | None:
-    """An order that shows a stream with faults to be wrong; None where none was found.
+    """An order that shows the fault of a stream, or None if none was found.
 
-    The first instruction of each race is put off for as long as can be, and then those before it in
-    its unit, for what it writes may be there already; at last orders at random are tried.  Queues
-    hold as many tokens as come: what is shown is a fault of the tokens.
+    The first instruction of each race is delayed as long as possible, then those before it in its
+    unit, since its data may already be there; finally random orders are tried. Queues have
+    unlimited capacity: what is shown is a fault of the tokens.
     """
     faults = check(machine, stream) if faults is None else faults
     units = units_of(machine, stream.code)

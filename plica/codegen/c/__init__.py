@@ -1,1 +1,1 @@
-"""c: kernels and programs as plain C99, which any C compiler turns into code for one thread."""
+"""c: kernels and programs as plain C99, single-threaded."""

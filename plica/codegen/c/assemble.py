@@ -44,8 +44,8 @@ def artefact_of(
     versions: tuple[tuple[str, str], ...],
     constants: tuple[Array, ...] | None = None,
 ) -> Artefact:
-    """The artefact of a program in C, and of what was made of it for a machine; `constants` where
-    the text takes them otherwise than they are."""
+    """The artefact of a C program and its compiled form; `constants` if the text stores them
+    differently."""
     program, plan = lowered.program, lowered.plan
     assert isinstance(plan, WorkspacePlan)  # or there were no text
     if constants is None:

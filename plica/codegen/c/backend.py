@@ -60,7 +60,7 @@ class CTarget:
 
 
 def parse(text: str) -> CTarget:
-    """The target that a text means: there is nothing to say of it but its name."""
+    """The target of a text, which has no options."""
     if text.strip() != "c":
         raise unknown_target(text)
     return CTarget()
@@ -72,7 +72,7 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, made when somebody asks for it."""
+    """The code at each stage, computed on demand."""
     return {"kernel": lambda: kernels(lowered().program), "c": lambda: text_of(lowered())}
 
 

@@ -51,7 +51,7 @@ static inline void p_dot_i8(const signed char *x, const signed char *w, int *y) 
 
 
 def invoke(values: Expressions, of: Invoke) -> None:
-    """The call of the helper on the regions of an invocation, each of which is one piece."""
+    """The helper call for the regions of an invocation, each of which is contiguous."""
     if of.name != BYTE_DOT.intrinsic:
         raise CompilerBug(f"Lowering left an invocation of {of.name}, which C does not have.")
     values.helpers.add(HELPER)

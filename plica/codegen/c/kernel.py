@@ -44,14 +44,14 @@ SCRATCH: Final = "p_scratch"
 """Static memory that kernels use one after the other."""
 
 STACK_MOST: Final = 1024
-"""Bytes of a buffer that lies on the stack, at most, where there is such memory."""
+"""The maximum bytes of a stack buffer, if there is scratch memory."""
 
 _ALIGNMENT: Final = 16
 
 
 @frozen
 class FunctionText:
-    """The text of a function, the helpers it calls, and the bytes it takes of `SCRATCH`."""
+    """The text of a function, the helpers it calls, and the bytes of `SCRATCH` it uses."""
 
     text: str
     helpers: frozenset[str]

@@ -2,8 +2,8 @@
 
     long long plica_main(void **table)      inputs, outputs, constants, and the workspace last
 
-The result is 0, or the number of the launch, counted from 1, in which an index was outside its
-tensor: what native code of other makers gives as well, so the runtime takes both alike.
+The result is 0, or the number of the launch, counted from 1, in which an index was out of bounds,
+as in native code of other targets.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ OWN_POWERS: Final = ("-fno-builtin-pow", "-fno-builtin-powf")
 """Powers are those of `math.h`: GCC's own `pow(x, 0.5)` of vectors differs for -inf and -0.0."""
 
 FLAGS: Final = (
-    # Memory that nobody reads in the end, or that a part of a loop has no use for, is no mistake.
+    # Memory that is never read, or unused in a part of a loop, is no mistake.
     "-std=c99", "-Wall", "-Werror", "-Wno-unused-variable", "-Wno-unused-but-set-variable",
     "-ffp-contract=off",
     "-O2", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-strict-aliasing",
     "-fno-stack-protector", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables",
     *OWN_POWERS,
 )  # fmt: skip
-"""Memory is used again for values of other types, so types say nothing of what overlaps."""
+"""Memory is reused for values of other types, so strict aliasing must be off."""
 
 
 def _asked() -> str:
@@ -34,7 +34,7 @@ def _asked() -> str:
 
 
 def missing() -> str:
-    """What to install where there is no C compiler."""
+    """What to install if there is no C compiler."""
     if shutil.which(_asked()) is not None:
         return ""
     return f"There is no {_asked()} here: apt-get install gcc, or name a C compiler in PLICA_CC."
@@ -49,7 +49,7 @@ def compiler() -> str:
 
 
 def version() -> str:
-    """What the compiler says it is."""
+    """The version of the compiler."""
     return _said(compiler(), "--version")
 
 
@@ -60,7 +60,7 @@ def triple() -> str:
 
 @lru_cache(maxsize=8)
 def _said(path: str, option: str) -> str:
-    """The first line of what the compiler says of itself."""
+    """The first line of the compiler's output for an option."""
     done = subprocess.run([path, option], capture_output=True, text=True, check=False)
     return (done.stdout.splitlines() or [""])[0]
 

@@ -1,7 +1,6 @@
 """Addresses: index terms as whole numbers, and which of them are neighbours.
 
-What lies side by side in memory is moved by one instruction, if the first of it is at a multiple of
-their number.
+Adjacent elements are moved by one instruction, if the first is aligned to their number.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -84,15 +83,15 @@ def lanes_of(
 def are_neighbours(
     buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], var: sc.ScalarVar, count: int
 ) -> bool:
-    """Whether the lanes of a variable are neighbours, wherever the first is."""
+    """Whether the lanes of a variable are adjacent, wherever the first is."""
     return _grows_by_one(linear(buffer, indices), var, count)
 
 
 def first_lanes(
     condition: sc.Scalar, var: sc.ScalarVar, count: int
 ) -> tuple[list[sc.Scalar], sc.Lt | None] | None:
-    """What holds for all lanes of a variable or for none, and what holds for its first lanes, of a
-    condition that is both; None for any other."""
+    """Splits a condition into a part uniform in the lanes and a part that holds for the first
+    lanes; None for other conditions."""
     same: list[sc.Scalar] = []
     limit: sc.Lt | None = None
     stack = [condition]
@@ -112,8 +111,8 @@ def first_lanes(
 
 
 def at_both_ends(condition: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar | None:
-    """What holds where a condition holds for all lanes of a variable: that it holds for the first
-    and the last, if what it compares goes by steps.  None for any other condition."""
+    """The condition that all lanes satisfy it: for a monotonic condition, that the first and the
+    last do. None for other conditions."""
     ends = [sc.Lit(0, var.dtype), sc.Lit(count - 1, var.dtype)]
     found: list[sc.Scalar] = []
     for each in conjuncts(condition):
@@ -171,7 +170,7 @@ def _with_last_digit(of: sc.Scalar, var: sc.ScalarVar, count: int) -> sc.Scalar:
         high = node.left - var
         if isinstance(node, sc.FloorDiv):
             return high // by
-        # That it is a multiple, too, is seen of what is multiplied last.
+        # Multiples are recognised by the last factor, too.
         return high // count % (int(by.value) // count) * count + var
 
     return map_bottom_up(change, of)

@@ -1,14 +1,13 @@
-"""Branches: which steps of a program a step waits for, so that a GPU runs others beside it.
+"""Branches: the dependences between steps of a program, so that a GPU can overlap others.
 
     step 0  writes a                     after = ((), (0,), (), (1, 2))
     step 1  reads a, writes b     -->    0 - 1
     step 2  writes c                           \\
     step 3  reads b and c                2 ----- 3
 
-A step waits for those that wrote what it reads or writes, and for those that read what it writes:
-tensors are told apart by where they lie, for memory is used again.  What is waited for anyhow is
-not named.  Where nearly all steps follow one another, they are left in order: a GPU goes through
-one queue with the least delay.
+A step depends on those that wrote what it reads or writes, and on those that read what it writes:
+tensors are identified by address, because memory is reused. Transitive dependences are omitted. If
+nearly all steps are sequential, they are left in order: a single queue has the least latency.
 
 >>> a, b, c, d = ((0, 4), (4, 8), (8, 12), (12, 16))
 >>> steps = [((), (a,)), ((a,), (b,)), ((), (c,)), ((b, c), (d,))]
@@ -30,7 +29,7 @@ Span: TypeAlias = tuple[int, int]
 """Where a tensor begins in memory, and where it ends."""
 
 Touched: TypeAlias = tuple[Sequence[Span], Sequence[Span]]
-"""What a step reads, and what it writes."""
+"""The spans a step reads, and those it writes."""
 
 Waits: TypeAlias = tuple[tuple[int, ...], ...]
 """For each step those before it that it waits for."""
@@ -95,7 +94,7 @@ def waits(steps: Sequence[Touched]) -> Waits:
 
 
 def _overlapping(spans: Sequence[Span]) -> dict[Span, list[Span]]:
-    """For each of some spans, in order, those that lie where it does."""
+    """For each span, in order, those that overlap it."""
     found: dict[Span, list[Span]] = {span: [] for span in spans}
     there: list[Span] = []
     for span in spans:

@@ -23,7 +23,7 @@ Extents: TypeAlias = tuple[int, int, int]
 
 @frozen
 class KernelLaunch:
-    """A function of the text, and how many threads run it; `shared` is what it asks for."""
+    """A function of the text, and its number of threads; `shared` is its dynamic shared memory."""
 
     function: str
     grid: Extents
@@ -32,7 +32,7 @@ class KernelLaunch:
     maps: tuple[TileMap, ...] = ()
     """Further arguments: maps of tensors whose tiles the copy engine fetches."""
     blocks: Scalar | None = None
-    """How many blocks there are along x, where that comes with a call: over dims of the kernel."""
+    """The number of blocks along x as a term over dims, if sizes are open."""
     own: int = 0
     """Bytes of memory that each thread has to itself."""
 
@@ -51,14 +51,14 @@ class KernelCode:
 
     @property
     def text(self) -> str:
-        """The functions with what they call."""
+        """The functions with their helpers."""
         return joined((self,))
 
 
 @frozen
 class RowSteps:
-    """How many rows a function is for, the bytes of a row in each of its buffers, 0 where all rows
-    read the same, and the bytes of scratch memory for all of its rows."""
+    """The number of rows a function handles, the bytes per row of each buffer (0 if all rows read
+    the same), and the scratch bytes for all rows."""
 
     size: int
     steps: tuple[int, ...]
@@ -67,8 +67,8 @@ class RowSteps:
 
 @frozen
 class WrittenFunction:
-    """A function without its name: what stands before that, its parameters, where it says which
-    block it is, the rest, and its launch."""
+    """A function without its name: the text before it, its parameters, the block index expression,
+    the rest, and its launch."""
 
     before: str
     params: tuple[str, ...]
@@ -79,7 +79,7 @@ class WrittenFunction:
     launch: KernelLaunch
 
     def text(self, name: str, rows: RowSteps | None = None) -> str:
-        """The function; with `rows` it is told how many there are, and looks which are its own."""
+        """The function; with `rows` it takes the number of rows and selects its own."""
         if rows is None:
             first = f"  const int {self.block} = blockIdx.x;\n" if self.block else ""
             return f"{self.before}{name}({', '.join(self.params)}) {{\n{first}{self.after}"
@@ -114,7 +114,7 @@ class WrittenKernel:
 
 
 def joined(of: Sequence[KernelCode]) -> str:
-    """The text of several kernels, with what they call once."""
+    """The text of several kernels, with shared helpers."""
     helpers = frozenset[str]().union(*[each.helpers for each in of])
     before = filter(None, [prelude(helpers), intrinsics(helpers)])
     return "\n".join([*before, *[each.functions for each in of]])

@@ -1,8 +1,8 @@
 """The fold of a lowered kernel into CUDA C++: one `__global__` function a launch.
 
-An outermost loop over threads is a launch; what stands outside of such loops is one of a single
-thread.  A loop over threads is no loop in the text: its variable is the number of the thread.
-Loops whose variable says which register is meant are unrolled, or there would be no registers.
+An outermost loop over threads is a launch; statements outside of such loops are a launch of a
+single thread. A loop over threads is no loop in the text: its variable is the thread index. Loops
+whose variable selects registers are unrolled, because registers cannot be indexed.
 
 A vectorized loop reads and writes neighbours in memory with one instruction where their place is
 known to be a multiple of their number, and is unrolled elsewhere.
@@ -73,13 +73,13 @@ FEW: Final = 1024
 """Elements that a thread may have to itself."""
 
 BLOCKS: Final = "blockIdx.x"
-"""The blocks of a launch, along the axis that takes most of them."""
+"""The blocks of a launch, along the axis with the highest limit."""
 
 LANES: Final = 64
 """Neighbours that are written out, at most."""
 
 IN_PART: Final = 4
-"""Turns that are written out of loops which must not be written out whole."""
+"""The unroll factor of loops that must not be unrolled completely."""
 
 
 def fold(
@@ -87,7 +87,7 @@ def fold(
 ) -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment.
 
-    With `rows` it is done for as many parts of some rows as there are blocks for.
+    With `rows` it is executed for as many row chunks as there are blocks.
     """
     of = written(kernel)
     functions = of.functions
@@ -100,7 +100,7 @@ def fold(
 
 
 WRITTEN: Final[Memo[st.Kernel, WrittenKernel]] = Memo(256)
-"""Kernels that were written: whoever asked whether one can be emitted has done so."""
+"""Emitted kernels: checking whether a kernel can be emitted has emitted it."""
 
 
 def written(kernel: st.Kernel) -> WrittenKernel:
@@ -167,7 +167,7 @@ class _Function:
         write([nest], self._rows())
 
     def written(self) -> WrittenFunction:
-        """The text around its name, and what the function needs to run."""
+        """The text around the function's name, and its resources."""
         threads = prod(self._three("threadIdx"))
         maps = [f"const __grid_constant__ p_tile {each}" for each in self.maps.values()]
         lines: list[str] = []
@@ -233,9 +233,9 @@ class _Function:
         return {kind: partial(self._asynchronous, row) for kind, row in own.items()}
 
     def _sequence(self, of: st.Seq) -> Sequence[Step]:
-        """Statements one after another; what threads hold of a copy they store before the next
-        barrier, so that they do other work until memory answers: such as have much in registers,
-        of which there are too few to do it for each other."""
+        """Statements in sequence; copies held in registers are stored before the next barrier, so
+        that threads work while memory responds: for kernels with many registers, whose occupancy is
+        too low to hide latency."""
         steps: list[Step] = []
         later: list[Step] = []
         holds = sum(count_of(each) for each in self.waits.held) >= MANY
@@ -265,8 +265,8 @@ class _Function:
         return row(item) or ()
 
     def _branch(self, of: st.Branch) -> Sequence[Step]:
-        """A choice: threads of a warp may come to different sides of it, but if all it guards are
-        stores that threads do together, each of which asks itself."""
+        """A conditional: threads of a warp may diverge, unless it only guards cooperative stores,
+        each of which checks the guard itself."""
         if (
             self._all_together
             and self.lane is not None
@@ -382,7 +382,7 @@ class _Function:
             values.lines.do(f"{copy}(&{to}{far}, &{self.maps[found]}, {counted}, {at});")
 
     def _reserve(self, of: st.Alloc) -> Sequence[Step]:
-        """Memory of a block, or of a thread: what is made anew in each iteration is its own."""
+        """Memory of a block or a thread; memory allocated in each iteration is private."""
         buffer, values = of.buffer, self.values
         reach = scope(buffer.scope).reach
         if buffer in self.params:
@@ -405,7 +405,7 @@ class _Function:
         )
 
     def _passed(self) -> None:
-        """After memory in whose place other memory lies: whoever still reads it is waited for."""
+        """A barrier after memory that is reused: its readers must have finished."""
         self.passing -= 1
         if not self.passing:
             self.waits.wait()

@@ -1,6 +1,6 @@
 """Fuzzing of code for GPUs: random kernels with random schedules compute what they mean.
 
-A case is a kernel that was drawn, a schedule of it, and what the interpreter says:
+A case is a random kernel, a random schedule of it, and the interpreter's result:
 
     walk        random steps, those that bind loops to threads more often
     thumb       what rules of thumb do for a small GPU
@@ -8,8 +8,8 @@ A case is a kernel that was drawn, a schedule of it, and what the interpreter sa
     form        a fused function by one of the forms that a GPU's own schedules reach
     fused       a fused function by random steps
 
-Cases are made anywhere; `on_gpu` runs one on the GPU, into memory that is poisoned.  Whole numbers
-must come out exactly, and fractions within rounding.
+Cases are generated anywhere; `on_gpu` runs one on the GPU, in poisoned memory. Integers must be
+exact, and floats within rounding.
 
 >>> isinstance(case(0, 1), CudaCase)
 True
@@ -68,7 +68,7 @@ from plica.schedule.trace import Step, Trace
 KINDS: Final = ("walk", "thumb", "product", "form", "fused")
 
 BY_STEPS: Final = ("walk", "fused")
-"""Kinds whose schedules may ask for what no pass can make."""
+"""Kinds whose schedules may request something that no pass supports."""
 
 FOCUS: Final = ("bind", "split", "fuse", "reorder", "cache_read", "cache_write", "vectorize")
 """Steps that matter most to code for threads."""
@@ -93,7 +93,7 @@ TRIES: Final = 3
 """How many cases are drawn for each that runs, at most."""
 
 REFUSED: Final = "lowering refuses it"
-"""How the reason begins where no pass makes what a trace asks for."""
+"""The prefix of the reason if no pass supports a trace."""
 
 _NAMED: Final = re.compile("'[^']*'")
 """Names, which say nothing about a reason."""
@@ -102,10 +102,11 @@ BINDS: Final = 16
 """How often a loop is tried to be bound to threads, after other steps."""
 
 POISONS: Final = (0xFF, 0x4B)
-"""Bytes of what nobody wrote: NaN, which spoils sums, and large numbers, which spoil extremes."""
+"""Poison bytes for unwritten memory: NaN, which spoils sums, and large numbers, which spoil
+extremes."""
 
 EDGE: Final = 64
-"""Bytes behind every array that nobody may write."""
+"""Guard bytes behind every array."""
 
 
 @frozen(eq=False)
@@ -125,11 +126,11 @@ class CudaCase:
 
 
 Runner: TypeAlias = Callable[[CudaCase], "Sequence[Array] | str"]
-"""What a case writes, or why it failed."""
+"""The output of a case, or why it failed."""
 
 
 def case(seed: int, number: int, length: int = 6) -> CudaCase | str:
-    """The same numbers, the same case; or why there is none."""
+    """The case of a number, or why there is none; deterministic."""
     random = Random(f"cuda/{seed}/{number}")
     kind = KINDS[number % len(KINDS)]
     match kind:
@@ -177,7 +178,7 @@ class _Drawn:
 
 
 def _with_meaning(drawn: tuple[FuzzSubject, Kernel] | str) -> _Drawn | str:
-    """What was drawn, with what its interpreter says."""
+    """The drawn kernel with the interpreter's result."""
     if isinstance(drawn, str):
         return drawn
     of, made = drawn
@@ -275,7 +276,7 @@ def _chain(random: Random) -> Compute:
 
 
 def _values(kernel: Kernel, random: Random) -> tuple[Array, ...]:
-    """Whole numbers for what a kernel reads."""
+    """Random integer inputs of a kernel."""
     values = np.random.default_rng(random.randrange(1 << 30))
     params = kernel.params[: kernel.inputs]
     return tuple([values.integers(-4, 5, shape_of(e)).astype(e.dtype.numpy) for e in params])
@@ -356,14 +357,14 @@ def differs(of: CudaCase, found: Sequence[Array]) -> str:
 
 
 def built(of: CudaCase, architecture: str) -> bytes:
-    """The cubin of a case, for what a GPU of an architecture can do, as any compilation for it."""
+    """The cubin of a case, for a GPU architecture, compiled as usual."""
     return compiled(of.code.text, suited(architecture) or architecture, fused=of.fused).code
 
 
 def on_gpu(
     gpu: CudaDevice, of: CudaCase, cubin: bytes, *, watched: bool = False
 ) -> list[Array] | str:
-    """What a case writes on the GPU, or what is wrong with how it does.
+    """The output of a case on the GPU, or its error.
 
     Where a sanitizer has `watched` memory since it was reserved, nothing is poisoned, and nothing
     is behind a buffer that could be written.
@@ -415,7 +416,7 @@ def report(
     first: int = 0,
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """What comes of a given number of cases, drawn by their numbers.
+    """Runs a number of cases by index.
 
     It ends with the first fault, after which a GPU does nothing more.
     """

@@ -26,7 +26,7 @@ from plica.schedule.hoist import constants
 from plica.schedule.trace import Trace
 
 CANDIDATES: Final = 12
-"""How many of what a GPU could do are looked at, at most: each is as likely as any."""
+"""The maximum number of candidates considered, with equal probability."""
 
 ROUNDING: Final = 1e-5
 """By how much of the largest number a GPU's own functions may be off, where anything may be."""
@@ -44,14 +44,14 @@ class StagesOnGpu:
 
     @property
     def expected(self) -> tuple[Array, ...]:
-        """What is written; of all but the last nothing but the size is known."""
+        """The output; for all but the last only the size is known."""
         last = np.asarray(evaluate_stages(self.drawn.stages, self.drawn.arrays))
         made = self.kernel.params[self.kernel.inputs :]
         between = [np.zeros(shape_of(each), each.dtype.numpy) for each in made[:-1]]
         return (*between, last.reshape(shape_of(made[-1])))
 
     def margins(self, expected: Sequence[Array]) -> tuple[Array | None, ...]:
-        """By how much results may be off; None where they do not matter."""
+        """The tolerances of results; None where they do not matter."""
         last, near = expected[-1], self.drawn.near
         none = (None,) * (len(expected) - 1)
         if not near:

@@ -8,9 +8,9 @@
     barrier
     use T[(n - 1) % 2]
 
-What was copied to since the last barrier may not be read: not even by the thread that copied, which
-would need no barrier for what it stored itself.  A buffer with versions is lent where that is seen
-from the versions alone, turn by turn.
+Buffers written by asynchronous copies since the last barrier must not be read, not even by the
+copying thread. A versioned buffer is exempt if its versions alone show that reads and writes
+differ, in every iteration.
 
 Not here: how many copies may be under way at a barrier (`patience`).
 """

@@ -5,10 +5,10 @@
         copy slice q + 2 to place (q + 2) % 3
         multiply what is at place q % 3
 
-Copies into shared memory go on while a thread does other work; they are done in order, a group for
-each statement that copies.  Before a loop like this come groups for the first slices.  What a
-barrier need not wait for is found by going through the turns: places that the loop copied to
-lately, and does not read before the next barrier.
+Copies into shared memory overlap with other work of a thread; they complete in order, in one group
+per copying statement. A prologue before the loop issues groups for the first slices. The number of
+groups that a barrier may leave pending is found by simulating iterations: places that the loop
+wrote recently, and does not read before the next barrier.
 
 >>> from plica.ir.loop.tensor import axis
 >>> q = axis("q")
@@ -27,7 +27,7 @@ from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.ir.type import i64, known
 
 MOST: Final = 7
-"""Turns that copies may be behind, at most."""
+"""The maximum number of iterations that copies may lag behind."""
 
 
 NEVER: Final = ScalarVar(Name("never"), i64)
@@ -58,7 +58,7 @@ def groups(nest: st.Stmt, handed: frozenset[Buffer]) -> frozenset[st.Stmt]:
 
 
 def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[st.Stmt]) -> int:
-    """How many groups may be under way at the barrier that a loop begins its turns with."""
+    """The number of pending groups allowed at the barrier at the start of a loop iteration."""
     count = known(loop.extent)
     first, *rest = [*flat((loop.body,))] or [loop.body]
     if loop.kind != "serial" or count is None or not isinstance(first, st.Barrier):
@@ -98,7 +98,7 @@ def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[s
 def in_flight_slack(
     loop: st.For, copies: frozenset[st.Stmt], is_product: Callable[[st.Stmt], bool]
 ) -> int:
-    """How many products may be under way at the barrier that a loop begins its turns with.
+    """The number of pending products allowed at the barrier at the start of a loop iteration.
 
     One, where a turn multiplies once and copies over nothing that the turn before multiplied.
     """
@@ -126,8 +126,8 @@ def in_flight_after(
     copies: frozenset[st.Stmt],
     is_product: Callable[[st.Stmt], bool],
 ) -> tuple[int, ...]:
-    """How many groups may be under way when each of the products after a barrier begins, of those
-    that were begun before it; nothing where the last one does not need all."""
+    """The number of older groups that may be pending when each of the products after a barrier
+    begins; empty if the last one does not need all."""
     begun = [*_latest(before, copies)]
     found: list[int] = []
     for each in after:
@@ -175,7 +175,7 @@ def _latest(
 
 
 def copied(stmt: st.Stmt) -> frozenset[Buffer]:
-    """What a statement writes that neither waits nor multiplies; nothing for one that does."""
+    """The buffers written by a statement without waits and products; empty for others."""
     every = [*st.statements(stmt)]
     if any(isinstance(each, st.Barrier | st.Invoke) for each in every):
         return frozenset()
@@ -208,7 +208,7 @@ def places(stmts: Sequence[st.Stmt], buffer: Buffer | None, *, written: bool) ->
 
 
 def numbers(places: Sequence[Scalar], var: ScalarVar, turn: int) -> frozenset[int] | None:
-    """What places are in a turn of a loop; None where that depends on more."""
+    """The indices in a loop iteration, or None if they depend on more."""
     found = []
     for each in places:
         if (number := known(valued(each, var, turn))) is None:

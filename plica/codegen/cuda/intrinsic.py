@@ -1,8 +1,8 @@
-"""Intrinsics in CUDA C++: what each is to a thread, and where threads may come to it.
+"""Intrinsics in CUDA C++: their per-thread form, and where threads may execute them.
 
-An invocation of `mma_f16` (see `plica.schedule.default.gpu.tensor_core_meaning`) says what it is to
-one thread.  The 32 threads of a warp do it together (`plica.codegen.cuda.intrinsic_text`): all must
-come to it, and the rows and columns of a thread must be those that its number in the warp says.
+An invocation of `mma_f16` (see `plica.schedule.default.gpu.tensor_core_meaning`) is expressed per
+thread. The 32 threads of a warp execute it together (`plica.codegen.cuda.intrinsic_text`): all must
+reach it, and a thread's rows and columns must be those of its lane.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def invocation(
     lane: ScalarVar | None,
     warp: tuple[ScalarVar, int] | None = None,
 ) -> str:
-    """The call that does what an invocation means; `lane` is the number of a thread in its warp.
+    """The call that implements an invocation; `lane` is the thread's index in its warp.
 
-    `warp` is the number of that, and how many there are.
+    `warp` is the warp's index, and the number of warps.
     """
     if group.is_product(call):
         return group.products(call, values, lane, warp)
@@ -61,7 +61,7 @@ def invocation(
     high, wide = int(str(hints["high"])), int(str(hints["wide"]))
     if wide < 2 or wide % 2:
         raise _misplaced(call, f"{wide} squares across, where an even number can be")
-    # Where the number in the warp goes, in elements, and what it must be.
+    # The contribution of the lane, in elements, and its required value.
     *between, half, ak, ae = _steps(a, 4 if high > 1 else 3)
     (ai,) = between or (0,)
     bj, bk, *last = _steps(b)
@@ -89,7 +89,7 @@ def invocation(
 
 
 def _from_registers(call: Invoke, values: Expressions, lane: ScalarVar | None) -> str:
-    """Products whose left side is what the threads of a warp hold."""
+    """Products with a left operand in registers."""
     a, b, c = [each for each in call.operands if isinstance(each, Region)]
     if lane is None:
         raise _misplaced(call, "no loop over the threads of a warp around it")
@@ -157,9 +157,9 @@ def _base(
 
 
 def come_together(nest: Stmt) -> None:
-    """Refuse a warp's work where not all threads may come.
+    """Refuses warp-level work that not all threads may reach.
 
-    All come where a condition, or how often a loop goes, is the same for the threads of a block.
+    All reach it if conditions and trip counts are uniform in a block.
     """
     stack: list[tuple[Stmt, bool, int, frozenset[Term]]] = [(nest, True, WARP, frozenset())]
     while stack:

@@ -1,8 +1,8 @@
-"""Functions of CUDA C++ that intrinsics call: products of squares, and copies nobody waits for.
+"""CUDA C++ functions behind intrinsics: matrix tiles and asynchronous copies.
 
-The 32 threads of a warp load 8 x 8 elements at a time from shared memory, four such squares in one
-instruction, and multiply.  What is kept in registers, fetched by the copy engine or multiplied by
-four warps has its texts beside who calls it; all of them are found here by name.
+The 32 threads of a warp load 8 x 8 elements at a time from shared memory, four such squares per
+instruction, and multiply. Texts for register operands, the copy engine and warp groups are next to
+their callers; all are registered here by name.
 
 >>> print(text({"p_copies_begun"}))
 __device__ __forceinline__ void p_copies_begun() {
@@ -28,7 +28,7 @@ _SQUARES: Final = (
         for right, two in group.CHARS.items()
     ],
 )
-"""Products of a warp: what they are called, sums and sides in C++, terms that lie together."""
+"""Warp products: their names, C++ types of sums and operands, and contiguous terms."""
 
 # Note [3xTF32]
 # Tensor cores multiply TF32: the first 11 bits of an f32 significand.  Each operand is split into a
@@ -82,8 +82,8 @@ ANYWHERE: Final = f"""\
 """
 """16 bytes from any place, of which but the first this many are, and zeros after them.
 
-Memory is read in aligned words of 16 bytes, each of which has one of those in it: so no word lies
-in a page which is not there, and none outside of an allocation of whole words (`CudaMemory`)."""
+Memory is read in aligned 16-byte words, each of which contains a requested element: so no word is
+in an unmapped page or outside of an allocation of whole words (`CudaMemory`)."""
 
 _TEXTS: Final[dict[str, str]] = {
     "p_copy_async": f"""\
@@ -172,7 +172,7 @@ template <bool T>
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }}
 """,
-    # Squares whose sums are under way at once: each takes three instructions, one after another.
+    # The number of squares in progress at once: each takes three dependent instructions.
     "p_multiply_parts": f"""\
 template <int HIGH, int WIDE, bool FEW>
 {_HEAD} void p_multiply_parts(float* c, unsigned int (*a)[4], unsigned int (*b)[2]) {{

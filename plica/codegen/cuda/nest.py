@@ -1,4 +1,4 @@
-"""Nests: the launches of a kernel, and what is seen of one before it is written.
+"""Nests: the launches of a kernel, and their analysis before they are emitted.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -72,7 +72,7 @@ def _loop_around_launches(loop: st.For) -> LoweringRefused:
 
 
 def _around_blocks(root: st.Stmt) -> st.For | None:
-    """A loop of each thread inside a launch that has loops over blocks inside, if there is one."""
+    """A per-thread loop inside a launch that contains loops over blocks, if any."""
     stack: list[tuple[st.Stmt, st.For | None]] = [(root, None)]
     while stack:
         stmt, around = stack.pop()
@@ -104,7 +104,7 @@ def has_threads(stmt: st.Stmt) -> bool:
 
 
 REGISTER_BYTES: Final = 1024
-"""Bytes of all registers that a thread can have: what is larger lies in memory in any case."""
+"""The bytes of all registers of a thread: larger buffers are in memory anyway."""
 
 
 def _fits_registers(buffer: Buffer) -> bool:
@@ -118,7 +118,7 @@ def _bytes(buffer: Buffer) -> int:
 def large_of_one_thread(nest: st.Stmt) -> list[Buffer]:
     """Memory inside of a launch of one thread that no registers hold: it may lie in scratch memory.
 
-    What a thread has to itself is there once for every thread that a GPU can run, used or not.
+    Local memory is allocated for every thread that a GPU can run, used or not.
     """
     loops = [each for each in st.statements(nest) if isinstance(each, st.For)]
     if any(each.kind in st.THREADS and known(each.extent) != 1 for each in loops):
@@ -162,7 +162,7 @@ def chooses_registers(nest: st.Stmt) -> set[Term]:
 
 
 def counts_of_clamped_differences(nest: st.Stmt) -> set[Term]:
-    """The variables of quotients from which something is taken away before a minimum or maximum.
+    """The variables of quotients that are subtracted from before a minimum or maximum.
 
     # Note [Clamped differences]
     ptxas 13.0 to 13.4 makes `max(0, x - 4)` of `max(0, 4 - x)` for sm_90 and sm_100 (VIADDMNMX, by
@@ -182,7 +182,7 @@ def counts_of_clamped_differences(nest: st.Stmt) -> set[Term]:
 
 
 def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Term]:
-    """The variables of a sum's quotients, where something that is no number is taken away."""
+    """The variables of a sum's quotients from which a non-constant is subtracted."""
     positive: list[Scalar] = []
     is_difference = False
     stack = [(of, 1)]
@@ -212,7 +212,7 @@ def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Te
 
 
 def _reached(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> Iterator[Term]:
-    """The nodes of a term and of what its variables stand for."""
+    """The nodes of a term, with variables expanded."""
     stack, seen = [of], {of}
     while stack:
         for node in post_order(stack.pop()):
@@ -226,7 +226,7 @@ def shared_before(nest: st.Stmt) -> dict[Buffer, frozenset[Buffer]]:
     """Memory of a block that is needed no longer when other memory is first touched, which was
     there before it: what may lie in the same place, if threads wait for each other in between.
 
-    They have done so before in what is left, so that all come there.
+    They have been executed before in the remaining code, so all threads reach them.
     """
     touched: list[frozenset[Buffer]] = []  # by what is done once, in its order
     waits: list[bool] = []
@@ -257,7 +257,7 @@ def shared_before(nest: st.Stmt) -> dict[Buffer, frozenset[Buffer]]:
 
 
 def _is_once(stmt: st.Stmt) -> bool:
-    """Whether what is inside of a statement is done once by each thread."""
+    """Whether each thread executes a statement's body once."""
     over_threads = isinstance(stmt, st.For) and stmt.kind in st.THREADS
     return over_threads or isinstance(stmt, st.Alloc | st.Bind | st.Seq)
 
@@ -285,9 +285,9 @@ def by_one_thread(stmt: st.Stmt, nest: st.Stmt) -> bool:
 
 
 def under_way(nest: st.Stmt, copies: frozenset[st.Stmt]) -> int | None:
-    """How many copies may be under way together, at most; None where there is no limit.
+    """The maximum number of copies pending together, or None if unlimited.
 
-    Who comes to a barrier in a loop waits for copies of the turns before.
+    A barrier in a loop waits for the copies of previous iterations.
     """
     found = 0
     stack: list[tuple[st.Stmt, int]] = [(nest, 1)]

@@ -1,13 +1,12 @@
-"""Open kernels: threads for stages whose sizes come with a call, guarded where a block ends.
+"""Open kernels: threads for stages with open sizes, guarded at the end of a block.
 
     y[i < n, j < m] = f(x[i, j])                 element b * 256 + t by thread t of block b
     s[i < n]        = sum(x[i, k] for k < m)     row i by the threads of block i
     y[i < n, j < m] = x[i, j] / s[i]             by the same threads, in the same launch
 
-Kernels are written as they are emitted: how many blocks there are is a term over dims, sizes are
-told, and what is beyond the last element is left.  Sums of neighbours in memory are shared by the
-threads of a block, where their order is free; all others are made by the thread whose element needs
-them.
+Kernels are built in their emitted form: the number of blocks is a term over dims, sizes are
+arguments, and excess threads exit. Sums of contiguous elements are shared by the threads of a block
+if their order is free; all others are computed by the thread of the element.
 
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.type.dtype import f32
@@ -75,7 +74,7 @@ def loops_of(kernel: st.Kernel) -> list[st.For]:
 
 
 def _launches(of: Stages, names: Names, free: bool) -> list[st.Stmt]:
-    """A launch for each stage, with what is done to its elements alone."""
+    """A launch per stage, including its elementwise epilogue."""
     found: list[st.Stmt] = []
     for fold, epilogue in pairs(of):
         tiles = product_of(fold) if free else None
@@ -105,7 +104,7 @@ def _filled(value: sc.Scalar, reduced: sc.Buffer, total: sc.Scalar) -> sc.Scalar
 def by_elements(
     axes: Sequence[sc.ScalarVar], shape: Sequence[sc.Scalar], body: st.Stmt, names: Names
 ) -> st.Stmt:
-    """What is done at every place of a box, each by a thread."""
+    """A body at every point of a box, one thread each."""
     block, thread, place = names.var("b"), names.var("t"), names.var("at")
     count = product(shape)
     inside = st.Branch(sc.Lt(place, count), at_digits(axes, shape, place, body), st.NOTHING)
@@ -146,8 +145,8 @@ def _launched(
 
 
 def _numbers_of_rows(of: Stages) -> Stages:
-    """The stages without those that are computed where they are read: what has no sum, and more
-    than one number for a row."""
+    """The stages without those that are inlined: elementwise ones with more than one number per
+    row."""
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) < len(of.stages):
         return of
@@ -186,7 +185,7 @@ def _rows(of: Stages) -> int:
 
 
 def _is_row_work(of: Stages) -> bool:
-    """Whether stages are sums along rows of neighbours, with what is made of them in the row."""
+    """Whether stages are sums along contiguous rows, with row-wise operations on them."""
     if not all(isinstance(each, Each) for each in of.stages):
         return False
     every = [each for each in of.stages if isinstance(each, Each)]
@@ -225,8 +224,7 @@ def _by_length(of: Stages, names: Names) -> st.Stmt:
 
 
 def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.Stmt:
-    """One launch, a given number of threads for each row; there is none where it is not `asked`
-    for."""
+    """One launch with a number of threads per row, or none unless `asked` for."""
     rows = _rows(of)
     *before, last = [each for each in of.stages if isinstance(each, Each)]
     writer = _RowBlock(names, tuple([names.var("row") for _ in range(rows)]), along)
@@ -262,7 +260,7 @@ def _row_launch(of: Stages, names: Names, along: int, asked: sc.Scalar) -> st.St
 
 
 class _RowBlock:
-    """What the threads of a block do for a row, and the numbers of it that each of them has."""
+    """The work of a block's threads on a row, and the elements each of them holds."""
 
     def __init__(self, names: Names, row: tuple[sc.ScalarVar, ...], along: int) -> None:
         self.names, self.row, self.threads = names, row, along
@@ -300,7 +298,7 @@ class _RowBlock:
         return st.seq(*steps, st.Store(own, (sc.index(0),), found))
 
     def along(self, sizes: Sequence[sc.Scalar], body: Callable[[sc.Scalar], st.Stmt]) -> st.Stmt:
-        """What is done at every place of a box, by all threads of the block."""
+        """A body at every point of a box, distributed over the threads of the block."""
         turn, place = self.names.var("s"), self.names.var("at")
         count = product(sizes)
         inside = st.Branch(sc.Lt(place, count), body(place), st.NOTHING)

@@ -1,4 +1,4 @@
-"""Open products: sums of products whose sizes come with a call, in tiles that a block shares.
+"""Open products: matrix products with open sizes, in tiles shared by a block.
 
     y[…, i, j] = sum(a[…, i, k] * b[…, k, j] for k < K)
 
@@ -56,7 +56,7 @@ class OpenProduct:
 
 
 def product_of(of: Each) -> OpenProduct | None:
-    """A stage as a product of matrices, None where it is none that is worth tiles."""
+    """A stage as a matrix product, or None if tiles are not worthwhile."""
     value = of.value
     if not isinstance(value, sc.Reduce) or value.combiner != "sum":
         return None
@@ -100,12 +100,12 @@ def _count(axes: Axes) -> sc.Scalar:
 
 
 def product_launch(of: OpenProduct, epilogue: Each | None, out: sc.Buffer, names: Names) -> st.Stmt:
-    """The launch of a product, with what is done to its elements."""
+    """The launch of a product with its epilogue."""
     return _TileWriter(of, stored(of.fold, epilogue), out, names).launch()
 
 
 class _TileWriter:
-    """Writes what the threads of a block do for a tile."""
+    """Builds a block's work on a tile."""
 
     def __init__(
         self, of: OpenProduct, after: StoredElement | None, out: sc.Buffer, names: Names
@@ -192,7 +192,7 @@ class _TileWriter:
         count: sc.Scalar,
         depth: sc.Scalar,
     ) -> st.Stmt:
-        """A part of a factor, to shared memory; threads beside one another read neighbours."""
+        """Copies a tile of a factor to shared memory; adjacent threads read adjacent elements."""
         u = self.names.var("u")
         threads = (SIDE // OWN) ** 2
         number = u * threads + self.thread
@@ -208,7 +208,7 @@ class _TileWriter:
         return self._each(((u, DEPTH * SIDE // threads),), store)
 
     def _last(self) -> st.Stmt:
-        """What is done to each element, where there is one."""
+        """The epilogue of each element in bounds."""
         of, i, j = self.of, self.names.var("i"), self.names.var("j")
         row = self.row + self.thread // (SIDE // OWN) * OWN + i
         column = self.column + self.thread % (SIDE // OWN) * OWN + j

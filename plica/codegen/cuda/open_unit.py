@@ -1,8 +1,8 @@
-"""Units of open programs: code for a GPU whose launches are made of sizes that come with a call.
+"""Open units: GPU code whose launches are computed from open sizes.
 
-A kernel with dims is told them after its buffers, and how many blocks it has is a term over them.
-What treats rows alike is code for some rows at once (`plica.codegen.lower.chunk`): it is told how
-many rows there are, and each part of its blocks looks which are its own.
+A kernel with dims takes them after its buffers, and its number of blocks is a term over them.
+Row-wise code handles several rows at once (`plica.codegen.lower.chunk`): it takes the number of
+rows, and each chunk of blocks selects its own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def open_unit(
         assert isinstance(step, Launch)
         made = maker.rows(step) if isinstance(step, Chunks) else maker.launches(step)
         steps += made
-        # Where sizes are open nobody knows how much there will be to do.
+        # With open sizes the amount of work is unknown.
         launched += [Launched(kernel_name(step.kernel, program), 0, 0)] * len(made)
         sources += [step.source] * len(made)
     slots = tuple([
@@ -98,7 +98,8 @@ class _Maker:
         self.codes: dict[tuple[int, RowSteps | None], KernelCode] = {}
 
     def code(self, number: int, rows: RowSteps | None = None) -> KernelCode:
-        """The code of a kernel; for rows it has another name, since it takes one number more."""
+        """The code of a kernel; for rows it has another name, because it takes one more
+        argument."""
         key = number, rows
         if key not in self.codes:
             kernel, word = self.program.kernels[number], self.program.names[number]
@@ -110,7 +111,7 @@ class _Maker:
         return self.codes[key]
 
     def launches(self, step: Launch) -> list[OpenStep]:
-        """The launches of a kernel, which is told its sizes."""
+        """The launches of a kernel with their size arguments."""
         code, kernel = self.code(step.kernel), self.program.kernels[step.kernel]
         given = dict[Term, Scalar](zip(kernel.dims, step.sizes, strict=True))
         told = tuple([size_text(each) for each in step.sizes])

@@ -53,7 +53,7 @@ def is_chained(function: Function, *, parts: bool = True) -> bool:
 
 
 def is_gated(function: Function) -> bool:
-    """Whether one kernel does a product and what is made of its parts."""
+    """Whether one kernel combines a product with operations on its slices."""
     return gates_of(collapsed(to_stages(function).stages, free=True)) is not None
 
 
@@ -66,8 +66,8 @@ TILED: Final = FusionLimits(
     tiles=True, chains=is_chained, gates=is_gated, row_bytes=1 << 24, columns=are_columns,
     joins=False, open_rows=True,
 )  # fmt: skip
-"""Products read narrow floats as they lie, softmax may stand between two in one kernel, and what is
-made of parts of one with it; rows may be long, and lie along any axes."""
+"""Products read narrow floats directly, softmax may be fused between two products, and slices with
+their product; rows may be long, and along any axes."""
 
 
 EXACTLY_TILED: Final = evolve(TILED, chains=partial(is_chained, parts=False))
@@ -84,8 +84,8 @@ FUSE: Final = evolve(GROUP.find("fuse"), run=with_functions, kind="rules")
 
 
 def few_bits_on(setting: Setting) -> Sequence[Pack]:
-    """Weights of few bits as they are, where few rows are multiplied by more of them than all
-    processors read in the time that a launch takes."""
+    """Low-bit weights stay packed if few rows are multiplied by more of them than all processors
+    read in a launch latency."""
     gpu = setting.machine if isinstance(setting, Job) else None
     if not isinstance(gpu, Gpu):
         return ()

@@ -1,13 +1,14 @@
-"""Stores of what tensor cores leave: four threads of a row store eight neighbours each.
+"""Stores of tensor core results: four threads of a row store eight contiguous elements each.
 
-Tensor cores leave pairs of a row to each of four threads, which are half of what memory moves at
-least.  So these hand each other four such pairs of a row, and each stores eight neighbours:
+Tensor cores leave pairs of a row in each of four threads, half of the minimum efficient store. So
+these exchange four such pairs by shuffles, and each stores eight contiguous elements:
 
     for o in range(4 * n): for v in vectorized(2): y[8 * o + 2 * (lane % 4) + v] = f(…)
 
-What is read at such places, as what a product is added to, comes the same way: eight neighbours a
-thread, handed to whose pairs they are.  It is asked for before the outermost loop in which a thread
-can hold all of it: else each pair would wait for memory behind its guard.
+Operands at the same places, such as an addend, are loaded in the same way: eight contiguous
+elements per thread, exchanged to the owners of the pairs. They are requested before the outermost
+loop in which a thread can hold them all, otherwise each pair would wait for memory behind its
+guard.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ TURNED: Final = "p_quads_turned"
 
 
 AHEAD: Final = 8
-"""Vectors that a thread holds of what it asked for, at most: its registers hold sums already."""
+"""The maximum number of prefetched vectors per thread, because registers hold sums already."""
 
 
 @frozen
@@ -90,11 +91,11 @@ class QuadStore:
         return True
 
     def unguarded(self) -> None:
-        """After what the last choice guards."""
+        """After the code guarded by the last conditional."""
         self.guarded.pop()
 
     def ask(self, loop: For, lane: ScalarVar) -> bool:
-        """Before a loop: ask for all that pairs inside will read, where a thread can hold it."""
+        """Before a loop: prefetches what its pairs will read, if registers allow."""
         loops, guards = list[For](), list[Scalar]()
         of = None
         around: Stmt = loop
@@ -118,8 +119,8 @@ class QuadStore:
         self.asked.clear()
 
     def write(self, loop: For, lane: ScalarVar) -> bool:
-        """Write a loop over pairs that four threads of a row store, each of them eight neighbours;
-        False where it is not such a loop."""
+        """Emits a loop over pairs that four threads of a row store, eight contiguous elements each;
+        False for other loops."""
         of = _pairs(loop, lane)
         if of is None:
             return False
@@ -160,8 +161,8 @@ class QuadStore:
     def _ask(
         self, of: _Pairs, lane: ScalarVar, loops: Sequence[For], guards: Sequence[Scalar]
     ) -> bool:
-        """Ask for what is read at places as those of the store; it is 0 where it is not stored.
-        False where there is nothing, or more than a thread can hold."""
+        """Prefetches operands at the places of the store; 0 where nothing is stored. False if there
+        are none, or too many for registers."""
         loads = [
             load
             for load in dict.fromkeys(certain(of.store.value))
@@ -194,7 +195,7 @@ class QuadStore:
         return True
 
     def _guard(self, of: _Pairs, around: Iterable[Scalar]) -> Scalar | None:
-        """All that is asked before a pair is stored."""
+        """The conjunction of conditions of a pair's store."""
         every = [*self.guarded, *around, *([] if of.guard is None else [of.guard])]
         return reduce(And, every) if every else None
 
@@ -218,7 +219,7 @@ class QuadStore:
         self.lines.open(f"for (int {var} = 0; {var} < {count}; ++{var})")
 
     def _guarded(self, guard: Scalar | None, line: str) -> None:
-        """A line, behind what is asked of the place where the loop is."""
+        """A line guarded by the conditions at the loop."""
         if guard is not None:
             self.lines.open(f"if ({self.values.of(guard)})")
         self.lines.do(line)
@@ -245,8 +246,8 @@ def _same_of_quad(term: Term, lane: ScalarVar) -> bool:
 
 
 def _pairs(loop: For, lane: ScalarVar) -> _Pairs | None:
-    """A loop over pairs, where four threads have eight neighbours of which four turns of a loop are
-    neighbours; None for any other."""
+    """A loop over pairs in which four threads have eight contiguous elements from four contiguous
+    iterations; None for others."""
     guard, body = None, loop.body
     if isinstance(body, Branch) and body.orelse is NOTHING:
         guard, body = body.condition, body.then

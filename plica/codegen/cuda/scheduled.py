@@ -2,8 +2,8 @@
 
     Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel --> lowered
 
-Of what could be done the first that can be lowered is taken, and why others were passed over is
-kept.  What nothing fits is done by one thread, as a processor would.
+The first candidate that can be lowered is taken, and why others were rejected is recorded. If no
+candidate fits, one thread does the work, as a processor would.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
@@ -63,10 +63,10 @@ from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.trace import Trace
 
 MANY_PARTS: Final = 32
-"""This many parts of the most rows are done at once, where there are less of them otherwise."""
+"""The minimum number of chunks of the largest row count handled together."""
 
 PARTS: Final = 8
-"""This many parts of fewer rows, of which there are not enough for the next size."""
+"""The number of chunks of a smaller row count handled together."""
 
 LONE_PARTS: Final = 2
 """This many of single rows, which are large: an image is work for half of a machine."""
@@ -113,12 +113,12 @@ def for_threads(
     chosen: ChosenSchedule | None = None,
     tables: ScheduleTables | None = None,
 ) -> Scheduled:
-    """The kernel of a function; what was `chosen` takes the place of what the default would be."""
+    """The kernel of a function; a `chosen` schedule replaces the default."""
     return gpu_steps(gpu, tables).schedule(function, facts, chosen)
 
 
 def gpu_steps(gpu: Gpu, tables: ScheduleTables | None = None) -> ScheduleSteps:
-    """What a GPU makes of groups, step by step."""
+    """The steps of a GPU from groups to kernels."""
     own = THREADS if tables is None else tables
     return ScheduleSteps(
         stages=_staged,
@@ -132,7 +132,7 @@ def gpu_steps(gpu: Gpu, tables: ScheduleTables | None = None) -> ScheduleSteps:
 def _staged(
     steps: ScheduleSteps, function: Function, facts: Facts, chosen: ChosenSchedule | None
 ) -> StagedGroup:
-    """The stages that forms are asked about; or a kernel, the tuned one or one of any size."""
+    """The stages for forms; or a kernel, tuned or for any size."""
     if chosen is not None:
         tuned = from_form(function, facts, chosen.form, chosen.trace, chosen.kernel)
         return StagedGroup(steps, function, facts, chosen.form, done=tuned)
@@ -178,8 +178,8 @@ def for_any_size(function: Function, facts: Facts) -> Scheduled:
 
 
 def row_counts(rows: ChunkRows) -> tuple[int, ...]:
-    """How many rows of open number are code of their own, the most first, one last; none where a
-    row begins where no vector does.
+    """The row counts with specialised code for an open number of rows, largest first, ending with
+    one; empty if rows are not aligned to vectors.
 
     Rows that share what they read go together, until that is read for `TOGETHER` rows of results;
     others until they are a few blocks of threads.
@@ -199,8 +199,7 @@ def row_counts(rows: ChunkRows) -> tuple[int, ...]:
 
 
 def at_once(sizes: Sequence[int], size: int) -> int:
-    """How many parts of a given number of rows are done at once, for all that is known of their
-    number."""
+    """The number of chunks handled together for a row count."""
     if len(sizes) == 1:
         return LONE_PARTS
     return MANY_PARTS if size == sizes[0] else PARTS
@@ -224,7 +223,7 @@ def lowered_for_gpu(kernel: Kernel, gpu: Gpu) -> LoweredKernel | str:
 
 
 def threaded(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The default schedule of a kernel that somebody wrote, and the kernel it makes."""
+    """The default schedule of a user's kernel, and the scheduled kernel."""
     for template in (elementwise_schedule, row_schedule, shared_sums, plain_threads):
         found = template(kernel, gpu)
         if found is not None and not refused(found[1], gpu):

@@ -1,4 +1,4 @@
-"""GPUs as targets: an architecture, and the few facts schedules ask for.
+"""GPUs as targets: an architecture, and the parameters of schedules.
 
 >>> parse_gpu("cuda:sm_80").architecture, str(parse_gpu("cuda"))
 ('sm_80', 'cuda:sm_90')
@@ -20,7 +20,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default.gpu.machine import Gpu
 
 DEFAULT: Final = "sm_90"
-"""What code is made for where nothing is said and no GPU is here."""
+"""The default architecture if no GPU is present."""
 
 PROCESSORS: Final = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_90a": 132}
 """How many blocks the largest machines of an architecture run at once."""
@@ -42,7 +42,7 @@ class GpuTarget:
 
     @property
     def gpu(self) -> Gpu:
-        """What schedules ask for."""
+        """The parameters of schedules."""
         name = self.architecture
         return Gpu(PROCESSORS[name], shared=SHARED[name] * 1024, groups=name in GROUPS)
 
@@ -55,8 +55,8 @@ class GpuTarget:
 
 
 def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTarget | None:
-    """The GPU a text means, None where it means something else; `here` says what this machine has,
-    and is asked where the text does not say it."""
+    """The GPU of a text, or None for other texts; `here` returns this machine's architecture, if
+    the text does not name one."""
     name, _, architecture = text.partition(":")
     if name != "cuda":
         return None

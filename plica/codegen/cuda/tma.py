@@ -14,8 +14,8 @@ each guard says that the place along an axis is inside of that.
 Panels of 64 columns that lie one behind another in shared memory are one instruction where the
 columns of the tensor are whole panels, which then are an axis of it, and else one each.
 
-A copy is under way until a barrier in shared memory has counted its bytes.  A ring of those, one
-for each copy that may be under way, is gone through in order.
+A copy is pending until a barrier in shared memory has counted its bytes. The barriers form a ring,
+one per pending copy, used in order.
 
 >>> from plica.analysis.index.context import EMPTY
 >>> from plica.ir.type.dtype import f16
@@ -123,8 +123,8 @@ TEXTS: Final[dict[str, str]] = {
 
 @frozen(eq=False)
 class TmaTile:
-    """What a nest copies: extents from the innermost, steps in the tensor, sizes of it, and where
-    the tile begins."""
+    """The copy of a nest: extents from the innermost, strides in the tensor, its sizes, and the
+    origin of the tile."""
 
     store: Store
     load: Load
@@ -154,8 +154,7 @@ def is_tile(stmt: Stmt) -> bool:
 
 
 def check_swizzled(nest: Stmt, copies: Iterable[Stmt], others: Callable[[Stmt], bool]) -> None:
-    """Refuse whoever touches swizzled memory and does not know that it is: all but copies of tiles,
-    and `others`."""
+    """Refuses users of swizzled memory that are unaware of it: all but tile copies and `others`."""
     known_ = {
         stmt
         for copy in copies
@@ -254,8 +253,8 @@ def _panels(
     source: Mapping[ScalarVar, int],
     row: int,
 ) -> Sequence[ScalarVar]:
-    """The outermost loops of a tile, if they go on where its rows of a given number of elements end
-    and these are not what the rows of the tensor are made of."""
+    """The outermost loops of a tile, if they continue at the end of its rows of a given length and
+    these are not the tensor's rows."""
     long = [source[var] for var in order if source[var] > row]
     first = next((at for at, var in enumerate(order) if source[var] == row), len(order))
     step = row
@@ -267,18 +266,18 @@ def _panels(
 
 
 def _guarded(of: Scalar) -> tuple[Scalar, Sequence[Scalar]]:
-    """What is read, and the guards outside of which it is 0."""
+    """The load, and the guards outside of which it is 0."""
     if isinstance(of, Select) and isinstance(of.orelse, Lit) and of.orelse.value == 0:
         return of.then, conjuncts(of.condition)
     return of, ()
 
 
 Factors: TypeAlias = tuple[Mapping[Term, int], Mapping[Term, int]]
-"""How far apart elements of neighbouring turns of some loops are, and how many turns there are."""
+"""The strides of some loops in elements, and their extents."""
 
 
 def _places(rest: list[Product], around: Context) -> list[Factors]:
-    """What says where a tile begins, and how many values each of it has."""
+    """The terms of a tile's origin, with the number of values of each."""
     return [
         ({atoms[0]: factor}, {atoms[0]: _most(atoms[0], around) + 1})
         for atoms, factor in rest
@@ -317,7 +316,7 @@ def _bounds(
         ratios = {steps[var] / factor for var, factor in said.items()}
         step = int(ratios.pop()) if len(ratios) == 1 else 0
         stride = max([s for s in strides if step and step % s == 0], default=0)
-        # Digits below those that the guard asks for may not reach the next one.
+        # Digits below those of the guard must not carry into the next one.
         low = [var for var, by in steps.items() if var not in said and stride <= by < step]
         reach = sum(steps[var] * (turns[var] - 1) for var in low)
         if not stride or reach > step - stride or limit < 1:
@@ -340,7 +339,7 @@ def _digits(of: int, strides: Sequence[int]) -> dict[int, int]:
 def _steps(
     store: Store, where: Scalar, loops: Mapping[ScalarVar, int]
 ) -> tuple[dict[ScalarVar, int], list[Product]]:
-    """How far apart elements of neighbouring turns are, and what else says where they are."""
+    """The strides in elements, and the other terms of the index."""
     steps, rest = dict.fromkeys(loops, 0), list[Product]()
     for atoms, factor in polynomial(simple(wide(where))).values():
         if len(atoms) == 1 and atoms[0] in steps:

@@ -51,7 +51,7 @@ from plica.ir.loop import Stmt, Store, scalar as sc
 from plica.ir.type import i64, known, polynomial
 
 Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]
-"""Products of some terms, and how often each is taken."""
+"""Products of terms with their coefficients."""
 
 
 def fetched(nest: Stmt, around: Context) -> TmaTile:
@@ -111,7 +111,7 @@ def _boxed(of: CopyNest, around: Context) -> TmaTile:
 
 
 def _negative(guard: sc.Scalar, store: Store) -> sc.Scalar:
-    """What is negative where a guard holds."""
+    """A term that is negative where a guard holds."""
     match guard:
         case sc.Lt(left, right):
             return wide(left) - wide(right)
@@ -126,7 +126,8 @@ def _is_loop(atoms: tuple[sc.Scalar, ...], loops: Mapping[sc.ScalarVar, int]) ->
 
 
 def _cut(of: CopyNest, around: Context) -> tuple[dict[sc.ScalarVar, int], dict[Term, Term]]:
-    """Loops cut in two where places are quotients of them, and what the whole ones are then."""
+    """Loops split in two where indices are quotients of them, and the original variables in terms
+    of the parts."""
     loops, parts = dict(of.loops), dict[Term, Term]()
     used = {var.name for var in (*loops, *post_order(*of.load.indices))
             if isinstance(var, sc.ScalarVar)}  # fmt: skip
@@ -147,7 +148,7 @@ def _cut(of: CopyNest, around: Context) -> tuple[dict[sc.ScalarVar, int], dict[T
 def _quotient(
     of: CopyNest, loops: Mapping[sc.ScalarVar, int], parts: Mapping[Term, Term], around: Context
 ) -> tuple[sc.ScalarVar, int] | None:
-    """A loop whose quotient says where an element is, and by what it is divided."""
+    """A loop whose quotient occurs in an index, and the divisor."""
     inside = _inside(around, loops)
     for place in of.load.indices:
         for node in post_order(simple(substitute(wide(place), parts), inside)):
@@ -209,7 +210,7 @@ def _less(of: Sum, size: int, sign: int) -> Sum:
 
 
 def _term(of: Sum) -> sc.Scalar:
-    """What a sum says."""
+    """The term of a sum."""
     found = sc.index(0)
     for atoms, factor in of.items():
         product: sc.Scalar = sc.index(factor)

@@ -1,7 +1,7 @@
 """The compiler of CUDA C++: NVRTC, a shared library of NVIDIA's, called through ctypes.
 
-It needs no GPU and no toolkit: the extra `plica[cuda]` brings it.  What comes out is a cubin for
-one architecture, and what each function uses: registers, shared memory, bytes that were spilled.
+It needs no GPU and no toolkit: the extra `plica[cuda]` installs it. The result is a cubin for one
+architecture, and each function's registers, shared memory and spilled bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 @frozen
 class Usage:
-    """What a function takes: registers of a thread, bytes of a block, bytes that were spilled."""
+    """The resources of a function: registers per thread, shared bytes per block, spilled bytes."""
 
     registers: int
     shared: int
@@ -34,7 +34,7 @@ class Usage:
 
 @frozen
 class Cubin:
-    """Code for one architecture, with what each function uses and what the compiler said."""
+    """Code for one architecture, with the resources of each function and the compiler's log."""
 
     code: bytes
     usage: tuple[tuple[str, Usage], ...]
@@ -81,7 +81,7 @@ def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
 def compiled_at_once(
     texts: Sequence[str], architecture: str, *, fused: bool = True
 ) -> tuple[Cubin, ...]:
-    """The cubins of several texts, as many at once as there are cores."""
+    """Compiles several texts, as many in parallel as there are cores."""
     if len(texts) < 2:
         return tuple([compiled(each, architecture, fused=fused) for each in texts])
     _library()  # loaded once, before others ask for it
@@ -91,7 +91,7 @@ def compiled_at_once(
 
 
 def version() -> tuple[int, int] | None:
-    """The version of NVRTC, None where there is none."""
+    """The version of NVRTC, or None."""
     if path_of() is None:
         return None
     major, minor = ctypes.c_int(), ctypes.c_int()

@@ -1,7 +1,7 @@
-"""Units: a program as code for a GPU, with what is launched on which memory.
+"""Units: a program as GPU code, with its launches and their memory.
 
-All kernels of a program are one text, compiled once.  A launch names a function, and the slots it
-works on: the runtime knows where these lie.  The code of a text is kept in the store of the user.
+All kernels of a program form one text. A launch names a function and its slots, which the runtime
+maps to addresses. The compiled code is stored by text.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ PART: Final = 8000
 """Characters after which a part of the text ends."""
 
 ALONE: Final = PART // 2
-"""Characters of a kernel that is a part of its own: NVRTC takes longer for it than to begin."""
+"""The number of characters from which a kernel is compiled separately: its compile time exceeds
+NVRTC's start-up."""
 
 CODE_AHEAD: Final[Memo[tuple[str, str, bool], bytes]] = Memo(1024)
-"""The code of texts that nobody has asked for yet, by the text, the architecture, and whether
-products are fused."""
+"""Code compiled in advance, by text, architecture, and whether products are fused."""
 
 
 class TextInParts(Protocol):
@@ -68,14 +68,14 @@ class Unit:
 
 
 def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:
-    """A kernel as another process writes it, which may not know what the kernel invokes."""
+    """A kernel for another process, which may not know the intrinsics it invokes."""
     for each in invoked:
         register(each)
     return pickle.dumps(written(kernel))
 
 
 def _write(program: Program, workers: Workers | None) -> None:
-    """Write the kernels of a program, several at once where there are processes."""
+    """Emits the kernels of a program, in parallel if there are processes."""
     names = dict(zip(program.kernels, program.names, strict=True))
     missing = [each for each in names if each not in WRITTEN and not each.dims]
     tasks = [GroupTask(names[each], sent, (each, intrinsics_of(each))) for each in missing]
@@ -95,8 +95,8 @@ def unit(
     whole: Callable[[Sequence[KernelCode]], str] = joined,
     workers: Workers | None = None,
 ) -> Unit:
-    """The text and the steps of a program without choices, for a GPU of some limits; `whole` is the
-    text of several kernels with what they call."""
+    """The text and steps of a program without choices, for a GPU's limits; `whole` joins several
+    kernels with shared helpers."""
     check_unconditional(program)
     _write(program, workers)
     codes: list[KernelCode] = []
@@ -153,8 +153,8 @@ def parts_of(
 
 
 def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: bool) -> bytes:
-    """A kernel as it is written, what a program asks of it, and the part of the text that it is,
-    with its code; other processes do this while kernels are still lowered."""
+    """The emitted kernel, its launch information, its part of the text, and its code; other
+    processes compute this while kernels are still lowered."""
     if kernel.dims:
         return b""
     code = fold(kernel, name, does)
@@ -182,7 +182,7 @@ def cubin_of(text: str, architecture: str, fused: bool) -> bytes:
 def _compiled(
     texts: Sequence[str], architecture: str, fused: bool, workers: Workers | None
 ) -> list[bytes]:
-    """The code of several texts, by the processes that are there; by threads where there are none.
+    """The code of several texts, by worker processes, or by threads if there are none.
 
     Processes share no memory that threads of the compiler might have to wait for.
     """
@@ -206,7 +206,7 @@ def cubins(
     store: ArtefactStore | None = None,
     workers: Workers | None = None,
 ) -> tuple[bytes, ...]:
-    """The code of a unit; what was compiled before is in the store, by the digest of its text."""
+    """The code of a unit, from the store if its text was compiled before."""
     keys = [key_of("cubin", each, architecture, str(fused), str(version())) for each in of.parts]
     found = [
         None

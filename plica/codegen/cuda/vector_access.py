@@ -1,4 +1,4 @@
-"""Vector accesses: what a vectorized loop moves from and to memory, by one instruction.
+"""Vector accesses: vectorized loops as single memory instructions.
 
     for v in vectorized(4): y[4 * i + v] = f(x[4 * i + v])
 
@@ -7,8 +7,8 @@
         v[0] = f(u[0]); …
         *((uint4*)&y[4 * i]) = *((const uint4*)&v[0]);
 
-What reads or writes places that are not known to be neighbours is done one by one.  Lanes behind a
-guard are neighbours where it holds for the first and the last of them, and go one by one elsewhere:
+Accesses not known to be contiguous are done one by one. Guarded lanes are contiguous if the guard
+holds for the first and the last of them, and are done one by one elsewhere:
 
     if (4 * i < n && 4 * i + 3 < n) { *((uint4*)&y[4 * i]) = … }
     else { if (4 * i < n) y[4 * i] = …;  … }
@@ -41,18 +41,18 @@ from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, stat
 from plica.ir.type import known
 
 NARROW: Final = 2
-"""Bytes of elements that are read by aligned words, wherever they begin, at most."""
+"""The maximum element size for unaligned reads by aligned words."""
 
 ANYWHERE: Final = "p_from_anywhere"
 """The function that reads them."""
 
 HELD: Final = 16
-"""Vectors that a thread holds on their way to shared memory, at most."""
+"""The maximum number of vectors a thread holds on their way to shared memory."""
 
 
 @frozen
 class HeldVectors:
-    """Vectors that a thread holds: registers, by loops and their lengths."""
+    """Vectors in registers, by loops and their lengths."""
 
     word: str
     loops: tuple[tuple[ScalarVar, int], ...]
@@ -66,7 +66,7 @@ class HeldVectors:
 
 
 class VectorAccess:
-    """Writes vectorized loops; what is `handed` over at barriers is copied while others go on."""
+    """Emits vectorized loops; `handed` copies overlap with other work until a barrier."""
 
     def __init__(self, values: Expressions, handed: frozenset[Buffer]) -> None:
         self.values, self.handed = values, handed
@@ -85,8 +85,8 @@ class VectorAccess:
         return bool(stores)
 
     def guarded(self, loop: For, count: int) -> Branch | None:
-        """A vectorized loop behind a guard: at once where all lanes are inside, else lane by lane;
-        None where all of them may as well be asked one by one."""
+        """A guarded vectorized loop: as one vector if all lanes are inside, otherwise lane by lane;
+        None if checking each lane is as good."""
         if self.whole or not isinstance(guard := loop.body, Branch) or guard.orelse is not NOTHING:
             return None
         every = For(loop.var, loop.extent, loop.kind, guard.then, loop.annotations)
@@ -116,7 +116,7 @@ class VectorAccess:
     def _copied(self, store: Store, var: ScalarVar, count: int) -> bool:
         """Write a store that only moves neighbours of memory; False where it does more.
 
-        Behind a guard that holds for all of them or for none, they are 0 elsewhere.
+        With a uniform guard, they are 0 where it fails.
         """
         found = self._moved(store, var, count)
         if found is None:
@@ -140,8 +140,8 @@ class VectorAccess:
     def _moved(
         self, store: Store, var: ScalarVar, count: int
     ) -> tuple[Load, Scalar | None, bool] | None:
-        """What a store moves from and to where neighbours lie that can be moved at once, behind
-        which guard, and whether threads need not wait for it; None where it does more."""
+        """The source and destination of a contiguous move, its guard, and whether it may be
+        asynchronous; None for other stores."""
         value, buffer = store.value, store.buffer
         condition: Scalar | None = None
         if isinstance(value, Select) and _is_zero(value.orelse):
@@ -182,7 +182,7 @@ class VectorAccess:
         return True
 
     def _given(self, store: Store, var: ScalarVar) -> None:
-        """Store what was read before."""
+        """Stores the values read before."""
         assert self.giving is not None
         values = self.values
         values.vars[var] = values.dialect.literal(0, dtype_of(var))
@@ -190,8 +190,7 @@ class VectorAccess:
         self.lines.do(f"*((uint4*)&{to}) = {self.giving.place(values)};")
 
     def held(self, nest: Stmt) -> HeldVectors | None:
-        """A nest that does nothing but copy what begins anywhere, so little that a thread can hold
-        it; None for any other."""
+        """A nest that only copies unaligned data, little enough for registers; None for others."""
         loops: list[For] = []
         while isinstance(nest, For) and nest.kind != "vectorized":
             if nest.kind in ("serial", "unrolled"):
@@ -211,12 +210,12 @@ class VectorAccess:
         )
 
     def hold(self, of: HeldVectors) -> None:
-        """Before a nest whose copies are held by threads."""
+        """Loads a nest's data into registers."""
         self.lines.do(f"uint4 {of.word}[{prod(size for _, size in of.loops)}];")
         self.holding = of
 
     def give(self, of: HeldVectors) -> None:
-        """Before the same nest, where what is held is stored."""
+        """Stores a nest's data from registers."""
         self.giving = of
 
     def passed(self) -> None:
@@ -231,8 +230,8 @@ class VectorAccess:
     def fill(
         self, word: str, store: Store, var: ScalarVar, count: int, there: Mapping[Load, str]
     ) -> None:
-        """The values of all lanes, where what they read as neighbours is read at once, but for what
-        is there already."""
+        """The values of all lanes, with contiguous operands loaded at once unless already
+        available."""
         values, lines, value = self.values, self.lines, store.value
         if isinstance(value, Select) and not mentions([value.condition], var):
             lines.open(f"if ({values.of(value.condition)})")
@@ -276,8 +275,8 @@ class VectorAccess:
 
 
 def neighbours(loop: For, count: int) -> list[Store]:
-    """The stores of a vectorized loop each of which reads or writes neighbours at once; none where
-    one does not, or there is more inside."""
+    """The contiguous stores of a vectorized loop; empty if some are not contiguous or the body
+    contains more."""
     stores: list[Store] = []
     for stmt in statements(loop.body):
         if isinstance(stmt, Store):
@@ -298,8 +297,8 @@ def neighbours(loop: For, count: int) -> list[Store]:
 def _from_anywhere(
     store: Store, var: ScalarVar, count: int
 ) -> tuple[Load, list[Scalar], Lt | None] | None:
-    """What a store moves that has as many bytes as memory moves at once, where that begins anywhere
-    and is zero after its first lanes; and what says how many these are."""
+    """An unaligned contiguous move as wide as memory accesses, zero after its first lanes, and the
+    number of these lanes."""
     value, same, limit = store.value, list[Scalar](), None
     if isinstance(value, Select) and _is_zero(value.orelse):
         inside = first_lanes(value.condition, var, count)

@@ -1,7 +1,7 @@
 """Waiting: copies and products that are under way, and where threads wait for them.
 
-Copies are those of threads (`cp.async`) or tiles by the copy engine (TMA), of which a ring of
-counters says which have come; products are those of a group of warps (wgmma).
+Copies are those of threads (`cp.async`) or tiles of the copy engine (TMA), tracked by a ring of
+barriers; products are those of a warp group (wgmma).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ LONGEST_RING: Final = 64
 
 @frozen(eq=False)
 class Asynchronous:
-    """What a launch begins and does not wait for at once."""
+    """The asynchronous operations of a launch."""
 
     handed: frozenset[Buffer]
     """Buffers into which copies may be under way."""
     copies: frozenset[Stmt]
     """The statements that are groups of copies."""
     ring: int
-    """How many tiles may be under way, a power of two; 0 where there are none."""
+    """The maximum number of pending tiles, a power of two; 0 if there are none."""
     multiplies: bool
     sums: tuple[Buffer, ...]
     """What products add to."""
 
 
 def asynchronous(nest: Stmt, name: str) -> Asynchronous:
-    """What a launch begins and does not wait for at once."""
+    """The asynchronous operations of a launch."""
     kept = handed(nest) | in_flight_buffers(nest)
     copies = groups(nest, kept)
     sums = tuple(sums_of(nest))
@@ -106,8 +106,8 @@ class Waits:
         self.lines.do(f"++{self.begun};" if self.of.ring else f"{help_('p_copies_begun')}();")
 
     def sequence(self, of: Seq) -> tuple[Step, ...]:
-        """Statements one after another: copies begun before a loop may be under way in it, and
-        such that later products read at the barrier before these."""
+        """Statements in sequence: copies issued before a loop may be pending in it, and copies for
+        later products complete at the barrier before them."""
         every = [*flat(of.stmts)]
         steps: list[Step] = []
         late: dict[int, int] = {}

@@ -69,8 +69,8 @@ RESTORED: Final = {
 """
         for word in ("sub", "mul")
     },
-    # Numbers are the last bits of floats that begin as 1024 and 2 ** 23 do: whole, so exact.  Those
-    # of a byte stay where they are, behind a power of two that is so much smaller.
+    # Numbers become the low bits of floats that start as 1024 or 2 ** 23: integers, so exact. Those
+    # in higher bits of a byte stay in place, with a correspondingly smaller power of two.
     "p_restored_f16": f"""\
 template <int BITS>
 {_HEAD} void p_restored_f16(unsigned short* c, const int* a, const unsigned char* z,
@@ -125,7 +125,7 @@ template <int BITS>
 """Numbers of few bits, several of a word at once."""
 
 TEXTS: Final = {
-    # Four threads of a row hand each other what they hold, twice two of them what is not their own.
+    # Four threads of a row exchange their elements by shuffles, in two rounds.
     "p_quads_turned": f"""\
 {_HEAD} void p_quads_turned(unsigned int* w) {{
 #pragma unroll
@@ -269,7 +269,7 @@ _WORDS: Final = {
 
 
 def _joined(word: str, dtype: str, left: str, right: str) -> str:
-    """Two values of a dtype joined; a nan among floats stays one."""
+    """Two values combined by an operation; NaN is propagated for floats."""
     text = _WORDS[word].format(left, right)
     return f"p_{word}_{dtype}{text[3:]}" if word in ("max", "min") and dtype[0] == "f" else text
 
@@ -296,7 +296,7 @@ template <int LANES, int COUNT>
     for dtype, kind in _TYPES.items()
     for word in _WORDS
 }
-"""Shuffles: each round joins what a thread has with what another, half as far away, has."""
+"""Shuffles: each round combines a thread's value with that of a lane at half the distance."""
 
 NEEDS: Final = {
     f"p_warp_mma_{kind}": (f"p_pack_pair_{kind}", "p_load_squares", f"p_multiply_squares_{kind}")
@@ -417,7 +417,7 @@ def rows(call: Invoke, values: Expressions, word: str, lanes: int) -> str:
 
 
 def restored(call: Invoke, values: Expressions, bits: int) -> str:
-    """The call that takes the numbers of a word out of it."""
+    """The call that unpacks the numbers of a word."""
     a, z, s, c = [each for each in call.operands if isinstance(each, Region)]
     function = values.help(f"p_restored_{c.buffer.dtype.name}")
     given = ", ".join([f"&{values.place(each.buffer, each.starts)}" for each in (c, a, z, s)])

@@ -1,11 +1,11 @@
 """Products of four warps together, in CUDA C++ (wgmma of sm_90a).
 
-An invocation of `group_mma` (see `plica.schedule.default.gpu.tensor_core_meaning`) says what it is
-to one thread.  The 128 threads of four warps do it together: both matrices are read from swizzled
-memory by descriptions of where they lie, the sums are in the registers of the threads.  So all four
-warps must come to it, with rows and columns as the numbers of a thread and of its warp say.
+An invocation of `group_mma` (see `plica.schedule.default.gpu.tensor_core_meaning`) is expressed per
+thread. The 128 threads of four warps execute it together: both matrices are read from swizzled
+memory by descriptors, and sums are in registers. So all four warps must reach it, and a thread's
+rows and columns must be those of its lane and warp.
 
-The products are under way until they are waited for; until then nobody may touch the sums.
+The products are asynchronous; until they are waited for, sums must not be accessed.
 
 >>> print(text_of("p_products_done"))
 template <int N>
@@ -38,15 +38,15 @@ WIDTHS: Final = (32, 64, 96, 128, 160, 192, 224, 256)
 """Columns of an instruction."""
 
 WORDS: Final = ("group_mma", "group_warp_mma")
-"""What hints call such products: of two sides that are described, or one that is held."""
+"""The hints of such products: with two descriptors, or with one register operand."""
 
 _HEAD: Final = "__device__ __forceinline__"
 
 
 def _multiply(kind: str, width: int, *, held: bool = False) -> str:
-    """The instruction: of every eight columns a thread has a pair in each of two rows.
+    """The instruction: of every eight columns a thread holds a pair in each of two rows.
 
-    The left side is described, or `held` in registers.
+    The left operand is a descriptor, or `held` in registers.
     """
     half = width // 4
     sums = [f'"+f"(c[{n // 4 * 2 + n % 2 + n // 2 % 2 * half}])' for n in range(width // 2)]
@@ -161,7 +161,7 @@ PRODUCTS: Final = {
     **dict.fromkeys(KINDS, ("float", "unsigned short", "unsigned short")),
     **{f"{a}_{b}": ("int", CHARS[a], CHARS[b]) for a in SIGNS for b in SIGNS},
 }
-"""What products are called, and the types of sums and sides in C++."""
+"""The names of products, with C++ types of sums and operands."""
 
 # Rows of 128 bytes, eight of them 1024 bytes from the next eight; where rows or columns are
 # neighbours, 64 of them 8192 bytes from the next 64.
@@ -178,7 +178,7 @@ template <int N>
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
 }}
 """,
-    # What was summed is there only now: nothing that reads it may be moved to before.
+    # The sums are valid only now: no read may be moved before this.
     "p_products_kept": f"""\
 template <int N>
 {_HEAD} void p_products_kept(float* c) {{
@@ -242,7 +242,7 @@ def is_product(stmt: Stmt) -> bool:
 
 
 def has_products(stmt: Stmt) -> bool:
-    """Whether there is such an invocation in a statement."""
+    """Whether a statement contains such an invocation."""
     return any(is_product(each) for each in statements(stmt))
 
 
@@ -261,7 +261,8 @@ def sums_of(stmt: Stmt) -> Iterator[Buffer]:
 def products(
     call: Invoke, values: Expressions, lane: ScalarVar | None, warp: tuple[ScalarVar, int] | None
 ) -> str:
-    """The call that does what an invocation means; `warp` is the number of a warp, and how many."""
+    """The call that implements an invocation; `warp` is the warp's index, and the number of
+    warps."""
     intrinsic = find_intrinsic(call.name)
     assert intrinsic is not None
     hints = dict(intrinsic.hints)
@@ -315,7 +316,7 @@ def _held(
     warp: tuple[ScalarVar, int],
     squares: tuple[int, int],
 ) -> str:
-    """The call for products whose left side is what the threads of a row hold."""
+    """The call for products with a left operand in registers."""
     a, b, c = [each for each in call.operands if isinstance(each, Region)]
     if b.buffer.scope != SWIZZLED or not _lies(b, [4096, 1024, 512, 64, 8, 1]):
         raise _misplaced(call, f"{b.buffer.name} that is not swizzled rows of 128 bytes")
