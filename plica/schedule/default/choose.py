@@ -70,11 +70,10 @@ with lazy_imports(__name__):
     from plica.schedule.default.bilinear_schedule import bilinear_schedule
     from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
     from plica.schedule.default.coded_schedule import coded_schedule
-    from plica.schedule.default.column_chain_schedule import column_chain_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
     from plica.schedule.default.dot_tile_schedule import dot_tile_schedule
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
-    from plica.schedule.default.fold_schedule import fold_schedule
+    from plica.schedule.default.fold_schedule import chain_schedule, fold_schedule
     from plica.schedule.default.general_schedule import general_schedule
     from plica.schedule.default.operand_copy import copied_operand
     from plica.schedule.default.panel_schedule import panel_schedule
@@ -269,7 +268,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
     "bilinear": _bilinear,
-    "column-chain": column_chain_schedule,
+    "column-chain": chain_schedule,
     "short-rows": short_row_schedule,
     "dot-tiles": dot_tile_schedule,
     "rows": row_schedule,

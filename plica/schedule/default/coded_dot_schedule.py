@@ -21,6 +21,7 @@ from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.coded import CODES, digit_cuts
 from plica.schedule.default.machine import BYTE, Machine
+from plica.schedule.default.nest import along_row, vectors_inside
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,
@@ -109,7 +110,7 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
             pair = (codes, dots) if made_by(dots) in read else ()
             yield from _summed(each, rank, own, pair, machine)
         for each in data:
-            yield from _of_data(each)
+            yield from along_row(each)
         if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
             yield parallel(weight)
 
@@ -131,13 +132,14 @@ def _summed(
         cut -= 1
         count *= terms[cut]
     yield reorder(*folded, *lane)
-    begun = yield decompose_reduction(one, folded[0])
-    yield from _in_vectors(begun, outside, lanes)
+    for loop in lane:
+        yield vectorize(loop)
+    yield decompose_reduction(one, folded[0])
     for scale in scales:
         made = yield block(str(scale.label))
         yield compute_at(made, folded[0])
         yield set_scope(made, 0, "local")
-        yield from _in_vectors(made, outside + 1)
+        yield from vectors_inside(made, outside + 1)
     if pair:
         codes, dots = pair
         for each in (dots, codes):
@@ -148,17 +150,6 @@ def _summed(
         yield from _unpacked(codes, machine)
     for loop in folded[cut:]:
         yield unroll(loop)
-    for loop in lane:
-        yield vectorize(loop)
-
-
-def _in_vectors(of: Handle, outside: int, lanes: int = 1) -> Body:
-    """Loops inside of some written out, the last in vectors."""
-    every: tuple[Handle, ...] = yield loops(of)
-    for each in every[outside : len(every) - lanes]:
-        yield unroll(each)
-    for each in every[len(every) - lanes :]:
-        yield vectorize(each)
 
 
 def _multiplied(of: Block, machine: Machine) -> Body:
@@ -170,7 +161,7 @@ def _multiplied(of: Block, machine: Machine) -> Body:
     lane, (*steps, digit, quad) = every[len(every) - terms - 1], every[len(every) - terms :]
     yield reorder(*steps, lane, digit, quad)
     begun = yield decompose_reduction(one, [*steps, lane][0])
-    yield from _in_vectors(begun, len(every) - terms - 1)
+    yield from vectors_inside(begun, len(every) - terms - 1)
     width = known(made_by(of).shape[-1])
     yield tensorize(lane, f"{machine.dot.pairs}{width}")
     for each in steps:
@@ -188,12 +179,3 @@ def _unpacked(of: Block, machine: Machine) -> Body:
     yield unroll(parts)
     yield annotate(lane, "fetch", FETCHED)
     yield vectorize(lane)
-
-
-def _of_data(of: Block) -> Body:
-    """What is made of the data goes along its last axis, if that is no sum."""
-    if "reduce" in of.kinds:
-        return
-    found = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(found)
-    yield vectorize(every[-1])

@@ -24,6 +24,7 @@ from plica.ir.loop import Block, Kernel, loads
 from plica.ir.type import f32, known
 from plica.schedule.default.coded import CODES, FEW
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.role import block_flow, is_reduction, made_by
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -116,11 +117,7 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
             one = yield block(str(each.label))
             yield compute_at(one, around[-1])
             yield set_scope(one, 0, "local")
-            written: tuple[Handle, ...] = yield loops(one)
-            *parts, lanes = written[len(around) :]
-            for loop in parts:
-                yield unroll(loop)
-            yield vectorize(lanes)
+            yield from vectors_inside(one, len(around))
         for each in inner:
             yield unroll(each)
         if pays(machine, terms * prod(sizes[:rank]), kernel.params):
@@ -148,10 +145,9 @@ def _written_out(one: Handle, of: Block, rank: int, tile: tuple[int, int]) -> Bo
         cut -= 1
         count *= sizes[cut]
     yield reorder(*folded, *inner, *lane)
-    begun = yield decompose_reduction(one, folded[0])
-    first: tuple[Handle, ...] = yield loops(begun)
-    for each in (*first[len(first) - lanes - together : len(first) - lanes], *folded[cut:], *inner):
+    for each in (*folded[cut:], *inner):
         yield unroll(each)
-    for each in (*first[len(first) - lanes :], *lane):
+    for each in lane:
         yield vectorize(each)
+    yield decompose_reduction(one, folded[0])
     return (*every[: len(every) - len(own)], folded[0])

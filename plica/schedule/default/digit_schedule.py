@@ -19,6 +19,7 @@ from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import i8, i32, known
 from plica.schedule.default.digit_product import DIGITS, digit_tile
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import along_row, vectors, vectors_inside
 from plica.schedule.default.role import block_flow, made_by
 from plica.schedule.default.share import pays, shared
 from plica.schedule.default.step import (
@@ -52,10 +53,10 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     (kept,) = flow.readers[made_by(total)]
     sizes = [known(each) or 1 for each in of.extents]
     spatial = of.kinds.count("spatial")
-    above, (blocks, vectors, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
+    above, (blocks, abreast, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
     run, parts = sizes[spatial], sizes[spatial + 1]
     steps = above[-1] if above else 1
-    _, high = digit_tile(blocks * vectors, steps, machine.registers)
+    _, high = digit_tile(blocks * abreast, steps, machine.registers)
     high = max(each for each in range(1, high + 1) if steps % each == 0)
     bits, shares = 8 // parts, pays(machine, prod(sizes), kernel.params)
     before = [e for e in flow.blocks.values() if e not in (of, total, kept, flow.result)]
@@ -77,12 +78,9 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield reverse_compute_at(last, order[-1])
         yield compute_at(sums, groups)
         yield set_scope(sums, 0, "local")
-        start = yield decompose_reduction(adds, groups)
-        yield from _in_registers(start, len(order))
-        yield from _in_registers(last, len(order))
-        for each in (*inner, beside):
-            yield unroll(each)
-        yield vectorize(lane)
+        yield from vectors((*inner, beside, lane))
+        yield decompose_reduction(adds, groups)
+        yield from vectors_inside(last, len(order))
         # The sums of a run: loops of one turn are gone.
         mine: tuple[Handle, ...] = yield loops(sums)
         inside = list(mine[len(order) + 1 :])
@@ -91,17 +89,17 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         digits, *rest, own = many
         yield reorder(*words, *rest, digits, own, part, byte)
         begun = yield decompose_reduction(sums, [*words, *rest, digits][0])
-        yield from _in_registers(begun, len(order) + 1)
+        yield from vectors_inside(begun, len(order) + 1)
         yield tensorize(own, f"{dot.words}{bits}")
         for each in (*rest, digits):
             yield unroll(each)
-        count = DIGITS * vectors * high * parts
+        count = DIGITS * abreast * high * parts
         few = max([n for n in range(1, run + 1) if run % n == 0 and n * count <= LONGEST] or [1])
         if few > 1:
             _, near = yield split(words[0], (None, few))
             yield unroll(near)
         for other in before:
-            yield from _row(other)
+            yield from along_row(other)
         finished = yield block(str(flow.result.label))
         *_, row = yield loops(finished)
         _, own_lanes = yield split(row, (None, lanes))
@@ -121,21 +119,3 @@ def _takes_numbers(of: Block) -> bool:
             return left.buffer.dtype is i8 and right.buffer.dtype is i32
         case _:
             return False
-
-
-def _in_registers(of: Handle, outside: int) -> Body:
-    """What is done for a tile goes in vectors, and is written out."""
-    every: tuple[Handle, ...] = yield loops(of)
-    for each in every[outside:-1]:
-        yield unroll(each)
-    yield vectorize(every[-1])
-
-
-def _row(of: Block) -> Body:
-    """What is computed once goes along its last axis, if that is no sum."""
-    if "reduce" in of.kinds:
-        return
-    found = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(found)
-    if every:
-        yield vectorize(every[-1])

@@ -18,6 +18,7 @@ from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.byte_copy import in_parts, in_vectors
 from plica.schedule.default.machine import GIVEN_ROWS, QUADS_NEAR, Dot, Machine
+from plica.schedule.default.nest import vectors, vectors_inside
 from plica.schedule.default.role import (
     ContractionBlocks,
     block_flow,
@@ -163,10 +164,7 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             copy = yield block(str(quads.label))
             yield compute_at(copy, order[place])
         start = yield decompose_reduction(total, inside[0])
-        begun: tuple[Handle, ...] = yield loops(start)
-        for each in begun[len(order) : -1]:
-            yield unroll(each)
-        yield vectorize(begun[-1])
+        yield from vectors_inside(start, len(order))
         yield tensorize(lane, dot.intrinsic)
         for each in tiled:
             yield unroll(each)
@@ -205,8 +203,8 @@ def summed_by_ones(kernel: Kernel, packed: Block, dot: Dot) -> Body:
         yield reverse_compute_at(last, every[spatial - 2])
         start = yield decompose_reduction(total, terms[0])
         for one in (start, last):
-            inside: tuple[Handle, ...] = yield loops(one)
-            yield vectorize(inside[-1])
+            *_, own = yield loops(one)
+            yield vectorize(own)
         yield tensorize(lane, dot.intrinsic)
 
 
@@ -280,7 +278,5 @@ def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
     inside = every[outside:]
     if inside and lanes < steps:
         inside = (*inside[:-1], *(yield split(inside[-1], (None, lanes))))
-    for each in inside[:-1]:
-        yield unroll(each)
     if inside:
-        yield vectorize(inside[-1])
+        yield from vectors(inside)

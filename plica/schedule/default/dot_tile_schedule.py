@@ -34,12 +34,12 @@ from plica.ir.loop.scalar import Add, Mul
 from plica.ir.type import known
 from plica.schedule.default.dot_tile import TOGETHER, dot_tile
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import summed, vectors
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
     compute_at,
-    decompose_reduction,
     loop_partition,
     loops,
     parallel,
@@ -170,13 +170,12 @@ class _DotTemplate:
         tiled = sorted([at for at in self.own if at in spatial], key=self.own.__getitem__)
         rest = [loop for at, loop in spatial.items() if at not in tiled and loop is not lane]
         many = [*rest, *[spatial[at] for at in reversed(tiled)]]
-        yield reorder(*terms, *many, lane)
         if terms:
-            begun = yield decompose_reduction(one, terms[0])
-            first: tuple[Handle, ...] = yield loops(begun)
-            yield from _unrolled(first[len(first) - len(spatial) :])
-        yield from _unrolled((*many, lane))
-        return terms[0] if terms else None
+            yield from summed(one, terms, (*many, lane))
+            return terms[0]
+        yield reorder(*many, lane)
+        yield from vectors((*many, lane))
+        return None
 
     def results(self, inner: Sequence[Handle]) -> Body:
         """The results of a tile, four at once."""
@@ -192,10 +191,3 @@ class _DotTemplate:
             several, lane = yield split(lane, (None, TOGETHER))
             yield unroll(several)
         yield unroll(lane) if width < TOGETHER else vectorize(lane)
-
-
-def _unrolled(of: Sequence[Handle]) -> Body:
-    *many, lane = of
-    for loop in many:
-        yield unroll(loop)
-    yield vectorize(lane)

@@ -37,6 +37,7 @@ from plica.schedule.default.depthwise import is_of_channels
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.form import span
 from plica.schedule.default.machine import WINDOW_LANES, Dot, Machine
+from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored
 from plica.schedule.default.role import contraction_blocks, reads
 from plica.schedule.default.share import pays, shared
@@ -228,17 +229,11 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if place is not None:
             yield compute_at(copy, place)
         start = yield decompose_reduction(total, inside[0])
-        begun: tuple[Handle, ...] = yield loops(start)
-        for each in begun[len(order) : -1]:
-            yield unroll(each)
-        yield vectorize(begun[-1])
+        yield from vectors_inside(start, len(order))
         yield tensorize(every[lane], dot.windows)
         for each in (*inside, columns):
             yield unroll(each)
-        done: tuple[Handle, ...] = yield loops(last)
-        for each in done[len(order) : -1]:
-            yield unroll(each)
-        yield vectorize(done[-1])
+        yield from vectors_inside(last, len(order))
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
         yield from _bordered(copied, copy)

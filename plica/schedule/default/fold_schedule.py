@@ -5,7 +5,8 @@
             run[p]   = fold over h           vectors side by side, unrolled
             long[p]  = long[p] + run[p]
         total[j] = fold over r of long[r, j]
-        out[i, j] = …
+        again[r, j] = total[j]               of a chain: what columns have, along a long row
+        out[i, q, p] = f(x[i, q, p], again[p])
 
 Every stage runs inside of the loops of the result, its own loops over terms around those over
 lanes.  Which axis goes along the lanes is said by the stages: their last.
@@ -33,9 +34,17 @@ from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Kernel, Select, Store
 from plica.ir.type import known
 from plica.schedule.default.column import VECTORS_IN_FLIGHT, WIDE_ROW_VECTORS
-from plica.schedule.default.elementwise import is_row
+from plica.schedule.default.elementwise import COSTLY, is_row
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
+from plica.schedule.default.role import (
+    BlockFlow,
+    block_flow,
+    is_reduction,
+    made_by,
+    reads,
+    sizes_of,
+    terms_of,
+)
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     annotate,
@@ -56,7 +65,8 @@ from plica.schedule.handle import Handle
 
 
 def fold_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of folds across rows, None where stages are none."""
+    """The schedule of folds across rows, each of which reads the one before it; None where stages
+    are none."""
     flow = block_flow(kernel)
     if flow is None or len(flow.blocks) < 2 or is_reduction(flow.result):
         return None
@@ -64,7 +74,43 @@ def fold_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     weighted = not machine.masks  # else a product of one row with a matrix is for tiles
     if not all(_is_across(each, weighted) for each in before) or not _follow(flow):
         return None
-    return _Columns(flow, before, machine, kernel).schedule()
+    first, (*rows, width) = before[0], sizes_of(flow.result)
+    long = before[1 if _makes_parts(first, flow) else 0]
+    lanes, joins = machine.lanes(made_by(first).dtype), long is not before[-1]
+    shares = pays(machine, prod(sizes_of(first)), kernel.params)
+    streams = not machine.masks and width >= WIDE_ROW_VECTORS * lanes and not joins
+    together = 0
+    if streams:
+        most = machine.cache(1) // 4 // made_by(long).dtype.bytes
+        if shares and all(size == 1 for size in rows):
+            most = min(most, -(-width // machine.cores))
+        together = -(-most // lanes) * lanes
+    elif not joins:
+        vectors = -(-width // lanes)
+        together = -(-vectors // -(-vectors // VECTORS_IN_FLIGHT)) * lanes
+    return _FoldNest(
+        flow, len(rows), width, _length(long) if joins else width, lanes, shares, streams=streams,
+        together=together if together < width else 0, cuts=_is_padded(first),
+    ).schedule()  # fmt: skip
+
+
+def chain_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of columns in stages (`plica.schedule.default.column_chain`), None for other
+    kernels."""
+    flow = block_flow(kernel)
+    if flow is None or is_reduction(flow.result):
+        return None
+    every = flow.blocks.values()
+    totals = [each for each in every if _is_total(each, flow)]
+    if not totals or len(totals) + sum(not is_reduction(each) for each in every) < 3:
+        return None
+    around, width = len(made_by(totals[0]).shape) - 1, _length(totals[0])
+    if any(sizes_of(each)[:around] != sizes_of(flow.result)[:around] for each in every):
+        return None
+    lanes = machine.lanes(made_by(next(filter(is_reduction, every))).dtype)
+    shares = pays(machine, COSTLY * sum(prod(sizes_of(each)) for each in every), kernel.params)
+    long = width * prod(terms_of(totals[0]))
+    return _FoldNest(flow, around, width, long, lanes, shares).schedule()
 
 
 def _follow(flow: BlockFlow) -> bool:
@@ -94,139 +140,117 @@ def _is_across(of: Block, weighted: bool) -> bool:
     )  # fmt: skip
 
 
+def _is_total(of: Block, flow: BlockFlow) -> bool:
+    """Whether a block folds the parts of a long row, which another fold has made."""
+    parts = [each for each in flow.blocks.values() if of in flow.readers.get(made_by(each), ())]
+    if not is_reduction(of) or len(parts) != 1 or not is_reduction(parts[0]):
+        return False
+    alike = len(made_by(parts[0]).shape) == len(made_by(of).shape)
+    return alike and _length(parts[0]) == prod(terms_of(of)) * _length(of)
+
+
+def _makes_parts(of: Block, flow: BlockFlow) -> bool:
+    """Whether a fold makes parts that the next adds up one by one."""
+    after, rank = flow.readers.get(made_by(of), ()), len(made_by(of).shape)
+    return is_reduction(of) and any(
+        is_reduction(each) and rank > len(made_by(each).shape) for each in after
+    )
+
+
+def _length(of: Block) -> int:
+    """How many places the last axis of what a block makes has."""
+    return known(made_by(of).shape[-1]) or 0
+
+
 @frozen(eq=False)
-class _Columns:
-    """What the template knows of the stages."""
+class _FoldNest:
+    """The blocks of folds across rows: how many axes are around, the elements of a row, of a long
+    row and of a vector, and whether cores share the work."""
 
     flow: BlockFlow
-    before: list[Block]
-    machine: Machine
-    kernel: Kernel
-
-    @property
-    def lanes(self) -> int:
-        """The lanes of the vectors that are folded."""
-        return self.machine.lanes(made_by(self.before[0]).dtype)
-
-    @property
-    def width(self) -> int:
-        """How many columns the result has."""
-        return known(self.flow.result.extents[-1]) or 0
-
-    @property
-    def joins(self) -> bool:
-        """Whether rows are parts of longer ones, which are joined for each column."""
-        return self.long is not self.before[-1]
-
-    @property
-    def long(self) -> Block:
-        """The fold of (long) rows, whose parts the first may make."""
-        return self.before[1 if self.is_run(self.before[0]) else 0]
-
-    @property
-    def streams(self) -> bool:
-        """Whether rows are read as they lie, since a vector is a part of a line."""
-        wide = WIDE_ROW_VECTORS * self.lanes
-        return not self.machine.masks and self.width >= wide and not self.joins
-
-    @property
-    def shares(self) -> bool:
-        """Whether cores share the work."""
-        work = prod(known(size) or 0 for size in self.before[0].extents)
-        return pays(self.machine, work, self.kernel.params)
-
-    def block_width(self) -> int:
-        """How many columns go through all rows at once, 0 where all do."""
-        if self.joins:
-            return 0
-        if not self.streams:
-            vectors = -(-self.width // self.lanes)
-            return -(-vectors // -(-vectors // VECTORS_IN_FLIGHT)) * self.lanes
-        most = self.machine.cache(1) // 4 // made_by(self.long).dtype.bytes
-        rows = [known(size) for size in self.flow.result.extents[:-1]]
-        if self.shares and all(size == 1 for size in rows):
-            most = min(most, -(-self.width // self.machine.cores))
-        return -(-most // self.lanes) * self.lanes
+    around: int
+    width: int
+    long: int
+    lanes: int
+    shares: bool
+    streams: bool = False
+    """Whether rows are read as they lie, since a vector is a part of a line."""
+    together: int = 0
+    """How many columns go through all rows at once, 0 where all do."""
+    cuts: bool = True
+    """Whether there may be terms behind the last."""
 
     def schedule(self) -> Do:
-        width = self.block_width()
+        result, blocks = self.flow.result, [*self.flow.blocks.values()]
 
         @do
         def schedule() -> Body:
-            out = yield block(str(self.flow.result.label))
-            *rows, lane = yield loops(out)
-            if 0 < width < self.width:
-                part, lane = yield split(lane, (None, width))
-                rows.append(part)
-            around: tuple[Handle, ...] = ()
-            last = rows[-1] if rows else None
-            for each in reversed(self.before):
-                one = yield block(str(each.label))
-                if self.is_run(each):
-                    last = around[-1]
-                if last is not None:
-                    yield compute_at(one, last)
+            out = yield block(str(result.label))
+            every: tuple[Handle, ...] = yield loops(out)
+            outer, lane = [*every[: self.around]], every[-1]
+            shared = [axis for axis, size in zip(outer, sizes_of(result), strict=False) if size > 1]
+            if self.together:
+                part, lane = yield split(lane, (None, self.together))
+                outer.append(part)
+            terms: Sequence[Handle] = outer
+            for each in reversed(blocks[:-1]):
+                stage = yield block(str(each.label))
+                if place := (terms if _makes_parts(each, self.flow) else outer):
+                    yield compute_at(stage, place[-1])
+                if not is_reduction(each):
+                    *_, along = yield loops(stage)
+                    yield from self.elements(along, _length(each))
+                    continue
                 if not self.streams:
-                    yield set_scope(one, 0, "local")
-                around = yield from self.folded(one, each)
-            yield from self.vectors((lane,), self.width)
-            if self.shares and rows:
-                yield from self.shared(rows)
+                    yield set_scope(stage, 0, "local")
+                terms = yield from self.fold(stage, each)
+            yield from self.elements(lane, _length(result))
+            if self.shares and (shared or outer):
+                yield parallel((shared or outer[-1:])[0])
 
         return schedule()
 
-    def is_run(self, of: Block) -> bool:
-        """Whether a stage makes parts that the next adds up, term by term."""
-        after = self.flow.readers[made_by(of)][0]
-        return is_reduction(after) and len(made_by(of).shape) > len(made_by(after).shape)
-
-    def folded(self, one: Handle, of: Block) -> Body:
+    def fold(self, stage: Handle, of: Block) -> Body:
         """The loops of a fold: over its terms, which it gives, and inside of these over lanes."""
-        if self.joins and of is self.long and of is self.before[0]:
+        size, count, joins = _length(of), len(terms_of(of)), self.long > self.width
+        parts = [each for each in self.flow.blocks.values()
+                 if of in self.flow.readers.get(made_by(each), ()) or each is of]  # fmt: skip
+        if joins and size == self.long and not any(_makes_parts(each, self.flow) for each in parts):
             # Accumulators stay in registers, whose copy is read at any place.
-            copy = yield cache_write(one, 0, "local")
-            every: tuple[Handle, ...] = yield loops(copy)
-            yield from self.vectors(every[-1:], known(made_by(of).shape[-1]) or 0)
-        every = yield loops(one)
-        count = of.kinds.count("reduce")
-        many = 2 if self.is_cut(of) else 1
+            copy = yield cache_write(stage, 0, "local")
+            yield from self.vectors((yield loops(copy))[-1:], size)
+        every: tuple[Handle, ...] = yield loops(stage)
+        many = 2 if size < self.width else 1  # vectors of a row may be an axis of their own
         lane, terms = every[-many - count : -count], every[len(every) - count :]
         yield reorder(*terms, *lane)
-        begun = yield decompose_reduction(one, terms[0])
-        size = known(made_by(of).shape[-1]) or 0
-        first: tuple[Handle, ...] = yield loops(begun)
-        yield from self.vectors(first[-many:], size)
         yield from self.vectors(lane, size)
-        if of in (self.before[0], self.long) and _is_padded(self.before[0]):
+        yield decompose_reduction(stage, terms[0])
+        if self.cuts and (size == self.long or not joins):
             for each in (*terms, *lane[:-1]):
                 yield annotate(each, "cut_choices", True)
         return terms
 
-    def is_cut(self, of: Block) -> bool:
-        """Whether vectors of a row are an axis of their own."""
-        return of in (self.before[0], self.long) and len(made_by(self.long).shape) > len(
-            made_by(self.flow.result).shape
-        )
+    def elements(self, lane: Handle, size: int) -> Body:
+        """The last loop of a stage that folds nothing: long row after long row, or columns."""
+        if size == self.long > self.width:  # columns, one after another, again and again
+            _, column = yield split(lane, (None, self.width))
+            yield unroll(column)
+            return
+        if size > self.long:
+            rows, lane = yield split(lane, (None, self.long))
+            if size % self.long:
+                yield annotate(rows, "cut_choices", True)
+        yield from self.vectors((lane,), size)
 
     def vectors(self, lane: Sequence[Handle], size: int) -> Body:
-        """Vectors of a given number of places side by side; a row that is streamed is as long as it
-        is."""
+        """Vectors of a row side by side, unrolled; columns that fill half a vector, or one by one.
+        A row that is streamed is as long as it is."""
         *many, last = lane
-        if (
-            not many
-            and not self.streams
-            and self.lanes < (self.block_width() if size == self.width else size)
-        ):
+        if not many and not self.streams and size >= self.long > self.lanes:
             *many, last = yield split(last, (None, self.lanes))
         for each in many:
             yield unroll(each)
         yield unroll(last) if 2 * size < self.lanes else vectorize(last)
-
-    def shared(self, rows: Sequence[Handle]) -> Body:
-        """Cores share the places of the axes around, or the parts of a row where there is one."""
-        sizes = [known(size) or 0 for size in self.flow.result.extents[:-1]]
-        first = next((at for at, size in enumerate(sizes) if size > 1), len(rows) - 1)
-        yield parallel(rows[first])
 
 
 def _is_padded(of: Block) -> bool:

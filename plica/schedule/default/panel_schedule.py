@@ -17,6 +17,7 @@ from typing import Any
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import vectors
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel
 from plica.schedule.default.role import contraction_blocks, made_by, terms_of
@@ -30,8 +31,6 @@ from plica.schedule.default.step import (
     reorder,
     set_scope,
     split,
-    unroll,
-    vectorize,
 )
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
@@ -76,16 +75,10 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
             steps.append((list(over), depth))
         if copy is not None:
             yield compute_at(copy, group)
-        start = yield decompose_reduction(total, over[0])
-        for place in nest.places:
-            yield unroll(place)
-        yield vectorize(nest.lane)
+        yield from vectors((*nest.places, nest.lane))
+        yield decompose_reduction(total, over[0])
         for terms, extents in [each for each in steps if each[0]]:
             yield from written_out(extents, panel.tile, terms)
-        begun: tuple[Handle, ...] = yield loops(start)
-        for place in begun[len(order) : -1]:
-            yield unroll(place)
-        yield vectorize(begun[-1])
         yield from _finished(panel, last, len(order))
         cores = machine.cores if shares else 1
         if columns is not None and copy is not None:
@@ -109,10 +102,7 @@ def _extents(of: Block) -> list[int]:
 def _finished(panel: Panel, last: Handle, outside: int) -> Body:
     every: tuple[Handle, ...] = yield loops(last)
     *steps, row = every[outside:]
-    vector, lane = yield split(row, (None, panel.lanes))
-    for each in (*steps, vector):
-        yield unroll(each)
-    yield vectorize(lane)
+    yield from vectors((*steps, *(yield split(row, (None, panel.lanes)))))
 
 
 def _copied(of: Block, copy: Handle, outside: int, machine: Machine) -> Body:

@@ -30,6 +30,7 @@ from math import prod
 from plica.ir.loop import Block, Kernel, Lit
 from plica.ir.type import known
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import summed, vectors
 from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
@@ -212,16 +213,11 @@ def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
     yield compute_at(one, over[-1])
     yield set_scope(one, 0, "local")
     inside: tuple[Handle, ...] = yield loops(one)
+    lanes = 2 if known(run.extents[-3]) != 1 else 1  # vectors side by side
     if known(run.extents[-1]) == 1:  # of one term
-        yield from _vectors(inside[-2:] if known(run.extents[-3]) != 1 else inside[-1:])
-        return
-    many = inside[-3:-2] if known(run.extents[-3]) != 1 else ()
-    lane, term = inside[-2:]
-    yield reorder(term, *many, lane)
-    begun = yield decompose_reduction(one, term)
-    first: tuple[Handle, ...] = yield loops(begun)
-    yield from _vectors(first[-1 - len(many) :])
-    yield from _vectors((*many, lane))
+        yield from vectors(inside[-lanes:])
+    else:
+        yield from summed(one, inside[-1:], inside[-1 - lanes : -1])
 
 
 def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[Block]:
@@ -254,15 +250,12 @@ def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds:
     terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
     if spatial and terms and not adds:
         yield reorder(*terms, *spatial)
-    if terms:
-        begun = yield decompose_reduction(of, terms[0])
-        if spatial:
-            every = yield loops(begun)
-            yield from _vectors(every[len(every) - len(spatial) :])
     if spatial:
-        yield from _vectors(spatial)
-        if kept is not None:
-            yield from _fetched(spatial[-1], was, kept)
+        yield from vectors(spatial)
+    if terms:
+        yield decompose_reduction(of, terms[0])
+    if spatial and kept is not None:
+        yield from _fetched(spatial[-1], was, kept)
 
 
 def _fetched(of: Handle, was: Block, room: int) -> Body:
@@ -271,10 +264,3 @@ def _fetched(of: Handle, was: Block, room: int) -> Body:
     length = known(was.extents[-1]) or 0
     if length >= LONG and length * made_by(was).dtype.bytes <= room:
         yield annotate(of, "fetch", length)
-
-
-def _vectors(of: Sequence[Handle]) -> Body:
-    *many, last = of
-    for each in many:
-        yield unroll(each)
-    yield vectorize(last)

@@ -17,6 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from plica.schedule.default.machine import LINE
+from plica.schedule.default.nest import vectors
 from plica.schedule.default.register_tile import (
     TileLoop,
     is_one_row,
@@ -47,7 +48,6 @@ from plica.schedule.default.step import (
     set_scope,
     split,
     unroll,
-    vectorize,
 )
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -127,19 +127,12 @@ class _TileSchedule:
         if self.pads and batch and blocks.data is not None:  # after all that reads it
             copy = yield block(str(blocks.data.label))
             yield compute_at(copy, batch[-1])
-        start = yield decompose_reduction(total, over[0])
-        for each in nest.places:
-            yield unroll(each)
-        yield vectorize(nest.lane)
+        yield from vectors((*nest.places, nest.lane))
+        yield decompose_reduction(total, over[0])
         if self.ahead:
             yield annotate(nest.lane, "fetch", self.ahead)
         for one in [one for one in sums if one[0]]:
             yield from self.summed_up(one, of.depth)
-        begun: tuple[Handle, ...] = yield loops(start)
-        inside = begun[len(order) :]
-        for each in inside[:-1]:
-            yield unroll(each)
-        yield vectorize(inside[-1])
         yield from self.finished(last, len(order))
         if self.cores > 1:
             times = self.times()
@@ -226,9 +219,7 @@ class _TileSchedule:
         order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
         if len(order) > 1:
             yield reorder(*order)
-        for each in order[:-1]:
-            yield unroll(each)
-        yield vectorize(order[-1])
+        yield from vectors(order)
 
     def by_cores(self, order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
         """Cores share loops around."""

@@ -100,6 +100,11 @@ def is_reduction(of: Block) -> bool:
     return "reduce" in of.kinds
 
 
+def sizes_of(of: Block) -> list[int]:
+    """The extents of a block, 0 where one is open."""
+    return [known(size) or 0 for size in of.extents]
+
+
 def terms_of(of: Block | None) -> tuple[int, ...]:
     """The extents of the terms of a block, none where there is no block."""
     if of is None:

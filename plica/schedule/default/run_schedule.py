@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.ir.loop.statement import Block
+from plica.schedule.default.nest import vectors
 from plica.schedule.default.role import ContractionBlocks, terms_of
 from plica.schedule.default.step import (
     block,
@@ -93,16 +94,10 @@ def run_within(
     *many, last = yield split(found.pop(lane[0]), (None, lane[1]))
     rest = inside[len(spatial) :]
     yield reorder(*rest, *found.values(), *many, last)
-    start = (yield decompose_reduction(one, rest[0])) if rest else None
-    for each in (*found.values(), *many):
-        yield unroll(each)
-    yield vectorize(last)
-    if start is None:  # of one term
+    yield from vectors((*found.values(), *many, last))
+    if not rest:  # of one term
         return [], ()
-    begun: tuple[Handle, ...] = yield loops(start)
-    for each in begun[len(begun) - len(found) - len(many) - 1 : -1]:
-        yield unroll(each)
-    yield vectorize(begun[-1])
+    yield decompose_reduction(one, rest[0])
     return list(rest), long
 
 
@@ -136,12 +131,8 @@ def epilogue_after(
     yield merge_loops(total.around[-1], nest.around[-1])
     yield set_scope(one, 0, "local")
     yield reverse_compute_at(last, total.around[-1])
-    start = yield decompose_reduction(one, nest.terms[0])
-    begun: tuple[Handle, ...] = yield loops(start)
-    for each in (*nest.places, *begun[len(nest.around) : -1]):
-        yield unroll(each)
-    for each in (nest.lane, begun[-1]):
-        yield vectorize(each)
+    yield from vectors((*nest.places, nest.lane))
+    yield decompose_reduction(one, nest.terms[0])
     both = zip(nest.terms, terms_of(tail), strict=True)
     long = [(loop, count) for loop, count in both if count > 1]
     return [([loop for loop, _ in long], tuple([count for _, count in long]))]

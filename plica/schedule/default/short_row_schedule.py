@@ -32,11 +32,12 @@ from math import prod
 from plica.core import free_vars
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
-from plica.ir.type import f32, known
+from plica.ir.type import f32
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
+from plica.schedule.default.nest import vectors
+from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, sizes_of
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, rows_end_to_end
 from plica.schedule.default.step import (
@@ -53,8 +54,6 @@ from plica.schedule.default.step import (
     reorder,
     set_scope,
     split,
-    unroll,
-    vectorize,
 )
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
@@ -71,9 +70,9 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if (axis := _row_axis(flow, lanes)) is None:
         return None
     before = [each for each in flow.blocks.values() if each is not flow.result]
-    sizes = _sizes(flow.result)
+    sizes = sizes_of(flow.result)
     shares = pays(
-        machine, COSTLY * sum(map(prod, map(_sizes, flow.blocks.values()))), kernel.params
+        machine, COSTLY * sum(map(prod, map(sizes_of, flow.blocks.values()))), kernel.params
     )
 
     @do
@@ -91,7 +90,7 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         inner = every[axis + 1 :]
         if inner:
             yield reorder(*inner, lane)
-        yield from _vectors(inner, lane)
+        yield from vectors((*inner, lane))
         if sizes[axis] % lanes:
             yield annotate(rows, "cut_choices", True)
         if shares:
@@ -107,7 +106,7 @@ def _end_to_end(of: Block, machine: Machine) -> Do | None:
     found = rows_end_to_end(of.body, machine) if of.body.indices == of.vars else None
     if found is None:
         return None
-    sizes, lanes = _sizes(of), machine.lanes(f32)
+    sizes, lanes = sizes_of(of), machine.lanes(f32)
     shares = pays(machine, COSTLY * prod(sizes), touched(of.body))
     rest = found.count % found.together
 
@@ -126,9 +125,8 @@ def _end_to_end(of: Block, machine: Machine) -> Do | None:
         for part, row in parts:
             blocks, few = yield overlap_split(part, found.together)
             elements = yield fuse(few, *row)
-            vectors, lane = yield split(elements, (None, lanes))
-            yield unroll(vectors)
-            yield vectorize(lane)
+            several, lane = yield split(elements, (None, lanes))
+            yield from vectors((several, lane))
             if apart and part is rows:
                 yield parallel(blocks)
         if shares and around:
@@ -148,7 +146,7 @@ def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
     stages = [each for each in flow.blocks.values() if each is not flow.result]
     if not any(map(_reads_rows, stages)):
         return None
-    for axis, size in enumerate(sizes := _sizes(flow.result)):
+    for axis, size in enumerate(sizes := sizes_of(flow.result)):
         around, row = [*sizes[:axis], -(-size // lanes)], flow.result.vars[axis]
         reads = all(place and row in free_vars(place[0]) for place in lane_places)
         if size > lanes > 1 and reads and all(_is_of_rows(each, around, lanes) for each in stages):
@@ -158,7 +156,7 @@ def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
 
 def _is_of_rows(stage: Block, around: Sequence[int], lanes: int) -> bool:
     """Whether a stage has blocks of rows, one in each lane, and few elements and terms of each."""
-    sizes, spatial, at = _sizes(stage), stage.kinds.count("spatial"), len(around)
+    sizes, spatial, at = sizes_of(stage), stage.kinds.count("spatial"), len(around)
     fits = spatial > at and sizes[:at] == around and sizes[spatial - 1] == lanes
     return fits and prod(sizes[at:]) <= MAX_ROW_ELEMENTS * lanes
 
@@ -179,17 +177,6 @@ def _written_out(stage: Handle, of: Block, axis: int) -> Body:
     inner, lane, terms = own[: spatial - 1], own[spatial - 1], own[spatial:]
     if terms:
         yield reorder(*inner, *terms, lane)
-        begun = yield decompose_reduction(stage, terms[0])
-        first: tuple[Handle, ...] = yield loops(begun)
-        yield vectorize(first[-1])
-    yield from _vectors((*inner, *terms), lane)
-
-
-def _vectors(inner: Sequence[Handle], lane: Handle) -> Body:
-    for each in inner:
-        yield unroll(each)
-    yield vectorize(lane)
-
-
-def _sizes(of: Block) -> list[int]:
-    return [known(size) or 0 for size in of.extents]
+    yield from vectors((*inner, *terms, lane))
+    if terms:
+        yield decompose_reduction(stage, terms[0])
