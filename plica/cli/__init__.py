@@ -47,6 +47,7 @@ examples:
   plica rules list           the rule packs
   plica rules check algebra  test or prove every rule of a pack
   plica rules why fast-silu M.onnx        why a rule does not apply
+  plica prove logic          prove every rule of a pack for all ranks and sizes
   plica new rule-pack acme-rules          a package of your rules
   plica check ./acme-rules                check everything it adds
   plica targets              all targets

@@ -65,8 +65,8 @@ class Command:
 
 _MODULES: Final = (
     "bench", "budget", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz",
-    "history", "impact", "new", "pool", "quantise", "records", "rules", "run", "shard", "targets",
-    "trace", "tune", "verify",
+    "history", "impact", "new", "pool", "prove", "quantise", "records", "rules", "run", "shard",
+    "targets", "trace", "tune", "verify",
 )  # fmt: skip
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {

@@ -17,16 +17,25 @@ from plica.ir.graph.expression import Apply
 
 @attrs.frozen
 class Proved:
-    """The two sides are equal at every point; `how` says by what."""
+    """The two sides are equal at every point; `how` says by what.
+
+    `laws` are taken for granted; the `certificate` is scripts in SMT-LIB, each unsatisfiable.
+    """
 
     rule: str
     how: str
+    laws: tuple[str, ...] = ()
+    certificate: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        return {"rule": self.rule, "verdict": "proved", "how": self.how}
+        return {
+            "rule": self.rule, "verdict": "proved", "how": self.how, "laws": list(self.laws),
+            "certificate": list(self.certificate),
+        }  # fmt: skip
 
     def __str__(self) -> str:
-        return f"{self.rule}: proved, {self.how}"
+        given = f", given {' and '.join(self.laws)}" if self.laws else ""
+        return f"{self.rule}: proved, {self.how}{given}"
 
 
 @attrs.frozen

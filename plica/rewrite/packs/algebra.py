@@ -28,10 +28,10 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import (
+    Evaluated,
     c,
     covers,
     e,
-    evaluated,
     f,
     g,
     i,
@@ -105,10 +105,10 @@ SUMS: Final = (
     rule("negative-subtract",        negative(x - y),                 y - x,                        float=signless_zero),
     rule("integer-add-back",         *spread((n - m) + m,             n)),
     rule("integer-subtract-back",    *spread((n + m) - m,             n)),
-    rule("add-constants",            (x + c) + e,                     evaluated(x + w, c + e),      float=reassociates, when=summed),
-    rule("constant-minus-sum",       c - (x + e),                     evaluated(w - x, c - e),      float=reassociates, when=summed),
-    rule("constant-minus-minus",     c - (e - x),                     evaluated(x + w, c - e),      float=reassociates, when=summed),
-    rule("add-to-constant-minus",    (c - x) + e,                     evaluated(w - x, c + e),      float=reassociates, when=summed),
+    rule("add-constants",            (x + c) + e,                     Evaluated(x + w, c + e),      float=reassociates, when=summed),
+    rule("constant-minus-sum",       c - (x + e),                     Evaluated(w - x, c - e),      float=reassociates, when=summed),
+    rule("constant-minus-minus",     c - (e - x),                     Evaluated(x + w, c - e),      float=reassociates, when=summed),
+    rule("add-to-constant-minus",    (c - x) + e,                     Evaluated(w - x, c + e),      float=reassociates, when=summed),
 )
 PRODUCTS: Final = (
     rule("multiply-one",             x * 1,                           x),
@@ -127,7 +127,7 @@ PRODUCTS: Final = (
     rule("divide-negative",          f / (-g),                        -(f / g)),
     rule("negative-reciprocal",      reciprocal(-f),                  -reciprocal(f)),
     rule("multiply-reciprocal",      f * reciprocal(g),               f / g,                        float=reassociates),
-    rule("multiply-constants",       (x * c) * e,                     evaluated(x * w, c * e),      float=reassociates, when=multiplied),
+    rule("multiply-constants",       (x * c) * e,                     Evaluated(x * w, c * e),      float=reassociates, when=multiplied),
     rule("mul-distribute",           x * y + x * z,                   x * (y + z),                  float=reassociates),
     rule("mul-distribute-right",     y * x + z * x,                   (y + z) * x,                  float=reassociates),
     rule("floor-divide-one",         n // 1,                          n),
@@ -162,8 +162,8 @@ EXTREMES: Final = (
     rule("minimum-same",             minimum(x, x),                   x),
     rule("fmax-same",                fmax(x, x),                      x),
     rule("fmin-same",                fmin(x, x),                      x),
-    rule("maximum-constants",        maximum(maximum(x, c), e),       evaluated(maximum(x, w), maximum(c, e)), when=joined),
-    rule("minimum-constants",        minimum(minimum(x, c), e),       evaluated(minimum(x, w), minimum(c, e)), when=joined),
+    rule("maximum-constants",        maximum(maximum(x, c), e),       Evaluated(maximum(x, w), maximum(c, e)), when=joined),
+    rule("minimum-constants",        minimum(minimum(x, c), e),       Evaluated(minimum(x, w), minimum(c, e)), when=joined),
     rule("maximum-maximum",          *spread(maximum(maximum(x, y), y), maximum(x, y))),
     rule("minimum-minimum",          *spread(minimum(minimum(x, y), y), minimum(x, y))),
     rule("maximum-of-minimum",       *spread(maximum(minimum(n, m), n), n)),

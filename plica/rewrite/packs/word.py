@@ -10,7 +10,10 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
 
 from plica.core import CompilerBug, Term
 from plica.core.deferred import unobserved
@@ -109,18 +112,42 @@ def ascending(axes: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     return tuple(range(rank)) if axes is None else tuple(sorted(each % rank for each in axes))
 
 
-def evaluated(right: Any, constant: Any) -> Computed:
-    """A right side in which `w` is a constant term, computed: two constants become one."""
-    whole, part = plan(right), plan(constant)
+_plan: Final = lru_cache(maxsize=1024)(plan)
 
-    def build(match: PatternMatch) -> Term:
-        closed = part(match.filling)
+
+@attrs.frozen
+class Evaluated:
+    """A right side in which `w` is a constant term, computed: two constants become one."""
+
+    right: Term
+    constant: Term
+
+    def __call__(self, match: PatternMatch) -> Term:
+        closed = _plan(self.constant)(match.filling)
         with unobserved():
             made = const(computed(closed), tensor(closed).dtype)
-        done: Term = whole({**match.filling, "w": derived_const(closed, made)})
+        done: Term = _plan(self.right)({**match.filling, "w": derived_const(closed, made)})
         return done
 
-    return build
+
+@attrs.frozen
+class LikeLeft:
+    """A right side: a part broadcast, or reshaped, to the shape of the left side.
+
+    With `always` the operator stands there even where the part has that shape already.
+    """
+
+    left: Term
+    part: Term
+    by: Literal["broadcast_to", "reshape"]
+    always: bool
+
+    def __call__(self, match: PatternMatch) -> Term:
+        found: Any = _plan(self.part)(match.filling)
+        wanted = shape(_plan(self.left)(match.filling))
+        keep = not self.always and same_shape(shape(found), wanted)
+        done: Term = found if keep else op(self.by)(found, wanted)
+        return done
 
 
 def unfolded(name: str) -> Rule:
@@ -149,23 +176,14 @@ def shaped(left: Any, build: Callable[[PatternMatch, Shape], Term | None]) -> tu
 
 def spread(left: Any, right: Any) -> tuple[Any, Computed]:
     """Two sides of which the right one may be smaller: it is broadcast where it is."""
-    part, broadcast_to = plan(right), op("broadcast_to")
-
-    def build(match: PatternMatch, wanted: Shape) -> Term:
-        found = part(match.filling)
-        done: Term = found if same_shape(shape(found), wanted) else broadcast_to(found, wanted)
-        return done
-
-    return shaped(left, build)
+    return left, LikeLeft(left, right, "broadcast_to", always=False)
 
 
 def reshaped(left: Any) -> tuple[Any, Computed]:
     """A left side that only rearranges `x`, and `x` reshaped."""
-    reshape = op("reshape")
-    return shaped(left, lambda match, wanted: reshape(match.x, wanted))
+    return left, LikeLeft(left, x, "reshape", always=True)
 
 
 def refilled(left: Any) -> tuple[Any, Computed]:
     """A left side whose elements are all `v`, and `v` broadcast."""
-    broadcast_to = op("broadcast_to")
-    return shaped(left, lambda match, wanted: broadcast_to(match.v, wanted))
+    return left, LikeLeft(left, v, "broadcast_to", always=True)

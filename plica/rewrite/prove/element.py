@@ -1,0 +1,339 @@
+"""Elements: a side of a rule as the scalar at an arbitrary place of its result.
+
+Each operator means its own record: an elementwise operator the scalar function that it is defined
+by, an operator that only moves elements another place of its argument.  What fills a hole is a
+tensor of any shape, read at a place; two reads are the same number where hole and place are.
+
+The left side is taken to be well formed, and what it says of shapes is learnt; the right side must
+follow from that, or there is no proof (`Unprovable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from plica.core import Name, Term, map_bottom_up, post_order
+from plica.ir.graph.expression import Apply, Const, Expr, If, Literal
+from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.loop.scalar import Lit, Load, Scalar, ScalarVar, Select
+from plica.ir.loop.tensor import Compute, buffer
+from plica.ir.type import DType, TensorType, bool_
+from plica.rewrite.instantiate import is_value
+from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.pattern import Hole
+from plica.rewrite.prove.open_shape import (
+    NOWHERE,
+    SCALAR,
+    MappedIndex,
+    MappedShape,
+    NamedShape,
+    OpenIndex,
+    OpenShape,
+    PermutedIndex,
+    PermutedShape,
+    ShapeFacts,
+)
+
+ELEMENTWISE: Final = frozenset(("cast", "where"))
+"""Elementwise operators that are not registered as such."""
+
+MOVES: Final = frozenset(
+    ("flip", "roll", "tile", "repeat", "slice", "nn.upsample", "nn.space_to_depth",
+     "nn.depth_to_space", "swapaxes", "moveaxis")
+)  # fmt: skip
+"""Operators of one argument whose elements are each one of its elements."""
+
+KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
+FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
+"""Operators that keep row-major positions; the shape depends on attributes and the old shape."""
+FILLS: Final[dict[str, int | None]] = {"zeros_like": 0, "ones_like": 1, "full_like": None}
+
+
+class Unprovable(Exception):
+    """Why the prover cannot read a rule."""
+
+
+class IllTypedRule(Unprovable):
+    """With these dtypes the left side is no term."""
+
+
+@attrs.frozen(eq=False)
+class OpenTensor:
+    """A tensor of any shape: its dtype, and the element at a place."""
+
+    dtype: DType
+    shape: OpenShape
+    at: Callable[[OpenIndex], Scalar]
+
+
+def constant(value: bool | int | float, dtype: DType) -> OpenTensor:
+    """A scalar constant."""
+    literal = Lit(value, dtype)
+    return OpenTensor(dtype, SCALAR, lambda _: literal)
+
+
+class RuleReading:
+    """One rule with the dtypes of its holes: both sides are read with the same facts and atoms."""
+
+    def __init__(self, dtypes: Mapping[str, DType]) -> None:
+        self.dtypes = dtypes
+        self.facts = ShapeFacts()
+        self.atoms: dict[tuple[Any, ...], ScalarVar] = {}
+        self.assumes = True
+        self._seen: set[tuple[Any, ...]] = set()
+        self._memo: dict[Term, OpenTensor] = {}
+
+    def left(self, term: Expr) -> OpenTensor:
+        """The left side, which is well formed: what it says of shapes is learnt.
+
+        It is read twice, since what is learnt late changes normal forms.
+        """
+        self.tensor(term)
+        self._memo.clear()
+        found = self.tensor(term)
+        self._memo.clear()
+        self.assumes = False
+        return found
+
+    def tensor(self, term: Term) -> OpenTensor:
+        """What a part of a side is."""
+        for node in post_order(term):
+            if node not in self._memo and isinstance(node, Expr):
+                self._memo[node] = self._read(node)
+        return self._memo[term]
+
+    def _read(self, node: Expr) -> OpenTensor:
+        match node:
+            case Hole(name):
+                return self._hole(node)
+            case Const(dtype, ()):
+                return constant(node.numpy()[()].item(), dtype)
+            case Literal():
+                return constant(False, bool_)  # read by its user
+            case If(condition, then, orelse):
+                return self._if(*(self._memo[each] for each in (condition, then, orelse)))
+            case Apply(name, args, _):
+                record = find(name)
+                assert record is not None
+                return self._apply(record, args, node)
+        raise Unprovable(f"{type(node).__name__} is not modelled")
+
+    def _hole(self, node: Hole) -> OpenTensor:
+        if node.name not in self.dtypes:  # the value of an attribute
+            return constant(False, bool_)
+        constraint = node.constraint
+        scalar = constraint.ranks == (0,) or constraint.shape == ()
+        shape = SCALAR if scalar else self.facts.named(NamedShape(node.name))
+        dtype = self.dtypes[node.name]
+        return OpenTensor(
+            dtype, shape, lambda index: self.atom(("hole", node.name, index), dtype, node.name)
+        )
+
+    def atom(self, key: tuple[Any, ...], dtype: DType, hint: str) -> ScalarVar:
+        """The unknown number of a key."""
+        if key not in self.atoms:
+            self.atoms[key] = ScalarVar(Name(hint, len(self.atoms)), dtype)
+        return self.atoms[key]
+
+    # --- operators --------------------------------------------------------------------------------
+
+    def _apply(self, record: Operator, args: tuple[Expr, ...], node: Apply) -> OpenTensor:
+        given = dict(node.attrs)
+        if record.pointwise or record.name in ELEMENTWISE:
+            return self._pointwise(record, given, self._operands(record, args))
+        if record.name in FILLS and len(args) == 1:
+            return self._fill(record.name, given, self._memo[args[0]])
+        if len(args) != 1 or isinstance(args[0], Literal):
+            raise Unprovable(f"{record.name} is not modelled")
+        of = self._memo[args[0]]
+        match record.name:
+            case "broadcast_to":
+                return self._broadcast(of, given["shape"])
+            case "transpose":
+                return self._transpose(of, given["axes"])
+            case name if name in FLATTENS:
+                return self._flatten(name, of, given)
+            case name if name in MOVES:
+                return self._move(name, of, given)
+            case "copy":
+                return of
+        raise Unprovable(f"{record.name} is not modelled")
+
+    def _operands(self, record: Operator, args: tuple[Expr, ...]) -> list[OpenTensor]:
+        """The arguments; a literal has the dtype of its neighbours."""
+        group = range(len(args)) if record.like is None else record.like
+        of = next((self._memo[args[i]].dtype for i in group if not isinstance(args[i], Literal)),
+                  None)  # fmt: skip
+        found = []
+        for arg in args:
+            if not isinstance(arg, Literal):
+                found.append(self._memo[arg])
+                continue
+            if of is None or not is_value(arg.value, of):
+                raise IllTypedRule(f"{arg.value!r} is no value of {of}")
+            found.append(constant(arg.value, of))
+        return found
+
+    def _pointwise(
+        self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
+    ) -> OpenTensor:
+        shapes = [each.shape for each in args]
+        if self.assumes:
+            self.facts.learn_together(shapes)
+        elif not all(self.facts.is_together(a, b) for a in shapes for b in shapes):
+            raise Unprovable(f"the arguments of {record.name} may not broadcast together")
+        shape = self.facts.broadcast(shapes)
+        values = {name: self._value(value) for name, value in given.items()}
+        meaning, dtype = self._meaning(record, values, args)
+        places = [self.facts.project] * len(args)
+
+        def at(index: OpenIndex) -> Scalar:
+            pairs = zip(places, args, strict=True)
+            return meaning([arg.at(project(index, shape, arg.shape)) for project, arg in pairs])
+
+        return OpenTensor(dtype, shape, at)
+
+    def _value(self, value: Any) -> Any:
+        """An attribute's value; a hole of a dtype has the dtype chosen for it."""
+        return self.dtypes.get(value.name, value) if isinstance(value, Hole) else value
+
+    def _meaning(
+        self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
+    ) -> tuple[Callable[[list[Scalar]], Scalar], DType]:
+        """The scalar function of an elementwise operator, and the dtype of its result."""
+        if any(isinstance(value, Hole) for value in given.values()):
+            return self._opaque(record, given, args)
+        result = record.relation(given, *(TensorType((), each.dtype) for each in args))
+        if isinstance(result, Mismatch):
+            raise IllTypedRule(result.message)
+        assert isinstance(result, TensorType)
+        buffers = [buffer(f"operand{i}", (), each.dtype) for i, each in enumerate(args)]
+        assert record.compute is not None
+        made = record.compute(given, *buffers)
+        assert isinstance(made, Compute)
+        body = made.body
+
+        def meaning(elements: list[Scalar]) -> Scalar:
+            loads: dict[Term, Term] = {
+                Load(each, ()): value for each, value in zip(buffers, elements, strict=True)
+            }
+            found = _put(body, loads)
+            assert isinstance(found, Scalar)
+            return found
+
+        return meaning, result.dtype
+
+    def _opaque(
+        self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
+    ) -> tuple[Callable[[list[Scalar]], Scalar], DType]:
+        """An elementwise operator whose attribute is a hole: an unknown function of its operands.
+
+        Legal where it stands on the left side with the same attributes and dtypes.
+        """
+        if record.name == "cast":
+            raise Unprovable("cast to an unknown dtype")
+        dtypes = tuple(each.dtype for each in args)
+        key = (record.name, tuple(given.items()), dtypes)
+        self._legal(key, f"{record.name} of other attributes or dtypes")
+        dtype = dtypes[0]
+        return lambda elements: self.atom((*key, tuple(elements)), dtype, "opaque"), dtype
+
+    def _legal(self, key: tuple[Any, ...], what: str) -> None:
+        """On the left side: remember a well-formed call; on the right side: it must be known."""
+        if self.assumes:
+            self._seen.add(key)
+        elif key not in self._seen:
+            raise Unprovable(f"{what} may not be well formed on the right side")
+
+    def _if(self, condition: OpenTensor, then: OpenTensor, orelse: OpenTensor) -> OpenTensor:
+        if self.assumes:
+            self.facts.learn_same(then.shape, orelse.shape)
+        if condition.dtype is not bool_ or then.dtype is not orelse.dtype:
+            raise IllTypedRule("the branches of if have one dtype")
+        shape = then.shape
+        return OpenTensor(
+            then.dtype, shape,
+            lambda index: Select(condition.at(NOWHERE), then.at(index), orelse.at(index)),
+        )  # fmt: skip
+
+    def _fill(self, name: str, given: dict[str, Any], of: OpenTensor) -> OpenTensor:
+        number: Any = given["value"] if FILLS[name] is None else FILLS[name]
+        dtype = of.dtype if given["dtype"] is None else self._value(given["dtype"])
+        if isinstance(number, Hole) or isinstance(dtype, Hole):
+            raise Unprovable(f"{name} of an unknown value")
+        if dtype is bool_:
+            number = bool(number)
+        if not is_value(number, dtype):
+            raise Unprovable(f"{number!r} may be no value of {dtype}")
+        return OpenTensor(dtype, of.shape, lambda _: Lit(number, dtype))
+
+    # --- arrangements -----------------------------------------------------------------------------
+
+    def _named(self, given: Any) -> OpenShape:
+        if not isinstance(given, Hole):
+            raise Unprovable("a shape of known rank")
+        return self.facts.named(NamedShape(given.name))
+
+    def _broadcast(self, of: OpenTensor, given: Any) -> OpenTensor:
+        return self.broadcast(of, self._named(given))
+
+    def broadcast(self, of: OpenTensor, shape: OpenShape) -> OpenTensor:
+        """A tensor broadcast to a shape."""
+        if self.assumes:
+            self.facts.learn_below(of.shape, shape)
+        elif not self.facts.is_below(of.shape, shape):
+            raise Unprovable("the right side may not broadcast to that shape")
+        project = self.facts.project
+        return OpenTensor(of.dtype, shape, lambda index: of.at(project(index, shape, of.shape)))
+
+    def _transpose(self, of: OpenTensor, order: Any) -> OpenTensor:
+        explicit = isinstance(order, tuple) and all(each >= 0 for each in order)
+        if isinstance(order, Hole):
+            explicit = order.constraint.when is is_order
+        if self.assumes and explicit:
+            self.facts.learn_rank(of.shape, order)
+        self._transposable(of.shape, order, explicit)
+        shape = PermutedShape(of.shape, order)
+        return OpenTensor(of.dtype, shape, lambda index: of.at(PermutedIndex(index, order)))
+
+    def _transposable(self, shape: OpenShape, order: Any, explicit: bool) -> None:
+        if not (explicit and self.facts.fits(shape, order)):
+            self._legal(("transpose", order, shape), "a transpose")
+
+    def _flatten(self, name: str, of: OpenTensor, given: dict[str, Any]) -> OpenTensor:
+        wanted = given.get("shape")
+        if isinstance(wanted, Hole) and wanted.constraint.when is is_explicit:
+            return self.reshape(of, self._named(wanted))
+        key = tuple(given.items())
+        self._legal((name, key, of.shape), f"{name} of another shape")
+        shape = MappedShape(name, key, of.shape)
+        self.facts.learn_count(of.shape, shape)
+        return self.reshape(of, shape)
+
+    def reshape(self, of: OpenTensor, shape: OpenShape) -> OpenTensor:
+        """A tensor in another shape of as many elements."""
+        if self.assumes:
+            self.facts.learn_count(of.shape, shape)
+        elif not self.facts.is_same_count(of.shape, shape):
+            raise Unprovable("the right side may not have as many elements as that shape")
+        change = self.facts.reshape
+        return OpenTensor(of.dtype, shape, lambda index: of.at(change(index, shape, of.shape)))
+
+    def _move(self, name: str, of: OpenTensor, given: dict[str, Any]) -> OpenTensor:
+        key = tuple(given.items())
+        self._legal((name, key, of.shape), f"{name} of another shape")
+        shape = of.shape if name in KEEPS_SHAPE else MappedShape(name, key, of.shape)
+
+        def at(index: OpenIndex) -> Scalar:
+            place = NOWHERE if of.shape is SCALAR else MappedIndex(index, name, key, of.shape)
+            return of.at(place)
+
+        return OpenTensor(of.dtype, shape, at)
+
+
+def _put(body: Scalar, loads: Mapping[Term, Term]) -> Term:
+    """A scalar function with its loads replaced."""
+    return map_bottom_up(lambda node: loads.get(node, node), body)

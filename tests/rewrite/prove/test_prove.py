@@ -1,0 +1,107 @@
+"""Proofs of graph rules: what is proved, given which laws, and what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plica.ir.contract import exact, reassociates, signless_zero
+from plica.rewrite.check.verdict import Proved, Refuted
+from plica.rewrite.make import tabled
+from plica.rewrite.packs import find_pack
+from plica.rewrite.packs.shape import is_order
+from plica.rewrite.packs.word import Evaluated, c, e, f, op, spread, w
+from plica.rewrite.pattern import hole, holes
+from plica.rewrite.prove import Unproved, attempt, prove
+from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape, ShapeFacts
+from plica.rewrite.prove.solver import answer, is_available
+
+pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
+
+x, y, z = holes("x y z")
+n: Any = hole("n", dtypes="i32")
+p: Any = hole("p", when=is_order)
+transpose, maximum, where, relu = map(op, ["transpose", "maximum", "where", "nn.relu"])
+negative, flip, exp = map(op, ["negative", "flip", "exp"])
+
+RIGHT = {
+    "double negation": (negative(-x), x, exact, ()),
+    "sum with zero": (f + 0, f, signless_zero, ("one zero",)),
+    "relu is a maximum": (maximum(f, 0), relu(f), exact, ()),
+    "negated factors": ((-f) * (-y), f * y, exact, ()),
+    "integers wrap around": (*spread((n + y) - y, n), exact, ()),
+    "a sum of products": (f * y + f * z, f * (y + z), reassociates, ("real arithmetic",)),
+    "transposes move": (transpose(f, p) + transpose(y, p), transpose(f + y, p), exact, ()),
+    "a flip moves": (relu(flip(f, (0,))), flip(relu(f), (0,)), exact, ()),
+    "a function with a law": (
+        op("absolute")(exp(f)), exp(f), exact, ("exp has no sign",),
+    ),
+    "constants together": (
+        (f + c) + e, Evaluated(f + w, c + e), reassociates, ("real arithmetic",),
+    ),
+    "a smaller right side": (*spread(where(y, f, f), f), exact, ()),
+}  # fmt: skip
+
+WRONG = {
+    "a sign": (negative(-x), -x, exact),
+    "zero of the other sign": (f + 0, f, exact),
+    "a shape that is lost": (f - f, op("zeros_like")(y) * 0 + f, reassociates),
+    "one axis order for another": (transpose(transpose(f, p), p), f, exact),
+    "a divisor that may be zero": (f + 0 * y, (f * y) / y, reassociates),
+    "a choice that guards": (
+        where(op("not_equal")(f, 0), y / f, 1), y / f, reassociates,
+    ),
+    "order of a sum": ((f + y) + z, f + (y + z), exact),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_rules_are_proved_with_their_laws(name: str) -> None:
+    left, right, contract, laws = RIGHT[name]
+    verdict = attempt(tabled(name, left, right, float=contract))
+    assert isinstance(verdict, Proved), verdict
+    assert set(verdict.laws) == set(laws)
+    assert all(answer(script) == "unsat" for script in verdict.certificate)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_rules_are_not_proved(name: str) -> None:
+    left, right, contract = WRONG[name]
+    assert isinstance(attempt(tabled(name, left, right, float=contract)), Unproved)
+
+
+def test_a_wrong_rule_is_refuted_with_a_counterexample() -> None:
+    verdict = prove(tabled("lost-sign", op("absolute")(f), f), examples=30)
+    assert isinstance(verdict, Refuted)
+    assert verdict.counterexample.inputs[0][1].size <= 1
+
+
+@pytest.mark.skipif(not is_available("cvc5"), reason="cvc5 is not installed")
+def test_two_solvers_accept_a_certificate() -> None:
+    verdict = attempt(tabled("negated-maximum", maximum(-f, -y), -op("minimum")(f, y)))
+    assert isinstance(verdict, Proved)
+    assert verdict.certificate
+    assert {answer(each, "cvc5") for each in verdict.certificate} == {"unsat"}
+
+
+def test_shipped_logic_is_proved() -> None:
+    verdicts = [attempt(rule) for rule in find_pack("logic").rules[56:]]
+    assert all(isinstance(each, Proved) for each in verdicts), [str(each) for each in verdicts]
+
+
+def test_what_is_not_modelled_is_named() -> None:
+    verdict = attempt(tabled("sorted", op("sort")(op("sort")(x)), op("sort")(x)))
+    assert isinstance(verdict, Unproved)
+    assert "sort is not modelled" in verdict.why
+
+
+def test_a_permutation_reaches_into_a_broadcast_only_where_ranks_agree() -> None:
+    facts = ShapeFacts()
+    a, b = NamedShape("a"), NamedShape("b")
+    turned = (PermutedShape(a, p), PermutedShape(b, p))
+    assert facts.broadcast(turned) is not PermutedShape(facts.broadcast((a, b)), p)
+    facts.learn_rank(a, p)
+    facts.learn_rank(b, p)
+    assert facts.broadcast(turned) is PermutedShape(facts.broadcast((a, b)), p)
+    assert facts.broadcast((SCALAR, a)) is a
