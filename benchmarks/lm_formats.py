@@ -6,8 +6,9 @@
 
 A step of decoding reads every weight once, so that memory decides.  There are as many weights as
 fill the megabytes, each read by a product of its own; what they are measured by is the greatest
-element of the same bytes (numpy, words of 8 bytes), in turns.  Processor time over the threads, the
-least of all rounds and the median: the share says how fast the product is where reading is 1.
+element of the same bytes (numpy, words of 8 bytes, in as many threads), in turns.  Processor time
+over the threads, the least of all rounds and the median: the share says how fast the product is
+where reading is 1.
 
 With `--blocks` so many random blocks of each format are dequantised, and compared bit by bit with
 the gguf package.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
@@ -67,12 +69,13 @@ def measure(name: str, of: argparse.Namespace) -> None:
     weights = [one.copy() for _ in range(max(of.megabytes * 2**20 // one.nbytes, 1))]
     words = [each.reshape(-1).view(np.uint64) for each in weights]
     x = random.standard_normal((of.rows, of.depth)).astype(np.float32)
-    ways: tuple[Callable[[], object], Callable[[], object]] = (
-        lambda: [exe(x, each) for each in weights],
-        lambda: [each.max() for each in words],
-    )
-    taken = [[seconds(way, of.threads if way is ways[0] else 1) for way in ways]
-             for _ in range(of.rounds + 1)][1:]  # fmt: skip
+    parts = [part for each in words for part in np.array_split(each, of.threads)]
+    with ThreadPoolExecutor(of.threads) as pool:
+        ways: tuple[Callable[[], object], Callable[[], object]] = (
+            lambda: [exe(x, each) for each in weights],
+            lambda: list(pool.map(np.max, parts)),
+        )
+        taken = [[seconds(way, of.threads) for way in ways] for _ in range(of.rounds + 1)][1:]
     whole = sum(each.nbytes for each in weights)
     ours, reading = (min(each) for each in zip(*taken, strict=True))
     shares = [read / own for own, read in taken]

@@ -192,7 +192,7 @@ class LoadEmitter(AddressEmitter):
         self, buffer: Buffer, at: LaneValue, sound: bool, beside: tuple[int, int] = (0, 0)
     ) -> str:
         if (step := at.step) is None:
-            few = self._few(buffer, at)
+            few = self._exchanged(buffer, at) or self._few(buffer, at)
             return few or self._named(buffer, at, "splat (i1 true)")
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
@@ -214,6 +214,20 @@ class LoadEmitter(AddressEmitter):
             found = self._strided(buffer, at, beside) or self._picked(buffer, at, None)
             lanes.remember(key, found)
         return lanes.recall(key)
+
+    def _exchanged(self, buffer: Buffer, at: LaneValue) -> str | None:
+        """Lanes of a register, each at a place that is known; None where they are no such."""
+        apart, place = self.lanes.distances(at), self.places[buffer]
+        if buffer.scope != "local" or apart is None or (base := apart.shared.number) is None:
+            return None
+        first = base + min(apart.own)
+        count = 1 << (base + max(apart.own) - first).bit_length()
+        if count * buffer.dtype.bits > self.width or not 0 <= first <= place.span - count:
+            return None
+        where, kind = self.address(buffer, constant(first), True), f"<{count} x {place.kind}>"
+        whole = self.lanes.w.let(f"load {kind}, ptr {where}, align {place.align}")
+        mask = _exchange(tuple([base + each - first for each in apart.own]))
+        return self.lanes.w.let(f"shufflevector {kind} {whole}, {kind} poison, {mask}")
 
     def _few(self, buffer: Buffer, at: LaneValue) -> str | None:
         """Lanes that read few elements, each of them once, before the loops that these do not

@@ -16,6 +16,9 @@ which loses nothing of f32 beside the greatest of a block:
     part[n, l]        = sum over g of scale[n, g] * unit[g] * (sum[n, g, l] + below[g, l])
     rest[n]           = sum over g of minimum[n, g] * sums[g]          sums[g] of all x of the group
 
+Where a group has fewer bytes than a vector, a span of several fills one: its lanes have the scales
+of their groups.
+
 What is not finite gives what is not finite.  This is for one row of data; more rows share floats
 (`plica.schedule.default.coded`).
 
@@ -88,6 +91,13 @@ def _has_codes(of: sc.Scalar) -> bool:
     return any(each.buffer.dtype in CODES for each in loads(of))
 
 
+def _fits(width: int, run: int, cuts: Sequence[int]) -> bool:
+    """Whether spans of a width are whole runs, or parts of one, and whole digits of the term."""
+    return run % width == 0 or (
+        width < cuts[-1] and all(width % cut == 0 or cut % width == 0 for cut in (run, *cuts))
+    )
+
+
 def _formed(
     of: Stages, product: CodedProduct, sides: tuple[sc.Scalar, sc.Scalar], cuts: Sequence[int],
     dot: Dot,
@@ -95,58 +105,66 @@ def _formed(
     """The stages for digits of the term between such cuts."""
     names, fold = Names(of, anew=of.made), product.fold
     digits = term_digits(cuts, names)
-    (first, *inner, lane), (blocks, *_, _) = digits.axes, digits.sizes
-    size_of, unit_of = (dict(zip(digits.axes, each, strict=True))
-                        for each in (digits.sizes, digits.units))  # fmt: skip
-    weight = digits.of_term(sides[1], product)
-    if (terms := _linear(weight, lane)) is None:
+    lane = digits.axes[-1]
+    if (terms := _linear(digits.of_term(sides[1], product), lane)) is None:
         return None
     numbers = {number for _, number in terms if number is not None}
     if len(numbers) != 1:
         return None
     (number,) = numbers
-    block = digits.units[0]
-    outer = list(inner)
-    while outer and not any(outer[-1] in free_vars(scale) for scale, _ in terms):
-        outer.pop()  # what has one scale is one run of bytes
-    run = unit_of[outer[-1]] if outer else block
-    lanes = max([n for n in PAIR_LANES if n <= dot.lanes and run % (QUAD * n) == 0])
-    groups = [size_of[each] for each in outer]
+    scaled = {digits.axes[0], *[axis for scale, _ in terms for axis in free_vars(scale)]}
+    run = min([unit for axis, unit in zip(digits.axes, digits.units, strict=True)
+               if axis in scaled])  # fmt: skip
+    lanes = max([n for n in PAIR_LANES if n <= dot.lanes and _fits(QUAD * n, run, cuts)])
+    span = max(run, QUAD * lanes)
 
     # A whole number that fits into a byte, and what it is multiplied by into what is left of 32.
-    ranges: dict[Term, tuple[int, int]] = {axis: (0, n - 1) for axis, n in size_of.items()}
+    ranges: dict[Term, tuple[int, int]] = {
+        axis: (0, n - 1) for axis, n in zip(digits.axes, digits.sizes, strict=True)
+    }
     low, high = interval(number, ranges, {})
     least, greatest = map(int, dot.dtype.bounds)
     offset = 0 if least <= low and high <= greatest else low - least
     if high - offset > greatest:
         return None
-    most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * run // lanes) - 1)
+    most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * span // lanes) - 1)
 
     def scratch(name: str, shape: Sequence[sc.Scalar | int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
-    # What is made of the data: integers, their digits and sums of each run.
     extents = dict(zip(fold.axes, fold.out.shape, strict=True))
+
+    def around(value: Term) -> dict[sc.ScalarVar, sc.Scalar]:
+        """The axes of the result that a value depends on, with their sizes."""
+        return {axis: size for axis, size in extents.items() if axis in free_vars(value)}
+
+    # What is made of the data: integers, their digits and sums of each run.
+    j, t, d, l, s, e, g, k = (names.var(each) for each in "jtdlsegk")  # noqa: E741  # as above
     units: dict[Term, Term] = {axis: sc.index(0) for axis, n in extents.items() if known(n) == 1}
     row = substitute(sides[0], units)
-    own = [(axis, size) for axis, size in extents.items() if axis in free_vars(row)]
-    j, t, d, l, s = (names.var(each) for each in "jtdls")  # noqa: E741  # as above
-    above, many = [axis for axis, _ in own], [size for _, size in own]
-    b, g = names.var("b"), names.var("g")
-    at_run = (*above, b, g)
-    size: tuple[sc.Scalar | int, ...] = (*many, blocks, prod(groups))
-    data = substitute(row, {product.term: b * block + g * run + j})
+    own, spans, spread = around(row), product.count // span, span // run
+    above = tuple(own)
+    size = (*own.values(), product.count // run)
+    data = substitute(row, {product.term: g * run + j})
+    assert isinstance(data, sc.Scalar)
     whole = ((j,), (sc.index(run),))
     highest = sc.Reduce("max", *whole, sc.Intrinsic("abs", (data,)))
-    peak = Each(scratch("peak", size, f32), at_run, highest)
-    share = sc.Mul(sc.Load(peak.out, at_run), sc.Lit(1.0 / most, f32))
-    unit = Each(scratch("unit", size, f32), at_run, sc.Max(share, sc.Lit(LEAST, f32)))
-    rounded = sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, at_run)),))
-    fixed = Each(scratch("fixed", (*size, run), i32), (*at_run, j), sc.Cast(rounded, i32))
-    split = Each(scratch("digits", (*size, DIGITS, run), i8), (*at_run, d, j),
-                 digit_of(sc.Load(fixed.out, (*at_run, j)), d, DIGITS))  # fmt: skip
+    peak = Each(scratch("peak", size, f32), (*above, g), highest)
+    share = sc.Mul(sc.Load(peak.out, (*above, g)), sc.Lit(1.0 / most, f32))
+    unit = Each(scratch("unit", size, f32), (*above, g), sc.Max(share, sc.Lit(LEAST, f32)))
+    rounded = sc.Intrinsic("round", (sc.Div(data, sc.Load(unit.out, (*above, g))),))
+    fixed = Each(scratch("fixed", (*size, run), i32), (*above, g, j), sc.Cast(rounded, i32))
+    inside = EMPTY.loop(j, span).loop(l, lanes).loop(s, QUAD).loop(t, span // (QUAD * lanes))
+
+    def integer(place: sc.Scalar) -> sc.Load:
+        """The integer at a place of the span k."""
+        found = (k * spread + simple(place // run, inside), simple(place % run, inside))
+        return sc.Load(fixed.out, (*above, *found))
+
+    split = Each(scratch("digits", (*own.values(), spans, DIGITS, span), i8), (*above, k, d, j),
+                 digit_of(integer(j), d, DIGITS))  # fmt: skip
     made = [peak, unit, fixed, split]
-    steps = run // (QUAD * lanes)
+    steps = span // (QUAD * lanes)
     place = (t * lanes + l) * QUAD + s if steps > 1 else l * QUAD + s
     of_lane = {t: steps, s: QUAD} if steps > 1 else {s: QUAD}
 
@@ -155,59 +173,85 @@ def _formed(
 
     below = None
     if offset:
-        less = sc.Load(fixed.out, (*at_run, place)) * sc.Lit(offset, i32)
-        below = Each(scratch("below", (*size, lanes), i32), (*at_run, l), summed(of_lane, less))
+        less = summed(of_lane, integer(place) * sc.Lit(offset, i32))
+        below = Each(scratch("below", (*own.values(), spans, lanes), i32), (*above, k, l), less)
         made.append(below)
 
     # Bytes, their dot products, and what these are worth.
-    left, places, context = run, dict[Term, Term](), EMPTY.loop(j, run)
-    for axis in (*inner[len(outer) :], lane):
-        left //= size_of[axis]
-        places[axis] = simple(j // left % size_of[axis], context)
-    code = map_bottom_up(tidied(context), substitute(number, places))
-    assert isinstance(code, sc.Scalar)
-    used = [(axis, size) for axis, size in extents.items() if axis in free_vars(number)]
-    rows, sizes = [axis for axis, _ in used], [size for _, size in used]
+    wide = term_digits([1, span, *[cut for cut in cuts if cut > span]], names)
+    blocks = dict(zip(wide.axes[:-1], wide.sizes, strict=False))
+    context = EMPTY.loop(j, span).loop(e, spread)
+    for axis, count in blocks.items():
+        context = context.loop(axis, count)
+    above_span = dict(zip(wide.units, blocks, strict=False))
+
+    def at_place(value: sc.Scalar, place: sc.Scalar) -> sc.Scalar:
+        """A value of the digits, at a place of a span."""
+        found: dict[Term, Term] = {}
+        for axis, unit, count in zip(digits.axes, digits.units, digits.sizes, strict=True):
+            if unit >= span:
+                found[axis] = above_span[unit]
+            elif unit * count > span:
+                found[axis] = above_span[span] * (span // unit) + simple(place // unit, context)
+            else:
+                found[axis] = simple(place // unit % count, context)
+        result = map_bottom_up(tidied(context), substitute(value, found))
+        assert isinstance(result, sc.Scalar)
+        return result
+
+    code = at_place(number, j)
+    used = around(number)
+    every = (*used, *blocks)
     codes = Each(
-        scratch("codes", (*sizes, blocks, *groups, run), dot.dtype), (*rows, first, *outer, j),
+        scratch("codes", (*used.values(), *blocks.values(), span), dot.dtype), (*every, j),
         sc.Cast(code - sc.Lit(offset, i32) if offset else code, dot.dtype),
     )  # fmt: skip
-    at = sum([axis * (unit_of[axis] // run) for axis in outer], sc.index(0))
-    there = (*above, first, at)
-    byte = sc.Cast(sc.Load(codes.out, (*rows, first, *outer, place)), i32)
-    digit = sc.Cast(sc.Load(split.out, (*there, d, place)), i32)
+    there = sum([axis * (u // span) for u, axis in above_span.items()], sc.index(0))
+    byte = sc.Cast(sc.Load(codes.out, (*every, place)), i32)
+    digit = sc.Cast(sc.Load(split.out, (*above, there, d, place)), i32)
     over = {t: steps, d: DIGITS, s: QUAD} if steps > 1 else {d: DIGITS, s: QUAD}
     one = Each(
-        scratch("sum", (*sizes, blocks, *groups, lanes), i32),
-        (*rows, first, *outer, l), summed(over, worth(sc.Mul(digit, byte), d)),
+        scratch("sum", (*used.values(), *blocks.values(), lanes), i32),
+        (*every, l), summed(over, worth(sc.Mul(digit, byte), d)),
     )  # fmt: skip
     made += [codes, one]
-    total: sc.Scalar = sc.Load(one.out, (*rows, first, *outer, l))
+    total: sc.Scalar = sc.Load(one.out, (*every, l))
     if below is not None:
-        total = sc.Add(total, sc.Load(below.out, (*there, l)))
-    terms_of = {axis: size_of[axis] for axis in (first, *outer)}
-    value: sc.Scalar = sc.Lit(0.0, f32)
-    rest: sc.Scalar = value
+        total = sc.Add(total, sc.Load(below.out, (*above, there, l)))
+    runs = {**blocks, e: spread} if spread > 1 else blocks
+    at_run = (*above, there * spread + e if spread > 1 else there)
+    zero = sc.Lit(0.0, f32)
+    value: sc.Scalar = zero
+    rest: sc.Scalar = zero
+    scales = list[Each]()
     for scale, what in terms:
+        scale = at_place(scale, e * run)
         if what is None:
-            rest = scale if rest is sc.Lit(0.0, f32) else sc.Add(rest, scale)
-        else:
-            worth_of = sc.Mul(scale, sc.Load(unit.out, there))
-            value = sc.Mul(worth_of, sc.Cast(total, f32))
-    scales, value = hoisted(value, fold, terms_of, l, names, (unit.out,))
-    parts = [CodedSum(summed(terms_of, value), l, lanes)]
-    if rest is not sc.Lit(0.0, f32):
-        sums = Each(scratch("sums", size, f32), at_run, sc.Reduce("sum", *whole, data))
-        value_of = sc.Mul(rest, sc.Load(sums.out, there))
-        minima, read = hoisted(value_of, fold, terms_of, l, names, (sums.out,))
+            rest = scale if rest is zero else sc.Add(rest, scale)
+            continue
+        found, scale = hoisted(sc.Mul(scale, sc.Load(unit.out, at_run)), fold, runs, l, names,
+                               (unit.out,))  # fmt: skip
+        if spread > 1 and not found:  # lanes of several runs, each with a scale
+            axes = {**around(scale), **blocks, e: spread}
+            found = [Each(scratch("scale", tuple(axes.values()), f32), tuple(axes), scale)]
+            scale = sc.Load(found[0].out, tuple(axes))
+        scales += found
+        of_lanes = substitute(scale, {e: l // (lanes // spread)})
+        assert isinstance(of_lanes, sc.Scalar)
+        value = sc.Mul(of_lanes, sc.Cast(total, f32))
+    parts = [CodedSum(summed(blocks, value), l, lanes)]
+    if rest is not zero:
+        sums = Each(scratch("sums", size, f32), (*above, g), sc.Reduce("sum", *whole, data))
+        value_of = sc.Mul(rest, sc.Load(sums.out, at_run))
+        minima, read = hoisted(value_of, fold, runs, l, names, (sums.out,))
         made += [sums, *minima]
         if isinstance(read, sc.Load) and minima:  # in the lanes in which they are made
-            (*around, lane), width = minima[0].axes, known(read.buffer.shape[-1]) or 0
-            read = sc.Load(read.buffer, (*around, lane))
-            terms_of = {axis: n for axis, n in terms_of.items() if axis in around}
-            parts.append(CodedSum(summed(terms_of, read), lane, width))
+            (*axes_of, last), width = minima[0].axes, known(read.buffer.shape[-1]) or 0
+            read = sc.Load(read.buffer, (*axes_of, last))
+            left = {axis: n for axis, n in runs.items() if axis in axes_of}
+            parts.append(CodedSum(summed(left, read), last, width))
         else:
-            parts.append(CodedSum(summed(terms_of, read)))
+            parts.append(CodedSum(summed(runs, read)))
     return joined(of, product, (*made, *scales), parts, names)
 
 

@@ -20,8 +20,9 @@ from typing import Final
 from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.coded import CODES, digit_cuts
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import BYTE, Machine
-from plica.schedule.default.nest import along_row, vectors_inside
+from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,
@@ -110,7 +111,7 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
             pair = (codes, dots) if made_by(dots) in read else ()
             yield from _summed(each, rank, own, pair, machine)
         for each in data:
-            yield from along_row(each)
+            yield from _of_data(each, machine)
         if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
             yield parallel(weight)
 
@@ -139,7 +140,13 @@ def _summed(
         made = yield block(str(scale.label))
         yield compute_at(made, folded[0])
         yield set_scope(made, 0, "local")
-        yield from vectors_inside(made, outside + 1)
+        assert isinstance(scale.body, Store)
+        if is_row(scale.body.value, scale.vars[-1]):
+            yield from vectors_inside(made, outside + 1)
+        else:
+            every = yield loops(made)
+            for loop in every[outside + 1 :]:
+                yield unroll(loop)
     if pair:
         codes, dots = pair
         for each in (dots, codes):
@@ -172,10 +179,26 @@ def _unpacked(of: Block, machine: Machine) -> Body:
     """A run of bytes, in vectors of those that are unpacked alike."""
     one = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(one)
-    assert isinstance(of.body, Store)
-    run = known(of.extents[-1]) or 1
-    cuts = digit_cuts(of.body.value, of.vars[-1], run, machine.vector // BYTE)
-    parts, lane = yield split(every[-1], (None, cuts[1] if cuts else run))
+    parts, lane = yield from _alike(of, every[-1], machine)
     yield unroll(parts)
     yield annotate(lane, "fetch", FETCHED)
+    yield vectorize(lane)
+
+
+def _alike(of: Block, last: Handle, machine: Machine) -> Body:
+    """The last loop, cut where its places are quotients and remainders of others."""
+    assert isinstance(of.body, Store)
+    count = known(of.extents[-1]) or 1
+    cuts = digit_cuts(of.body.value, of.vars[-1], count, machine.vector // BYTE)
+    parts, lane = yield split(last, (None, cuts[1] if cuts else count))
+    return parts, lane
+
+
+def _of_data(of: Block, machine: Machine) -> Body:
+    """What is made of the data goes along its last axis, if that is no sum."""
+    if "reduce" in of.kinds:
+        return
+    found = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(found)
+    _, lane = yield from _alike(of, every[-1], machine)
     yield vectorize(lane)

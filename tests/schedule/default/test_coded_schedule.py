@@ -17,6 +17,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import axis, buffer, reduce
+from plica.ir.type import known
 from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
 from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.coded import MAX_TERMS, coded_form, coded_product, digit_cuts
@@ -349,3 +350,14 @@ def test_a_result_with_other_axes_than_the_sums_is_left_to_others() -> None:
     assert form is not None
     assert coded_schedule(kernel_of(form), PLAIN) is None
     general_schedule(kernel_of(form), PLAIN)  # plain loops fit it
+
+
+def test_groups_shorter_than_a_vector_fill_one_together() -> None:
+    found = coded_dot_form(of_nibbles(1, 8, 4), VNNI)
+    assert found is not None
+    shapes = {str(each.out.name): each.out.shape for each in found.stages}
+    assert [known(n) for n in shapes["codes"]] == [8, 2, 2 * BLOCK]
+    assert [known(n) for n in shapes["scale"]] == [8, 2, 2]
+    alone = coded_dot_form(of_nibbles(1, 8, 3), VNNI)
+    assert alone is not None
+    assert "scale" not in {str(each.out.name) for each in alone.stages}
