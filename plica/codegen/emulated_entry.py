@@ -1,7 +1,7 @@
 """Emulated entry: one program for another kind of machine, called from this process.
 
-The program is an artefact without a record, run by an emulator (`plica.runtime.emulated`): what
-fuzzing of microcontrollers and of other kinds of processors stands on.
+The program is an artefact without a record, run by an emulator (`plica.runtime.emulated`): the
+basis of fuzzing microcontrollers and other processors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def program_artefact(
     constants: tuple[Array, ...] = (),
     text: str = "",
 ) -> Artefact:
-    """What an emulator is given of a program that is no model."""
+    """The emulator's input for a program that is no model."""
 
     def ports(space: Space) -> tuple[Port, ...]:
         return tuple([

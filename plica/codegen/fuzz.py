@@ -1,10 +1,10 @@
 """Fuzzing of native code: random kernels, randomly scheduled, compute what they mean.
 
-A kernel goes through a trace, the lowering passes and LLVM, and runs in a process of its own; what
-it writes is held to the interpreter's word: integers and sums of whole numbers exactly, other
-floats within rounding.  With `guard` no array may be left by a single byte.  What goes wrong is
-made smaller, trace, kernel and data, and printed as a test.  The first lowering pass after which
-the interpreter gives something else is blamed; where there is none, the pass that emits code.
+A kernel is scheduled by a trace, lowered, compiled by LLVM, and run in a separate process; its
+output is compared with the interpreter's: integers and sums of integers exactly, other floats
+within rounding. With `guard` accesses outside of arrays are detected to the byte. Failures are
+shrunk (trace, kernel and data) and printed as a test. The first lowering pass after which the
+interpreter's result changes is blamed; if there is none, the emitting pass.
 
 >>> fuzz(examples=2).finding is None
 True
@@ -63,11 +63,11 @@ def fuzz(
     together: int = 1,
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """So many kernels natively, with traces of up to `length` steps, until the first finding.
+    """A number of kernels natively, with traces of up to `length` steps, until the first finding.
 
-    The backend of the target makes their code, unless an `entry` is given.  Those that cannot run
-    here (their trace is for a graphics processor, say) are counted apart.  So many run `together`
-    as one program, where starting one takes long; without `guard`, in this process.
+    The target's backend compiles them, unless an `entry` is given. Kernels that cannot run here
+    (with a trace for a GPU, say) are counted separately. As many as `together` form one program, if
+    starting one is slow; without `guard`, in this process.
     """
     toolchain.assembly("", toolchain.host())  # what LLVM prepares once is there for every child
     way = KernelWay(passes, guard, isolated, target, entry or entry_for(target))

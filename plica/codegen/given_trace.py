@@ -1,10 +1,10 @@
-"""Given traces: schedules that somebody wrote, put on kernels of a program by name.
+"""Given traces: user-written schedules for kernels of a program, by name.
 
     plica.compile(model, schedules={"matmul": trace})
 
-A kernel is known by what a profile calls it; where only one is meant, also by that without the
-digits at its end, by its operators, or by one of its blocks.  A trace begins where the default
-schedule of the kernel begins: `exe.trace(name).before`.
+A kernel is identified by its name in profiles; if unambiguous, also by that name without its
+trailing digits, by its operators, or by one of its blocks. A trace starts from the same kernel as
+its default schedule: `exe.trace(name).before`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def kernel_meant(program: Program, name: str) -> int:
 
 
 def beginning(program: Program, number: int) -> Kernel:
-    """What the schedule of a kernel begins with: its blocks, before any step."""
+    """The kernel that a schedule starts from: its blocks, before any step."""
     origin = program.origins[number] if program.origins else None
     if origin is not None:
         return origin.kernel

@@ -1,5 +1,5 @@
-"""The interface of compiled code: the names and types that a caller sees, and
-what an artefact holds of constants and memory."""
+"""The interface of compiled code: names and types visible to callers, and an artefact's constants
+and memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def names_of(main: Function) -> str:
 
 
 def with_ports(main: Function, slots: Sequence[Slot], space: Sequence[Slot]) -> Interface:
-    """The same, from what is taken and what is given."""
+    """The same, from inputs and outputs."""
     inputs: list[Port] = []
     params: list[tuple[str, Shape]] = []
     for param in main.params:
@@ -117,7 +117,7 @@ def _need_texts(terms: Sequence[Scalar]) -> tuple[str, ...]:
 
 
 def _need_text(least: Scalar, relation: str) -> str:
-    """What is added is at least, or is, what is not.
+    """A requirement in text form: positive terms on the left, negative ones on the right.
 
     >>> from plica.ir.type.dim import dim_var
     >>> n, m = dim_var("n"), dim_var("m")
@@ -139,7 +139,7 @@ def _need_text(least: Scalar, relation: str) -> str:
 
 
 def _square_root(square: Scalar) -> Scalar | None:
-    """The sum that a term is the square of; None where none is found."""
+    """The sum whose square a term is, or None."""
     terms = polynomial(square)
     for size in [atoms[0] for atoms, _ in terms.values() if len(atoms) == 2]:
         parts = [quotient(from_polynomial({key: each}), size * 2) for key, each in terms.items()]
@@ -150,7 +150,7 @@ def _square_root(square: Scalar) -> Scalar | None:
 
 
 def _one_or_same(zero: Scalar) -> str | None:
-    """How sizes that are broadcast are, where that is what a product of 0 says of them."""
+    """The relation of broadcast sizes expressed by a product that is 0."""
     dims = sorted(free_vars(zero), key=str)
     for one, other in permutations(dims, 2) if len(dims) == 2 else ():
         assert isinstance(one, ScalarVar)

@@ -41,7 +41,7 @@ from plica.schedule.trace import handles
 class StatementOrigin:
     """A loop or a store of a kernel: the blocks that it computes, and the steps that made it.
 
-    A store whose block cannot be told from others in the same loops has the blocks of all of them.
+    A store whose block is ambiguous in its loops is assigned all candidate blocks.
     """
 
     statement: For | Store
@@ -69,7 +69,7 @@ def _step(name: str, why: str, before: Kernel, after: Kernel) -> DerivationStep:
 
 
 def _unchanged(kernel: Kernel) -> Kernel:
-    """Stands for what a step of a schedule does, which its trace says."""
+    """A placeholder for a schedule step, whose effect is in its trace."""
     return kernel
 
 

@@ -1,6 +1,6 @@
 """Statements of C-like targets: the rows of the statement fold that such targets share.
 
-A target takes these and puts its own in their place: loops over threads, memory that is shared.
+Each target overrides the rows that differ: thread loops, shared memory.
 
 >>> from plica.codegen.emit.dialect import Dialect
 >>> from plica.codegen.emit.identifier import Identifiers
@@ -52,7 +52,7 @@ def rows(values: Expressions) -> dict[type, Row]:
 
 
 def loop(values: Expressions, of: For, unroll: bool = False) -> Sequence[Step]:
-    """A loop, and before it what asks for it to be unrolled."""
+    """A loop, preceded by its unroll pragma."""
     if unroll and values.dialect.unroll:
         values.lines.do(values.dialect.unroll)
     values.open(of.var, of.extent)

@@ -1,7 +1,8 @@
 """Operators of C-like targets: the rows of a dialect that such targets share.
 
-What such languages do otherwise than `plica.ir.loop.scalar` says is a helper of the target's
-prelude.  Integers that come from memory wrap around; index terms never do, so they are plain.
+Operations that such languages define differently from `plica.ir.loop.scalar` are helpers in the
+target's prelude. Integers loaded from memory wrap around; index terms never overflow, so they are
+written plainly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plica.ir.type import DType, bool_, f64
 
 
 class TextPlace(OperatorPlace, Protocol):
-    """Where an operator stands in a text of expressions."""
+    """The context of an operator in a text of expressions."""
 
     def call(self, helper: str, dtypes: Sequence[DType], args: Sequence[str]) -> str:
         """The call of a helper for some dtypes, which is then written out."""
@@ -31,7 +32,7 @@ class TextPlace(OperatorPlace, Protocol):
 
 
 def by_template(word: str, row: ScalarRow, of: DType, kids: Sequence[str], place: TextPlace) -> str:
-    """What the template of a row says (`plica.ir.loop.scalar_row`)."""
+    """The expression from a row's template (`plica.ir.loop.scalar_row`)."""
     dialect = place.dialect
     if word.startswith("@"):
         return place.call(word[1:], (of,), kids)
@@ -84,7 +85,7 @@ def _extreme(
 
 
 def _comparison(node: Scalar, of: DType, kids: Sequence[str], place: TextPlace) -> str | None:
-    """Of what is the same text, the outcome."""
+    """A comparison; of two equal texts, its constant result."""
     if kids[0] != kids[1] or of.is_float:
         return None
     return place.dialect.literal(isinstance(node, Eq | Le), bool_)
@@ -138,4 +139,4 @@ _TYPES: Final = {
 CLIKE: Final[Dialect[TextPlace]] = Dialect(
     "c-like", _TYPES, {"bool": "unsigned char"}, written=by_template, specials=_SPECIALS
 )
-"""What all such targets write; each is this with words of its own."""
+"""The common dialect; each target overrides some words."""

@@ -1,7 +1,7 @@
 """Codes: conversions of dtypes that no C-like language has, as text: narrow floats, short integers.
 
-Each such dtype has three functions: `p_pack_D` (a value as its code), `p_unpack_D` and `p_round_D`
-(a value as the dtype holds it).  The text follows from the row of the dtype alone.
+Each such dtype has three functions: `p_pack_D` (the code of a value), `p_unpack_D` and `p_round_D`
+(a value rounded to the dtype). Their text follows from the dtype's row alone.
 
 >>> from plica.ir.type.dtype import u4
 >>> print(*conversions(u4, Words("static")).values(), sep="", end="")
@@ -25,7 +25,7 @@ _CODES: Final = {1: "unsigned char", 2: "unsigned short"}
 
 @frozen
 class Words:
-    """What a language writes before a function, and how it gives the bits of a float and back."""
+    """A language's function header, and its conversions between floats and bits."""
 
     head: str
     bits: str = "__float_as_uint"

@@ -1,8 +1,8 @@
 """Contraction: which terms are one instruction, or a few that ask less than each for itself.
 
-Products are rounded together with the sum they are added to (fma); a float that is rounded, moved
-and held within bounds is made a small integer at once (`nearest_integer`), and a float again where
-that is what is asked for.  In a loop with the note `small` every integer is (`small_parts`).
+Products are rounded together with the sum they are added to (fma); a float that is rounded, shifted
+and clamped becomes a small integer directly (`nearest_integer`), and a float again if requested. In
+a loop with the note `small` every integer conversion does (`small_parts`).
 
 An accumulation is: a running sum of products of two different factors.  Nothing else is, whatever
 a contract allows.  `a * b - c * d` rounded once on one side only is not zero where both products
@@ -31,11 +31,11 @@ from plica.ir.loop import scalar as sc
 from plica.ir.type import f32, f64, i32
 
 SMALL: Final = "small"
-"""The note of a loop in which what is rounded and made an integer is less than 2^22 in size."""
+"""The note of a loop in which rounded integers are below 2^22 in magnitude."""
 
 
 def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
-    """The sums in a stored value that add a product to what the buffer holds."""
+    """The sums in a stored value that add a product to the stored element."""
     found: set[sc.Scalar] = set()
     at = value
     while isinstance(at, sc.Add) and sc.dtype_of(at) in (f32, f64):
@@ -44,12 +44,12 @@ def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
         if is_product(added):
             found.add(at)
         at = so_far
-    # A sum whose first term is something else than what the buffer holds is no accumulation.
+    # A sum whose first term is not the stored element is no accumulation.
     return frozenset(found) if isinstance(at, sc.Load) and at.buffer is buffer else frozenset()
 
 
 def products(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
-    """The products that a stored value adds to what the buffer holds."""
+    """The products that a stored value adds to its element."""
     sums = [each for each in accumulations(buffer, value) if isinstance(each, sc.Add)]
     return frozenset([each.left if isinstance(each.left, sc.Mul) else each.right for each in sums])
 
@@ -83,13 +83,13 @@ def is_product(node: sc.Scalar) -> bool:
 
 
 MOST_BITS: Final = 16
-"""Integers of this many bits are floats exactly, and so are they beside each other."""
+"""Integers up to this many bits are exact floats, and so are their sums."""
 
 
 @frozen(eq=False)
 class NearestInteger:
-    """A float that is rounded, moved by a zero point, and held within the bounds of an integer of
-    8 or 16 bits: `cast(min(max(round(value) + zero, low), high))`; or held within bounds alone."""
+    """A float that is rounded, shifted by a zero point, and clamped to an 8- or 16-bit integer:
+    `cast(min(max(round(value) + zero, low), high))`; or only clamped."""
 
     value: sc.Scalar
     zero: int
@@ -98,11 +98,11 @@ class NearestInteger:
     rounds: bool
     """Whether the value is rounded to the nearest; else it is cut off towards zero."""
     restored: int | None = None
-    """What is added to the integer before it is a float again; None where it stays an integer."""
+    """The offset added before converting back to float; None if it stays an integer."""
 
 
 def nearest_integer(node: sc.Scalar) -> NearestInteger | None:
-    """What a node is if it quantises a float, or restores one at once; None for another."""
+    """The quantisation, or direct dequantisation, that a node computes, or None."""
     if not isinstance(node, sc.Cast):
         return None
     if node.dtype is f32:
@@ -129,7 +129,7 @@ def nearest_integer(node: sc.Scalar) -> NearestInteger | None:
 
 
 def held_within(node: sc.Cast) -> tuple[sc.Scalar, int, int] | None:
-    """What an integer is made of, and the whole bounds that it is held within before."""
+    """The operand of an integer conversion, and the integral bounds it is clamped to."""
     low: float
     high: float
     low, high = node.dtype.bounds
@@ -150,7 +150,7 @@ def held_within(node: sc.Cast) -> tuple[sc.Scalar, int, int] | None:
 
 
 def _restored_integer(of: sc.Scalar) -> NearestInteger | None:
-    """What is made a float again: an integer to the nearest, or `i32(integer) + number`."""
+    """The operand of a conversion back to float: a nearest integer, or `i32(integer) + number`."""
     added = 0
     match of:
         case sc.Add(sc.Cast() as inside, sc.Lit(int(number))) | sc.Add(
@@ -183,8 +183,8 @@ def small_integer(node: sc.Scalar) -> sc.Scalar | None:
 
 
 def bounded(node: sc.Scalar) -> tuple[Literal["max", "min"], sc.Scalar, sc.Scalar] | None:
-    """The value that such a loop holds on one side of a bound, which is a number; nan becomes the
-    bound.  None for another term."""
+    """A value clamped on one side to a constant, with NaN mapped to the bound; None for other
+    terms."""
     match node:
         case sc.Select(sc.Lt(a, b), c, d) if b is c and a is d:
             return "max", b, a
@@ -195,7 +195,7 @@ def bounded(node: sc.Scalar) -> tuple[Literal["max", "min"], sc.Scalar, sc.Scala
 
 
 def small_parts(node: sc.Scalar) -> tuple[sc.Scalar, ...] | None:
-    """The terms whose values such an operation takes; None for one as it is anywhere."""
+    """The operand terms of such an operation, or None for ordinary ones."""
     if (value := small_integer(node)) is not None:
         return (value,)
     return None if (found := bounded(node)) is None else found[1:]

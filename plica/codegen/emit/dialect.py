@@ -1,9 +1,8 @@
 """Dialect: how one target writes types, literals, operators, memory and loops; a row each.
 
-The folds of this folder walk over kernels and scalars and ask the dialect for every word.  All
-targets whose code is text are such tables of one shape (`plica.codegen.c.dialect`, `.cuda.dialect`,
-`.llvm.dialect`), so that what one writes for a thing stands beside what another does.  Those with
-braces share most rows: they are what a row is unless it says otherwise.
+The folds of this package walk over kernels and scalars and look up every word in the dialect. All
+text targets are tables of one shape (`plica.codegen.c.dialect`, `.cuda.dialect`, `.llvm.dialect`),
+so spellings can be compared side by side. C-like ones inherit most rows.
 
 >>> plain = Dialect("plain", {"i32": "int", "f32": "float"})
 >>> plain.register(f32), plain.literal(0.5, f32), plain.literal(-1, i32)
@@ -11,8 +10,8 @@ braces share most rows: they are what a row is unless it says otherwise.
 >>> plain.loop.format(type="int", name="i", extent="4")
 'for (int i = 0; i < 4; ++i)'
 
-What an operator asks of the place it stands in is an `OperatorPlace`; what a dialect's own
-operators ask beyond that is for the target to say (`P`).
+An operator's requirements on its context are an `OperatorPlace`; further requirements of a
+dialect's own operators are defined by the target (`P`).
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Way = Literal["pack", "unpack", "round"]
 
 
 class OperatorPlace(Protocol):
-    """Where an operator stands: what it may call, and what is known there."""
+    """The context of an operator: functions it may call, and known facts."""
 
     @property
     def dialect(self) -> Dialect[Any]:  # Any: of places such as this one
         """The words of the target."""
 
     def converted(self, way: Way, value: str, of: DType) -> str:
-        """A value of a dtype that has no register of its own, by a helper."""
+        """Converts a value of a dtype without registers, by a helper."""
 
     def divides_naturals(self, node: FloorDiv | FloorMod) -> bool:
         """Whether neither side of a quotient is negative, nor the right one 0."""
@@ -54,7 +53,7 @@ P = TypeVar("P")
 """The places in which a dialect's operators stand."""
 
 SpecialOperator: TypeAlias = Callable[[Scalar, DType, Sequence[str], P], "str | None"]
-"""The value of an operator of a dtype on those of its operands; None where the row's word says."""
+"""The expression of an operator for operand expressions, or None for the row's word."""
 
 
 def _no_words(word: str, row: ScalarRow, of: DType, operands: Sequence[str], place: P) -> str:
@@ -108,11 +107,11 @@ class Dialect(Generic[P]):
     name: str
     # --- types and literals
     registers: Mapping[str, str]
-    """The type of a value, by the name of its dtype; of what is computed in another, that one's."""
+    """The type of a value by dtype; for emulated dtypes, the type used for computation."""
     elements: Mapping[str, str] = field(factory=dict)
     """The type of an element in memory, where that is another."""
     lanes: str = ""
-    """The type of several lanes of a type, where there is one."""
+    """The vector type of a type and lane count, if any."""
     splat: str = ""
     """A literal in every lane."""
     integer: Callable[[int, DType], str] = suffixed
@@ -131,8 +130,8 @@ class Dialect(Generic[P]):
     conversion: Callable[[str, str], str] = "({0})({1})".format
     """A value as one of a type."""
     extremes: Mapping[str, str] = field(factory=dict)
-    """The lesser (`min`) or greater (`max`) of two integers, by dtype; where there is no function
-    for it, nothing."""
+    """The integer minimum (`min`) or maximum (`max`) functions by dtype; empty if there are
+    none."""
     # --- memory
     element: str = "{buffer}[{at}]"
     allocation: str = "{type} {name}[{count}];"
@@ -147,9 +146,9 @@ class Dialect(Generic[P]):
     unroll: str = ""
     """A line before a loop that is to be unrolled."""
     barrier: str = ""
-    """What waits for all threads that share memory; none where there is one thread."""
+    """The barrier of threads that share memory; empty for single threads."""
     failure: str = ""
-    """What notes that an index was outside; none where every index is taken to be inside."""
+    """The code that records an index out of bounds; empty if indices are assumed in bounds."""
     inside: str = "(unsigned long long)({at}) < {count}ULL"
     """Whether an index is not negative and below a number."""
 
@@ -171,7 +170,7 @@ class Dialect(Generic[P]):
         return self.conversion(self.register(of), value)
 
     def literal(self, value: bool | int | float, of: DType, lanes: int = 0) -> str:
-        """A value as it is written, or in every of a given number of lanes."""
+        """A literal, or a vector of equal literals."""
         if of is bool_:
             text = "true" if value else "false"
         else:

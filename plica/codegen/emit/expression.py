@@ -1,8 +1,8 @@
 """Expressions of C-like targets: the text of a scalar term, after the lines it needs before it.
 
-What a term uses more than once gets a name, so the text is as long as the term, whatever is shared.
-A side of `Select`, `And` or `Or` that reads memory is written inside an `if`: a load behind a false
-guard never happens.  Everything else can be computed anywhere, since nothing traps.
+A term used several times is named, so the text is linear in the DAG. A side of `Select`, `And` or
+`Or` that reads memory is written inside an `if`: a load behind a false guard never happens.
+Everything else can be computed anywhere, because nothing traps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LONGEST: Final = 96
 
 
 class Expressions:
-    """Writes values; knows the names of variables, buffers and what has been computed."""
+    """Emits expressions; knows the names of variables, buffers and computed values."""
 
     def __init__(self, dialect: Dialect[TextPlace], lines: Lines, names: Identifiers) -> None:
         self.dialect, self.lines, self.names = dialect, lines, names
@@ -55,7 +55,7 @@ class Expressions:
         self._reads: dict[Term, bool] = {}
 
     def of(self, root: sc.Scalar, given: Mapping[Term, str] | None = None) -> str:
-        """The expression of a term; `given` are values that are there already."""
+        """The expression of a term; `given` are existing values."""
         if has_vectors(root):
             raise CompilerBug("Lowering left a vector in a kernel whose lanes are loops.")
         around = self._uses, self._reads
@@ -73,7 +73,7 @@ class Expressions:
         return self.dialect.element.format(buffer=self.buffers[buffer], at=at)
 
     def read(self, buffer: sc.Buffer, at: str) -> str:
-        """The value of the element of a buffer that lies somewhere."""
+        """The value of a buffer's element at an address."""
         element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
         return unpacked(element, buffer.dtype, self)
 
@@ -84,9 +84,9 @@ class Expressions:
     def unproved(
         self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]
     ) -> list[tuple[sc.Scalar, int]]:
-        """The indices of an access that may be outside, each with how many there are.
+        """The indices of an access that are not proved in bounds, with their extents.
 
-        None where the target takes every index to be inside.
+        None if the target assumes all indices in bounds.
         """
         found: list[tuple[sc.Scalar, int]] = []
         for at, size in zip(indices, buffer.shape, strict=True) if self.dialect.failure else ():
@@ -125,9 +125,10 @@ class Expressions:
         return f"{called}({', '.join(args)})"
 
     def converted(self, way: Way, value: str, of: DType) -> str:
-        """A value of a dtype that has no register of its own, by a helper.
+        """Converts a value of a dtype without registers, by a helper.
 
-        What is stored as it was read is moved, and what is rounded to be stored is rounded once.
+        A value stored as loaded is moved unchanged, and a value rounded for its store is rounded
+        once.
         """
         if way == "pack":
             if (code := _given(value, f"p_unpack_{of.name}")) is not None:
@@ -150,7 +151,7 @@ class Expressions:
     # --- the order in which parts are written --------------------------------------------------
 
     def literal(self, node: sc.Lit) -> str:
-        """A literal as it is written."""
+        """A literal in the target's syntax."""
         return self.dialect.literal(node.value, node.dtype)
 
     def _row(self, node: sc.Scalar) -> Row[str] | tuple[str, object]:
@@ -163,7 +164,7 @@ class Expressions:
         return nest(self._guarded) if self._sides(node) is not None else self._operator
 
     def _operands(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
-        """What is evaluated before a term, in the scope it stands in."""
+        """The operands evaluated before a term, in its scope."""
         if isinstance(node, sc.Load):
             where = linear(node.buffer, node.indices)
             _count(where, self._uses, self._reads)
@@ -174,7 +175,7 @@ class Expressions:
         return operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
 
     def _sides(self, node: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
-        """What is read if a guard holds, and what otherwise; None where nothing is guarded."""
+        """The guarded value and its alternative, or None if there is no guard."""
         reads = self._reads
         match node:
             case sc.Select(_, then, orelse) if reads[then] or reads[orelse]:
@@ -187,7 +188,7 @@ class Expressions:
                 return None
 
     def _within(self, roots: Sequence[sc.Scalar], frame: Frame[str]) -> Order[str]:
-        """The order of a side: what is written around it is known there."""
+        """The evaluation order of a branch, given the values known around it."""
         known = known_around(frame)
         return order(roots, self._operands, self._row, self.literal, known)
 
@@ -245,7 +246,7 @@ class Expressions:
         return name
 
     def _reduced(self, step: OrderStep, frame: Frame[str]) -> Walk[str]:
-        """A reduction: loops in which the body is added to what there is so far."""
+        """A reduction: loops around an accumulation."""
         node, dialect, lines = step.node, self.dialect, self.lines
         start, join = MEANING[node.combiner]
         first = start(sc.dtype_of(node))
@@ -267,7 +268,7 @@ class Expressions:
 
 
 def _given(text: str, function: str) -> str | None:
-    """What a call of a function is given, None where a text is something else.
+    """The argument of a call of a function, or None for other texts.
 
     >>> _given("f(x[g(2)])", "f"), _given("f(x) + f(y)", "f")
     ('x[g(2)]', None)

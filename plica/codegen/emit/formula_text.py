@@ -1,7 +1,7 @@
 """Formulas as text: the functions of f32 that Plica defines itself, in a language with words.
 
-What a language has of the same name may be wrong by much more.  Formulas that need an f64 are not
-for languages like that.
+A language's own function of that name may be far less accurate. Formulas that need f64 are
+unavailable in languages without it.
 
 >>> C = FormulaWords("const {kind} {name} = {text};", "({when} ? {yes} : {no})", "bits({0})",
 ...     "real({0})", "float({0})", "fabs({0})", "copysign({0}, {1})", "(int)((unsigned){0} >> {1})",
@@ -33,7 +33,7 @@ _SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
 
 @frozen
 class FormulaWords:
-    """How a language writes what formulas are made of; texts in braces are templates."""
+    """A language's words for formulas; templates have braces."""
 
     let: str
     select: str

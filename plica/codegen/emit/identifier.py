@@ -20,7 +20,7 @@ class Identifiers:
         self._used: set[str] = set(reserved)
 
     def of(self, name: Name, key: object = None) -> str:
-        """The identifier of what has a name; `key` tells apart things of the same name."""
+        """The identifier of a named object; `key` distinguishes objects with equal names."""
         if (found := self._given.get(key if key is not None else name)) is None:
             hint = re.sub(r"\W", "_", str(name), flags=re.ASCII)
             found = self.fresh(f"_{hint}" if hint[:1].isdigit() else hint or "v")

@@ -1,7 +1,7 @@
 """Item text: kernels as functions for work items, in languages whose drivers compile text.
 
-Each launch of a kernel (`plica.codegen.emit.work_item`) is a function over tensors; what stands
-around the statements of one item, the languages say themselves (`ItemWords`).
+Each launch of a kernel (`plica.codegen.emit.work_item`) is a function over tensors; the text around
+the statements of one item is defined by the language (`ItemWords`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plica.ir.loop import Buffer, For, Kernel, dtype_of
 
 @frozen
 class ItemTensor:
-    """A parameter of a function: what it is called, and whether it is only read."""
+    """A parameter of a function: its name, and whether it is read-only."""
 
     word: str
     buffer: Buffer
@@ -35,7 +35,7 @@ class ItemTensor:
 
 @frozen(eq=False)
 class ItemWords:
-    """What a language writes around the statements of an item."""
+    """A language's text around the statements of an item."""
 
     dialect: Dialect[Any]  # Any: as all dialects
     number: str
@@ -74,7 +74,7 @@ def item_kernel(kernel: Kernel, name: str, apart: bool, words: ItemWords) -> Dev
 def _body(
     launch: ItemLaunch, values: Expressions, words: ItemWords, params: Sequence[Buffer]
 ) -> str:
-    """The statements of one item, which first asks for its number."""
+    """The statements of one item, preceded by the computation of its index."""
     if launch.var is not None:
         values.known.bound(launch.var, (0, launch.items - 1))
         word = values.vars[launch.var] = values.names.of(launch.var.name, launch.var)

@@ -3,8 +3,8 @@
     for (v < 16) sum[a + v] = sum[a + v] + y[b + v] * x[c];
     *(float16_ *)&sum[a] = p_fma_f32_16(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
 
-Neighbours in memory are read and written at once, what is the same for all lanes is one value, and
-operators are those of the language on vectors.  What is neither is computed lane by lane before.
+Contiguous elements are loaded and stored as vectors, uniform values are scalars, and operators are
+the language's vector operators. All else is first computed lane by lane.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plica.ir.loop import NOTHING, Branch, For, Store, scalar as sc
 from plica.ir.type import f32, f64, i32, known, polynomial
 
 LARGEST: Final = (1 << 31) - 1
-"""The greatest index that a lane of a vector of indices holds."""
+"""The largest index in a vector of indices."""
 
 STEPS: Final = (1, 2)
 """How far elements may be apart that are read at once."""
@@ -36,7 +36,7 @@ SIGNS: Final = {sc.Add: "+", sc.Sub: "-", sc.Mul: "*"}
 EXTREMES: Final = {sc.Min: "min", sc.Max: "max"}
 
 ROLLED: Final = "#pragma nounroll"
-"""What keeps a loop one, so that a compiler makes vectors of it rather than branches."""
+"""A pragma that keeps a loop, so that the compiler vectorises it instead of unrolling."""
 
 _Lanes: TypeAlias = "tuple[bool, str]"
 """Whether a text is a vector, and the text."""
@@ -102,10 +102,10 @@ class LaneStore:
 
     def __init__(self, values: Expressions, fused: bool, space: Callable[[sc.Buffer], str]) -> None:
         self.values, self.fused, self.space = values, fused, space
-        """`space` is the word for where a buffer lies."""
+        """`space` is the address space qualifier of a buffer."""
 
     def write(self, loop: For) -> bool:
-        """Write a loop over lanes as one statement; False where it must stay a loop."""
+        """Emits a vectorized loop as one statement; False if it must stay a loop."""
         if not has_lanes(loop):
             return False
         store, values, count = loop.body, self.values, known(loop.extent) or 0
@@ -128,8 +128,8 @@ class LaneStore:
         return f"*({where} {self._kind}_ *)&{place}"
 
     def _read(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]) -> str:
-        """Elements from a place on, neighbours or every other one: of what lies between the first
-        and the last the even ones of one half, then the odd ones of the other, which is as long."""
+        """Loads elements from an index on, contiguous or every other one: the even ones from the
+        first half of the covered range, the odd ones from the second."""
         self._first()
         if _step(buffer, indices, self._loop.var) == 1:
             return self._lanes(buffer, indices)
@@ -187,8 +187,7 @@ class LaneStore:
     def _guarded(
         self, node: sc.Select, guard: sc.Scalar, doubtful: list[tuple[sc.Scalar, int]]
     ) -> _Lanes:
-        """Elements behind a guard: at once where all of them lie in the buffer, and those of lanes
-        for which the guard holds are taken."""
+        """A guarded load: one vector if all of it is in the buffer, masked by the guard."""
         values, dialect, load = self.values, self.values.dialect, node.then
         assert isinstance(load, sc.Load)
         buffer, indices = load.buffer, load.indices
@@ -214,7 +213,7 @@ class LaneStore:
         return True, name
 
     def _mask(self, guard: sc.Scalar) -> str | None:
-        """All bits of the lanes for which a guard holds; None where no vector says it."""
+        """The mask of a guard as all-ones lanes, or None if it cannot be computed by vectors."""
         match guard:
             case sc.And(left, right):
                 sides = self._mask(left), self._mask(right)
@@ -228,7 +227,7 @@ class LaneStore:
         return f"(int{self._count})(-({self.values.of(guard)}))"
 
     def _vector(self, term: sc.Scalar) -> str | None:
-        """An index for each lane; None where it grows otherwise than by steps, or is too large."""
+        """An index per lane, or None if it is not affine or too large."""
         values, var = self.values, self._loop.var
         low, high = values.known.interval(term)
         if not sc.dtype_of(term).is_integer or low < -LARGEST or high > LARGEST:
@@ -247,7 +246,7 @@ class LaneStore:
         return f"(({signs})({first}) + ({signs})({lanes}))"
 
     def _one_by_one(self, node: sc.Scalar) -> _Lanes:
-        """A term that is computed for each lane in turn, and then is a vector."""
+        """A term computed lane by lane, then collected in a vector."""
         values, dialect, loop = self.values, self.values.dialect, self._loop
         name = values.names.fresh("lanes")
         kind = dialect.register(self._of_lane)

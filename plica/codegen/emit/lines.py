@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 class Lines:
-    """What has been written, and how deep it is inside braces."""
+    """The lines written so far, and the brace depth."""
 
     def __init__(self, depth: int = 0) -> None:
         self._lines: list[str] = []

@@ -3,10 +3,9 @@
     row     writes a part from the values of its operands, and gives its value
     nest    does so with scopes inside: it yields terms, and is sent the frame they were written in
 
-Operands come before what is made of them, and every part has a number.  What does not depend on
-the place where a term is written is in its order, so the copies of an unrolled loop share it.  A
-part that opens a scope of its own (a reduction, a guarded read) is one step: what is inside is
-ordered when it is come to, since what is known by then is not written again.
+Operands come before their users, and every part is numbered. Terms independent of the place are
+ordered once, so the copies of an unrolled loop share it. A part with its own scope (a reduction, a
+guarded load) is one step: its inside is ordered when it is reached, excluding values known by then.
 
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
@@ -14,8 +13,8 @@ ordered when it is come to, since what is known by then is not written again.
 >>> [(step.row, step.kids) for step in made.steps], made.roots
 ([('ScalarVar', ()), ('Mul', (0, 1)), ('Add', (2, 3))], (4, 2))
 
-A frame is a scope while it is written: the values of its parts so far.  `within` gives the order of
-the terms in an inner scope, in which what is known around it need not be written again.
+A frame is a scope under construction: the values of its parts so far. `within` gives the order of
+the terms in an inner scope, excluding values known outside.
 
 >>> rows = {ScalarVar: lambda step, frame: "i",
 ...         Add: lambda step, frame: "({} + {})".format(*frame.operands(step))}
@@ -110,12 +109,12 @@ def _deciding(node: Scalar) -> Scalar:
 
 
 def rounded(value: str, of: DType, place: OperatorPlace) -> str:
-    """The value as its dtype holds it, after an operation in the dtype of its register."""
+    """A value rounded to its dtype, after an operation in the register type."""
     return value if of.name in place.dialect.registers else place.converted("round", value, of)
 
 
 def packed(value: str, of: DType, place: OperatorPlace) -> str:
-    """A value as it is stored."""
+    """A value in its storage form."""
     dialect = place.dialect
     if of.name not in dialect.registers:
         return place.converted("pack", value, of)
@@ -136,7 +135,7 @@ def is_plain(of: DType, place: OperatorPlace) -> bool:
 
 
 V = TypeVar("V")
-"""What a value is in the text: an expression, a register …"""
+"""The type of emitted values: an expression, a register …"""
 
 
 class OrderStep(NamedTuple):
@@ -160,7 +159,7 @@ class Order(Generic[V]):
 
 
 def operands(node: Scalar) -> tuple[Scalar, ...]:
-    """The terms whose values an operation takes; what is inside a reduction is in its own scope."""
+    """The operands of an operation; those inside a reduction are in its own scope."""
     match node:
         case Lit() | ScalarVar() | Reduce():
             return ()
@@ -181,7 +180,7 @@ def order(
     literal: Callable[[Lit], V],
     known: Callable[[Scalar], V | None] = _nothing,
 ) -> Order[V]:
-    """The order of some terms; what is `known` has its value already."""
+    """The order of some terms, excluding `known` ones."""
     numbers: dict[Scalar, int] = {}
     steps: list[OrderStep] = []
     start: list[V | None] = []
@@ -216,7 +215,7 @@ def order(
 
 
 class Frame(Generic[V]):
-    """A scope that is being written; `outer` is the one it stands in."""
+    """A scope under construction; `outer` is the enclosing one."""
 
     __slots__ = ("checked", "found", "order", "outer", "rest")
 
@@ -247,7 +246,7 @@ class Frame(Generic[V]):
 def known_around(
     frame: Frame[V], hidden: Callable[[Frame[V]], Set[Scalar]] = lambda frame: frozenset()
 ) -> Callable[[Scalar], V | None]:
-    """Gives what is written in a frame and around it already, but for what is hidden there."""
+    """The values known in a frame and its enclosing ones, minus hidden ones."""
     frames: list[tuple[Frame[V], Set[Scalar]]] = []
     at: Frame[V] | None = frame
     while at is not None:
@@ -268,13 +267,13 @@ Row: TypeAlias = Callable[[OrderStep, Frame[V]], V]
 Walk: TypeAlias = Generator[Sequence[Scalar], Frame[V], V]
 Nest: TypeAlias = Callable[[OrderStep, Frame[V]], "Walk[V]"]
 Within: TypeAlias = Callable[[Sequence[Scalar], Frame[V]], Order[V]]
-"""The order of terms inside a frame, in which what is visible from there is known."""
+"""Orders the terms inside a frame, excluding values visible there."""
 
 _NESTED: Final = "_NESTED"
 
 
 def nest(of: Nest[V]) -> tuple[str, Nest[V]]:
-    """What stands for a row where a part has scopes inside."""
+    """The placeholder row for a part with inner scopes."""
     return _NESTED, of
 
 
@@ -308,7 +307,7 @@ def fold(of: Order[V], within: Within[V] | None = None) -> Frame[V]:
 def _advanced(
     walk: Walk[V], answer: Frame[V] | None, number: int, frame: Frame[V], within: Within[V] | None
 ) -> Frame[V] | None:
-    """The scope that a nest asks for next; None where it gave its value."""
+    """The next scope that a nest requests, or None if it returned its value."""
     try:
         asked = walk.send(answer)  # type: ignore[arg-type]  # None begins a walk
     except StopIteration as done:

@@ -1,7 +1,7 @@
 """The statement fold: a kernel's statements are written one after another, each by its row.
 
-A row writes what comes first and answers with what is still to be written, in order: statements, or
-calls that write what stands between them.  So statements nest as deep as they like.
+A row writes its beginning and returns what remains to be written, in order: statements, or
+callbacks that write the text between them. So statements can nest arbitrarily deep.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -30,7 +30,7 @@ from plica.ir.type import Polynomial
 __all__ = ["For", "Row", "Rows", "Step", "Store", "assuming", "write"]
 
 Step: TypeAlias = "Stmt | Callable[[], Sequence[Step] | None]"
-"""What is still to be written: a statement, or something between statements."""
+"""Pending output: a statement, or text between statements."""
 
 # Any: the class of a row's statement is that of its key.
 Row: TypeAlias = Callable[[Any], "Sequence[Step] | None"]

@@ -1,8 +1,9 @@
-"""Work items: the launches of a kernel on a device where the turns of an outer loop run at once.
+"""Work items: the launches of a kernel on a device that runs the iterations of an outer loop in
+parallel.
 
-A loop that is `parallel` and stands outermost is a launch with a work item for each of its turns;
-what stands outside of such loops is a launch of one item.  Buffers outside of launches that are no
-parameters are scratch memory: further parameters.
+An outermost `parallel` loop is a launch with one work item per iteration; statements outside of
+such loops are a launch of one item. Buffers outside of launches that are no parameters are scratch
+memory: additional parameters.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
@@ -24,7 +25,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 @frozen
 class ItemLaunch:
-    """What each of a given number of work items does; `var` is the number of the item."""
+    """The body of each work item; `var` is the item's index."""
 
     items: int
     var: ScalarVar | None

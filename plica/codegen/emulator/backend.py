@@ -39,7 +39,7 @@ class EmulatedTarget:
 
     @property
     def gpu(self) -> Gpu:
-        """What schedules ask for."""
+        """The parameters of schedules."""
         return self.like.gpu
 
     @property

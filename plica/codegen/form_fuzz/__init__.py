@@ -1,4 +1,5 @@
-"""Fuzzing of forms and trace templates: random stages, held to what they mean at every step."""
+"""Fuzzing of forms and trace templates: random stages, compared with their meaning at every
+step."""
 
 from plica.codegen.form_fuzz.decision import fuzz_decisions
 from plica.codegen.form_fuzz.judge import FormWay, Guilty

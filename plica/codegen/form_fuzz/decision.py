@@ -2,9 +2,9 @@
 
     stages --form--> stages --template--> trace --change some numbers--> trace --replay--> kernel
 
-A number is a factor of a split, a decision of a sampling step, a length, a padding, the value of a
-note, or where in a body something is put.  A changed trace is refused, by a step or by a lowering
-pass, or its kernel gives what the stages give, before it is lowered and after.
+A decision is a split factor, a sampled decision, a length, a padding, the value of a note, or a
+position in a body. A changed trace is refused, by a step or by a lowering pass, or its kernel
+computes what the stages do, before and after lowering.
 
 >>> fuzz_decisions(examples=1).finding is None
 True
@@ -59,10 +59,10 @@ LARGEST_FACTOR: Final = 64
 DECIDED: Final = frozenset(
     ("factor", "factors", "lengths", "multiple", "offset", "padding", "value")
 )
-"""The fields that hold what was decided; other numbers say which loop or block is meant."""
+"""Fields that hold decisions; other numbers identify loops or blocks."""
 
 PLACES: Final = frozenset((("compute_at", "index"), ("reverse_compute_at", "index")))
-"""Fields by their instruction that hold where something is put."""
+"""Fields, by instruction, that hold positions."""
 
 COUNTERS: Final = {"templates": (), "taken": (), "refused": ()}
 
@@ -86,8 +86,8 @@ class TracedCase:
 def fuzz_decisions(
     examples: int = 200, seed: int = 0, *, first: int = 0, say: Say | None = None
 ) -> FuzzReport[TraceFinding]:
-    """Default traces of a given number of cases, each kind of stages in turn, until the first
-    finding."""
+    """Changes the default traces of a number of cases, cycling through the kinds of stages, until
+    the first finding."""
     every = kinds()
     names = tuple(every)
 
@@ -117,7 +117,7 @@ def fuzz_decisions(
 
 
 def _traced(drawn: Drawn, random: Random) -> TracedCase | None:
-    """One of the default traces of a case; None where none of its forms has one."""
+    """A default trace of a case, or None if none of its forms has one."""
     of, machine = drawn
     forms: list[Form] = [*(GPU_FORMS if isinstance(machine, Gpu) else FORMS)]
     random.shuffle(forms)
@@ -214,7 +214,7 @@ def _with(value: Any, places: tuple[int, ...], random: Random) -> Any:  # Any: n
 
 
 def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding | str:
-    """Why a changed trace is refused, nothing where it keeps the meaning, or what goes wrong."""
+    """Why a changed trace is refused, empty if it preserves the meaning, or the error."""
     by = ", ".join(kinds_)
     try:
         kernel = scheduled(trace, of.kernel)
@@ -244,7 +244,7 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding 
 
 
 def _wrong(of: TracedCase, kernel: Kernel) -> str | None:
-    """How a scheduled kernel goes wrong; None where it does not."""
+    """The error of a scheduled kernel, or None."""
     for race in races(kernel):
         return str(race)
     return of.subject.differs(result_of(kernel, of.arrays))

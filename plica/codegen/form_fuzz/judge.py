@@ -3,9 +3,9 @@
     stages --form--> stages --hoisting--> stages and constants --> kernel --template--> scheduled
     kernel --lowering passes--> lowered kernel
 
-What comes out of each step is interpreted and held to the stages that were drawn.  The first step
-after which it differs is guilty: a form, a template or a lowering pass, by its name.  A template
-that knows a kernel must schedule it: where its trace is refused it is guilty as well.
+The result of each step is interpreted and compared with the drawn stages. The first step after
+which it differs is blamed: a form, a template or a lowering pass, by name. A template that accepts
+a kernel must schedule it: a refusal of its trace is a finding, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ GPUS: Final = (
 """A GPU, and smaller ones, for which few elements are many."""
 
 ON_GPU: Final = 3
-"""How many of what a form of a GPU makes are looked at: tiles of many sizes, all of them large."""
+"""The number of GPU form candidates considered: tiles of many sizes, all large."""
 
 
 MOST_INTERPRETED: Final = 1 << 16
@@ -115,14 +115,14 @@ def judge(
 
 @frozen(eq=False)
 class StagesSubject:
-    """A case, the form that was applied to it, and what must come out."""
+    """A case, the form that was applied to it, and the expected result."""
 
     case: StagesCase
     form: str
     wanted: Array
 
     def held(self, made: Stages) -> tuple[Stages, list[Array]]:
-        """What is left of the stages, and what that reads, if the form is right."""
+        """The remaining stages, and their inputs, if the form is right."""
         of = self.case
         if _kept(made) != _kept(of.stages):
             raise self.guilty("form", self.form, "changes what is read or made")
@@ -145,7 +145,7 @@ class StagesSubject:
         return apart.rest, arrays
 
     def launched(self, rest: Stages, arrays: Sequence[Array]) -> None:
-        """Holds launches that a form wrote to the stages, once lowering has put their barriers."""
+        """Compares launches written by a form with the stages, after barriers are inserted."""
         kernel = kernel_of(rest)
         if _is_pure(rest) or operations(kernel) > MOST_INTERPRETED:
             return
@@ -221,7 +221,7 @@ class StagesSubject:
 
 
 def _kept(of: Stages) -> list[tuple[int, DType]]:
-    """What must stay of inputs and the result: their order, elements and dtypes."""
+    """The invariants of inputs and the result: their order, sizes and dtypes."""
     return [(prod(shape_of(each)), each.dtype) for each in (*of.inputs, of.result)]
 
 
@@ -231,7 +231,7 @@ def _is_pure(of: Stages) -> bool:
 
 
 def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:
-    """What a kernel writes last, or why it cannot."""
+    """The last output of a kernel, or why it cannot be computed."""
     try:
         return run_unlowered(of, arrays)[-1]
     except EvaluationError as error:

@@ -24,7 +24,7 @@ from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCas
 Drawn = tuple[StagesCase, "Machine | Gpu"]
 
 TRIES: Final = 60
-"""How many smaller cases are tried for one that goes wrong."""
+"""The maximum number of smaller cases tried for a failure."""
 
 
 COUNTERS: Final = {"kinds": (), "forms": (), "templates": ()}
@@ -32,13 +32,13 @@ COUNTERS: Final = {"kinds": (), "forms": (), "templates": ()}
 
 @attrs.frozen
 class FormFinding(Finding):
-    """A smallest case that goes wrong: the `kind` of what is guilty, and after which form."""
+    """A smallest failing case: the `kind` of the culprit, and the form before it."""
 
     form: str = ""
 
 
 def kinds() -> dict[str, st.SearchStrategy[Drawn]]:
-    """What is drawn, by its name: stages for processors, and for GPUs."""
+    """The kinds of drawn stages by name: for processors and for GPUs."""
     here: dict[str, st.SearchStrategy[Drawn]] = {
         name: st.tuples(make(), st.sampled_from(MACHINES)) for name, make in KINDS.items()
     }
@@ -58,7 +58,7 @@ def fuzz(
     tries: int = TRIES,
     say: Say | None = None,
 ) -> FuzzReport[FormFinding]:
-    """So many cases, each kind in turn, until the first finding."""
+    """A number of cases, cycling through the kinds, until the first finding."""
     through = way or FormWay()
     every = kinds()
     names = tuple(every)

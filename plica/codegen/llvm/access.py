@@ -30,7 +30,7 @@ class MemoryEmitter(LoadEmitter):
 
     @contextmanager
     def only_where(self, inside: LaneValue) -> Iterator[None]:
-        """Do what is written inside if a condition holds."""
+        """Executes the code written inside only if a condition holds."""
         if inside == TRUE:
             yield
             return
@@ -47,7 +47,7 @@ class MemoryEmitter(LoadEmitter):
     def store(  # an element, and what is known of its place
         self, buffer: Buffer, at: LaneValue, value: LaneValue, mask: LaneValue, sound: bool
     ) -> None:
-        """Write the element of every lane that takes part."""
+        """Stores the element of every active lane."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         where, of = self.places[buffer], buffer.dtype
         kind, align = where.kind, where.align
@@ -138,10 +138,10 @@ class MemoryEmitter(LoadEmitter):
         self.lanes.count = before
 
     def _store_masked(self, buffer: Buffer, at: LaneValue, stored: str, mask: str) -> None:
-        """Write the lanes in which a condition holds.
+        """Stores the lanes in which a condition holds.
 
-        What is in registers is written whole, the other lanes as they were: a masked store would
-        need the tile to lie in memory.
+        Registers are written as a whole, with inactive lanes unchanged: a masked store would force
+        the tile into memory.
         """
         w, n = self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes

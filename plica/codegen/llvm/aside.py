@@ -49,7 +49,7 @@ class LlvmProcess:
         return self._process.poll() is None
 
     def ask(self, request: bytes) -> AsideAnswer:
-        """What comes of a request; whoever does not answer for long is ended."""
+        """The answer to a request; a process that does not answer in time is killed."""
         asked, answers = self._process.stdin, self._process.stdout
         assert asked is not None
         assert answers is not None
@@ -86,7 +86,7 @@ def send(to: IO[bytes], data: bytes) -> None:
 
 
 def receive(of: IO[bytes]) -> bytes | None:
-    """What the other side sent; nothing where it ended before it was whole."""
+    """The message of the other side, empty if it ended before it was complete."""
     head = of.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -115,7 +115,7 @@ def aside(request: bytes) -> AsideAnswer:
 
 
 def alone(request: bytes) -> AsideAnswer:
-    """The same in a process that is asked nothing else: of some things LLVM speaks only once."""
+    """The same in a fresh process: LLVM reports some things only once."""
     process = LlvmProcess()
     try:
         return process.ask(request)

@@ -65,7 +65,7 @@ def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:
 
 
 def texts_of(lowered: Callable[[], Lowered], job: Job, artefact: object = None) -> Texts:
-    """The code at each stage, made when somebody asks for it."""
+    """The code at each stage, computed on demand."""
 
     def llvm() -> str:
         of = lowered()

@@ -1,5 +1,5 @@
-"""Buffer addresses: where a buffer begins, how far apart its elements lie, and beside which of them
-instructions name others; the text of an element's address.
+"""Buffer addresses: the base and strides of a buffer, base addresses with immediate offsets, and
+the text of an element's address.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import buffer
@@ -28,8 +28,8 @@ from plica.ir.type import evaluate, known, product
 
 REGISTER_BYTES: Final = 16
 UNALIGNED: Final = 256
-"""Instructions that name whole steps beside an address read this many bytes at once, at most, and
-any byte that is no further."""
+"""The maximum access size with immediate offsets in multiples of it; offsets of single bytes are
+limited to the same distance."""
 
 FIRST_ELEMENT: Final = constant(0)
 
@@ -53,7 +53,7 @@ class BufferAddress:
     is_flat: bool
     """Whether an index is how many elements a place is from the first."""
     is_constant: bool = False
-    """Whether nobody writes there while the kernel runs: what was read once need not be again."""
+    """Whether the buffer is not written while the kernel runs, so loads need not be repeated."""
 
     @cached_property
     def span(self) -> int:
@@ -107,9 +107,10 @@ def sizes_of(dims: Sequence[Scalar]) -> tuple[Size, ...]:
 
 
 def base_element(plus: int, element: int, size: int, steps: int) -> int:
-    """The element beside which an instruction that reads `size` bytes names the one at `plus`.
+    """The base element from which an access of `size` bytes reaches element `plus` by an immediate
+    offset.
 
-    From there to what it reads are whole steps of its size, about this many of them at most.
+    The offset is a multiple of the access size, up to about this many.
 
     Neighbours share it.  It is a register before the first of these: LLVM would advance an address
     that is read itself from one neighbour to the next, in a register for each, and the reads that

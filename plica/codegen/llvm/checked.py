@@ -1,7 +1,7 @@
 """Checked numbers: terms over dims whose sums, differences and products must fit in 64 bits.
 
-A size of an open program comes from a caller, and any is legal; what is computed from it may be
-more than a machine has, but must never be a small number by wrapping round.
+An open size comes from a caller, and any is legal; terms of it may exceed the machine's integers,
+but must never wrap around to a small number.
 
 >>> from plica.ir.type.dim import dim_var
 >>> w = LlvmWriter()

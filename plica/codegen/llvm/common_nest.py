@@ -1,14 +1,14 @@
 """Common nests: loops that several kernels of a program have, each a function that these call.
 
-Convolutions of one shape that differ in what follows them have the same statements before it:
+Convolutions of one shape with different epilogues begin with the same statements:
 
     a:  for i: product; epilogue a            n(i, …):  product
     b:  for i: product; epilogue b    -->     a:  for i: n(i, …); epilogue a
                                               b:  for i: n(i, …); epilogue b
 
-Terms are interned, so what is the same is one object; it is written and compiled once.  A nest is a
-kernel whose dims are the variables of the loops around it that it uses; memory that the kernel
-allocated around it is a parameter, as the kernel's own are.
+Terms are interned, so equal nests are one object; each is emitted and compiled once. A nest is a
+kernel whose dims are the enclosing loop variables it uses; enclosing local memory becomes a
+parameter, like the kernel's own.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from plica.codegen.llvm.value import LlvmValues
 
 HEAVY: Final = 24
-"""Elements or vectors that the text of a nest writes, at least: a function of its own takes LLVM
-longer to begin with than one loop more."""
+"""The minimum number of elements or vectors that a nest's text writes: a function's overhead
+exceeds that of one more loop."""
 
 MAX_REGISTER_BYTES: Final = 2048
-"""A buffer of one thread that is larger is in memory, whoever uses it: no registers hold it."""
+"""The maximum bytes of a per-thread buffer that can be in registers; larger ones are in memory
+anyway."""
 
 UNDERSTOOD: Final = (st.Alloc, st.Bind, st.Branch, st.For, st.Seq, st.Store)
 
@@ -85,7 +86,7 @@ def is_called(of: NestCall, values: LlvmValues) -> bool:
 
 
 Around: TypeAlias = tuple[tuple[ScalarVar, int], ...]
-"""The loops around a statement, from the outermost on, and how often each of them runs."""
+"""The enclosing loops of a statement, outermost first, with their extents."""
 
 
 def common_nests(kernels: Sequence[tuple[st.Kernel, int | None]]) -> list[tuple[CommonNest, ...]]:
@@ -94,7 +95,7 @@ def common_nests(kernels: Sequence[tuple[st.Kernel, int | None]]) -> list[tuple[
     every = Counter([each for pair in kernels for each in dict.fromkeys(nests_of(*pair))])
     shared = {nest for nest, count in every.items() if count > 1}
     taken = [tuple(dict.fromkeys(nests_of(*pair, shared))) if shared else () for pair in kernels]
-    # What stands inside of a nest of all others that have it is no function for one alone.
+    # A nest inside a larger nest with the same users is not separate.
     users = Counter([each for found in taken for each in found])
     return [tuple([each for each in found if users[each] > 1]) for found in taken]
 
@@ -131,7 +132,7 @@ def nests_of(
 def _nest(
     loop: st.For, around: Around, kernel: st.Kernel, over: int | None, allocated: tuple[Buffer, ...]
 ) -> CommonNest | None:
-    """A loop as a nest, None where it uses what no function can be told."""
+    """A loop as a nest, or None if it uses something that cannot be a parameter."""
     written = _written(loop)
     free = free_vars(loop)
     if written is None or not written:
@@ -158,7 +159,7 @@ def _is_in_memory(buffer: Buffer) -> bool:
 
 @lru_cache(maxsize=1024)
 def _written(loop: st.For) -> frozenset[object] | None:
-    """What a loop writes, None where there is something in it that is not understood."""
+    """The buffers a loop writes, or None if it contains unknown statements."""
     every = list(st.statements(loop))
     if any(not isinstance(each, UNDERSTOOD) for each in every):
         return None

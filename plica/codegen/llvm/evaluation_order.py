@@ -43,8 +43,8 @@ class EvaluationOrder:
 
 
 def parts(node: sc.Scalar, contracted: frozenset[sc.Scalar]) -> tuple[sc.Scalar, ...]:
-    """The terms whose values an operation takes; three where it multiplies and adds at once, those
-    of all its parts where it is a sum of indices, the float where it is made a small integer."""
+    """The operands of an operation; three for fused multiply-add, all summands for index sums, the
+    float for a conversion to a small integer."""
     if (form := linear(node)) is not None:
         return form[2]
     if (nearest := nearest_integer(node)) is not None:
@@ -63,7 +63,7 @@ class StraightIndex:
     stride: int
 
     def is_inside(self, boxes: Mapping[ScalarVar, tuple[str, Interval]]) -> bool:
-        """Whether it is inside its buffer in all copies, with or without what is added at last."""
+        """Whether it is in bounds for all copies, with and without the final offset."""
         most = self.number
         for var, count in self.counts:
             low, high = boxes[var][1]
@@ -74,8 +74,8 @@ class StraightIndex:
 
 
 class StraightAccess:
-    """An access whose place is a sum of variables: `text` names what of that is in a register,
-    which is at most `most`; `copies` is how many of each loop there are that read so far apart."""
+    """An access at a sum of variables: `text` is the register part, at most `most`; `copies` are
+    the extents and strides of copied loops."""
 
     __slots__ = ("buffer", "copies", "counts", "indices", "most", "number", "text")
 
@@ -130,7 +130,7 @@ def straight_access(
     shape: Sequence[object],
     strides: Sequence[object],
 ) -> StraightAccess | None:
-    """An access to a buffer of known sizes, at a sum of variables; None for any other."""
+    """An access to a buffer of static shape at a sum of variables, or None."""
     places: list[StraightIndex] = []
     for index, size, stride in zip(indices, shape, strides, strict=True):
         form = linear(index)
@@ -157,7 +157,7 @@ def of_literal(node: sc.Lit) -> LaneValue:
 
 
 def start_of(node: sc.Reduce) -> LaneValue:
-    """What a reduction begins with."""
+    """The initial value of a reduction."""
     start, _ = MEANING[node.combiner]
     first = start(sc.dtype_of(node))
     assert isinstance(first, sc.Lit)
@@ -167,13 +167,13 @@ def start_of(node: sc.Reduce) -> LaneValue:
 def recipe(
     roots: Sequence[sc.Scalar], order: Order[LaneValue], inside: Container[sc.Scalar] = ()
 ) -> EvaluationOrder:
-    """The recipe of some terms, whose parts are in order; of some loads nothing is asked."""
+    """The recipe of terms whose parts are ordered; some loads are unconditional."""
     nodes = [each for each in order.numbers if each not in inside]
     return EvaluationOrder(order, bounds(_asked(roots, nodes)))
 
 
 def _asked(roots: Sequence[sc.Scalar], nodes: Iterable[sc.Scalar]) -> list[sc.Scalar]:
-    """The terms whose intervals matter: indices, and what is compared or divided."""
+    """The terms whose intervals matter: indices, and operands of comparisons and divisions."""
     found = [root for root in roots if sc.dtype_of(root) is i64]
     for node in nodes:
         if isinstance(node, sc.Load):

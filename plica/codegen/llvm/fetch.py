@@ -31,11 +31,11 @@ from plica.ir.loop import For, Load, Scalar, ScalarVar, Store, index, statements
 from plica.schedule.default.machine import LINE
 
 MOST: Final = 64
-"""Lines that are asked for in one iteration, at most."""
+"""The maximum number of cache lines prefetched per iteration."""
 
 
 def fetch(values: LlvmValues, loop: For, strip: int) -> None:
-    """Ask for the lines that a strip of a loop will read some elements ahead."""
+    """Prefetches the lines that a strip of a loop will read some elements ahead."""
     told, rows = [dict(loop.annotations).get(each) for each in ("fetch", "fetch_rows")]
     if not isinstance(told, int) and not isinstance(rows, int):
         return
@@ -53,7 +53,7 @@ def fetch(values: LlvmValues, loop: For, strip: int) -> None:
             ahead, apart = distance.plus, distance.text
         for start in range(max(1, strip * size // LINE)):
             there = lanes.add(at, constant(ahead + start * LINE // size))
-            # Copies of a loop may read the same, or what is mostly on the same line.
+            # Copies of a loop may read the same line.
             near = (there.plus * size + LINE // 2) // LINE
             asked = f"{values.w.block}: fetch {load.buffer.name} {there.text} {near}"
             if not lanes.is_known(asked):
@@ -68,9 +68,9 @@ def fetch(values: LlvmValues, loop: For, strip: int) -> None:
 def fetch_next(
     values: LlvmValues, loop: For, count: int | None, around: Sequence[tuple[ScalarVar, int | None]]
 ) -> None:
-    """Ask for a share of the vectors that will be read when those read now are done with.
+    """Prefetches a share of the vectors that will be read after the current ones.
 
-    The loops around are given from the outermost on, with how often each of them runs.
+    Enclosing loops are given from the outermost, with their extents.
     """
     match dict(loop.annotations).get("fetch_next"):
         case (int() as ahead, int() as times, int() as lines) if 1 <= lines <= MOST:
@@ -85,7 +85,7 @@ def fetch_next(
         )
         if count is None or outer is None or around[outer][1] not in (times, times - 1, None):
             continue  # the last time may have been cut off; None is known when the kernel runs
-        # Loops further in go on through what is read: they are runs of one sum.
+        # Inner loops continue the access: they are runs of one sum.
         passed = [*around[outer:], (loop.var, count)]
         zero = {v: index(0) for v in inside if v not in known or v in dict(passed)}
         line = LINE // load.buffer.dtype.bytes
@@ -107,7 +107,7 @@ def _put(of: Sequence[Scalar], where: Mapping[Term, Scalar]) -> list[Scalar]:
 
 @lru_cache(maxsize=64)
 def loads_along(loop: For) -> tuple[Load, ...]:
-    """What a loop reads of shared memory at places that depend on it and on loops around it."""
+    """The loads of shared memory at places that depend on a loop and its enclosing loops."""
     found: dict[Load, None] = {}
     for stmt in statements(loop.body):
         if isinstance(stmt, Store):

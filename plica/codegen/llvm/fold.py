@@ -3,9 +3,8 @@
     i64 plica_main(void **table)      inputs, outputs, constants, and the workspace last
 
 Kernels are internal functions called directly; so are the regions of the program, cut into pieces
-that LLVM's code generator takes in its stride (its time is quadratic in the length of a block).
-The result is 0, or the number of the launch, counted from 1, in which an index was outside its
-tensor.  The same program gives the same text.
+because LLVM's code generation is quadratic in the length of a block. The result is 0, or the number
+of the launch, counted from 1, in which an index was out of bounds. The text is deterministic.
 
 Kernels in LLVM's text: one internal function each, over the addresses of its buffers.
 
@@ -70,11 +69,11 @@ def emit(  # noqa: PLR0917  # a kernel, and what is known of where it stands
     bounds: Sequence[Interval] = (),
     nests: Sequence[NestCall] = (),
 ) -> Text:
-    """The function of a kernel: it takes the dims that are open, then its buffers.
+    """The function of a kernel: it takes its open dims, then its buffers.
 
-    `over` is the input whose memory the result is written to, so that both have one address: LLVM
-    is told that no two parameters overlap, so the body may use only one of them.  Dims are within
-    `bounds` where there are any; `nests` are functions of their own.
+    `over` is the input over whose memory the result is written: parameters are declared disjoint,
+    so the body may use only one of the two. Dims are within `bounds`, if given; `nests` are
+    separate functions.
     """
     if traits.corrects and _rounds(kernel):
         kernel = by_inverse(kernel)
@@ -162,7 +161,7 @@ def fold(
 
 
 def _pool(target: Target, declared: Collection[str]) -> str:
-    """The pool, beside what is declared already."""
+    """The thread pool, except for existing declarations."""
     text = pool.text(target.triple)
     return text.replace(pool.SYSCALL, "") if "syscall" in declared else text
 
@@ -195,7 +194,7 @@ def kernel_text(  # noqa: PLR0917  # what is known of where it will run
 
 
 def traits_of(target: Target, contract: bool = False, signless: bool = False) -> CodeTraits:
-    """What code for a machine may do to numbers, and what the machine can do."""
+    """The permitted floating-point transformations, and the machine's features."""
     return CodeTraits(
         fused=contract and target.has_multiply_add,
         signless=signless,

@@ -60,7 +60,7 @@ __all__ = ["EASY", "decided", "easy", "index", "is_arithmetic", "summed"]
 
 
 def is_arithmetic(node: Scalar) -> bool:
-    """Whether a node computes a value that is no index: that always takes an instruction."""
+    """Whether a node computes a value other than an index, which always takes an instruction."""
     return isinstance(node, _ARITHMETIC) and dtype_of(node) is not i64
 
 
@@ -68,7 +68,7 @@ _ARITHMETIC: Final = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)
 
 
 def easy(node: Scalar, found: Sequence[LaneValue], around: LoopContext) -> LaneValue | None:
-    """The value of a node from those of its operands, None where that takes an instruction."""
+    """The value of a node from those of its operands, or None if it takes an instruction."""
     lanes = around.lanes
     match node:
         case Add() | Sub() | Mul():
@@ -111,7 +111,7 @@ _WORDS: Final = {Lt: "slt", Le: "sle", Eq: "eq", Ne: "ne"}
 def summed(node: Scalar, a: LaneValue, b: LaneValue, around: LoopContext) -> LaneValue:
     """The sum, difference or product of two indices."""
     lanes = around.lanes
-    # Only an instruction is told that it cannot overflow.
+    # Only instructions carry no-overflow flags.
     facts = "nsw " if (a.text or b.text) and around.is_near(node, (a, b)) else ""
     if isinstance(node, Add):
         return lanes.add(a, b, facts)
@@ -147,14 +147,13 @@ def _known_lanes(node: Scalar, found: Sequence[LaneValue], count: int) -> LaneVa
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _outcomes(kind: type, left: tuple[int, int], right: tuple[int, int], count: int) -> LaneValue:
-    """How a comparison comes out in a given number of lanes, of two numbers each with what a lane
-    adds."""
+    """The result of a comparison per lane, for two numbers with offsets per lane."""
     holds, (a, step), (b, other) = _COMPARED[kind], left, right
     return mask_of(tuple([holds(a + step * n, b + other * n) for n in range(count)]))
 
 
 def _says_inside(choice: Select, around: LoopContext) -> bool:
-    """Whether a condition says no more than that a load is inside: elsewhere that gives 0."""
+    """Whether a condition only states that a load is in bounds; the value is 0 elsewhere."""
     return all(
         isinstance(each, Lt | Le) and decided(each, each.left, each.right, around) == TRUE
         for each in more_than_inside(choice)

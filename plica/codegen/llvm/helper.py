@@ -31,7 +31,7 @@ _F16: Final = llvm_text("f16")
 # Of any other format, by its numbers (`plica.ir.type.float_code`).
 _CODED: Final = llvm_text("coded")
 
-# The sign of a code and of what it means; where 0 has none, the code of -0 is nan.
+# The sign of a code and of its value; without signed zeros, the code of -0 is NaN.
 _SIGNED: Final = {
     "signed": ("%d = or i32 %c, %sign", "%all = or i32 %bits, %top"),
     "signless": (
@@ -46,15 +46,16 @@ _SIGNED: Final = {
     ),
 }
 
-# From f64 one rounding must do: the f32 between is rounded to odd, which keeps what matters.
+# From f64 there must be a single rounding: the intermediate f32 is rounded to odd, which preserves
+# it.
 _ODD: Final = llvm_text("odd")
 _POWER: Final = llvm_text("power")
 
-# The algorithm of numpy (and of Python): the quotient that goes with a remainder that has the sign
-# of the divisor.
+# The algorithm of numpy and Python: the quotient that matches a remainder with the sign of the
+# divisor.
 _FLOOR: Final = llvm_text("floor")
-# The remainder of any two of f32: multiples of the divisor times powers of two are taken away, from
-# the greatest on.  In f64 their product with a quotient of 28 bits, and what is left, are exact.
+# The remainder of any two f32: multiples of the divisor by powers of two are subtracted, largest
+# first. In f64 their product with a 28-bit quotient, and the remainder, are exact.
 _FMOD: Final = llvm_text("fmod")
 _TURN: Final = llvm_text("turn")
 _TURNS: Final = llvm_text("turns")

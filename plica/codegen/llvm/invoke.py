@@ -1,8 +1,8 @@
 """Invocations: a tensor intrinsic that LLVM has a function for, on the regions it is given.
 
-The first region is the same for all lanes, or has rows of lanes, the second has a part for each;
-the third holds what is added to.  All are read and written as they lie in memory, so their last
-elements are neighbours.
+The first region is uniform in the lanes, or has one row per lane; the second has one part per lane;
+the third is the accumulator. All are accessed in memory order, so their innermost elements are
+contiguous.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
     total = f"<{lanes} x i32>"
     beside = _quads_beside(regions[0], values, lanes) if hints["operand"] == "i8" else None
     if beside is None:
-        # Read as a float it is in a vector register: one lane of that is all the instruction takes.
+        # Loaded as a float it is in a vector register: the instruction uses one lane of it.
         one = "float" if hints["operand"] == "i8" else "i32"
         read = w.let(f"load {one}, ptr {shared}, align {regions[0].buffer.dtype.bytes}")
         first = w.let(f"insertelement <{lanes} x {one}> poison, {one} {read}, i64 0")
@@ -83,15 +83,15 @@ def invoke(call: Invoke, values: LlvmValues) -> None:
         w.functions[name] = (total, (kind, kind))
         after = w.let(f"add {total} {before}, {w.call(name, total, args[1:])}")
     else:
-        # Declared, LLVM takes operands of 32 bits for those of 8 that later versions ask for.
+        # The declaration uses 32-bit operands for the 8-bit ones of later LLVM versions.
         w.functions[name] = (total, (total, kind, kind))
         after = w.call(name, total, args)
     w.do(f"store {total} {after}, ptr {result}, align 4")
 
 
 def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int] | None:
-    """Where the vector begins that a quad is in, and which of its lanes that is: several quads are
-    read at once, and products take one lane of them for all.  None where some may be outside.
+    """The base of the vector that contains a quad, and the quad's lane in it: several quads are
+    loaded at once, and products broadcast one lane. None if some may be out of bounds.
 
     Vectors begin at steps of an unrolled loop that are multiples of the lanes; its steps lie by
     one another, along the axis that has a stride of one quad.
@@ -115,8 +115,8 @@ def _quads_beside(of: Region, values: LlvmValues, lanes: int) -> tuple[str, int]
 
 
 def _add_pairs(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
-    """Dot products whose sides both have bytes for each lane: one for each digit, and what the
-    higher ones come to is shifted."""
+    """Dot products with separate bytes per lane in both operands: one per digit, with higher ones
+    shifted."""
     left, result = (_address(each, values) for each in (regions[0], regions[2]))
     w, lanes, name = values.w, _elements(regions[2]), str(hints["llvm"])
     total, operand = f"<{lanes} x i32>", str(hints["operand"])
@@ -157,8 +157,8 @@ def _add_words(regions: Sequence[Region], hints: Mapping[str, object], values: L
 
 
 def _add_window(regions: Sequence[Region], hints: Mapping[str, object], values: LlvmValues) -> None:
-    """A dot product in which each lane has data of its own: terms of a lane lie in rows, and are
-    brought side by side in registers, as many lanes at a time as the instruction has."""
+    """A dot product with separate data per lane: the terms of a lane lie in rows, and are
+    interleaved in registers, as many lanes at a time as the instruction has."""
     data, (own, result), w = regions[0], [_address(each, values) for each in regions[1:]], values.w
     lanes, some, one = _elements(regions[2]), int(str(hints["lanes"])), "<{} x i8>".format
     rows = [w.let(f"load {one(lanes)}, ptr {place}, align 1") for place in _rows(data, values)]
@@ -194,7 +194,7 @@ def _in_words(rows: Sequence[str], some: int, values: LlvmValues) -> list[str]:
 
 
 def _side_by_side(rows: Sequence[str], some: int, values: LlvmValues) -> list[str]:
-    """Four rows of 16 bytes as vectors of four words: bytes in turn, then pairs of them.
+    """Four rows of 16 bytes interleaved to four vectors of words: bytes first, then pairs.
 
     Pairs are numbers of 16 bits meanwhile, so that each step is one instruction and not part of
     a permutation of all bytes.
@@ -217,7 +217,7 @@ def _side_by_side(rows: Sequence[str], some: int, values: LlvmValues) -> list[st
 
 
 def _in_turn(start: int, count: int) -> list[int]:
-    """Half of the lanes of two vectors of this many, in turn."""
+    """The interleaved halves of two vectors with this many lanes."""
     return [at + number for at in range(start, start + count // 2) for number in (0, count)]
 
 
@@ -231,7 +231,7 @@ def _shuffled(
 
 
 def _rows(of: Region, values: LlvmValues) -> list[str]:
-    """Where the rows of a region begin, each of which is one piece of memory."""
+    """The base addresses of a region's rows, each contiguous."""
     place = values.access.places[of.buffer]
     shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
     *some, _ = [at for at, extent in enumerate(of.extents) if known(extent) != 1]

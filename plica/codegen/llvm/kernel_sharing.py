@@ -1,17 +1,17 @@
-"""Kernels that differ in numbers alone are one function, which is told the numbers.
+"""Kernels that differ only in numbers are one function, which takes the numbers as arguments.
 
-Layers of a network differ in how many channels they have.  Where sizes are open those are counts of
-loops and sizes of buffers as the others are, so one function serves: it takes the numbers behind
-the dims, and each launch says its own.
+Layers of a network differ in their channel counts. With open sizes these are loop counts and buffer
+sizes like others, so one function serves: it takes the numbers after the dims, and each launch
+passes its own.
 
     for c in range(16):  y[n, c] = x[n, c] * w[c]
     for c in range(64):  y[n, c] = x[n, c] * w[c]      -->     for c in range(number): …   16, 64
 
-What is found is the least general kernel that all are instances of.  A number that is a multiple of
-another in all of them stays one: places are shown to be inside by how sizes depend on one another.
-Numbers that decide what code looks like stay numbers: lanes, copies, divisors, registers, and how
-far lanes are apart.  Where a place is inside by what a number is, and by nothing else, the function
-that is told it would have to look each time: then there is none.
+The result is the least general kernel (anti-unification) of which all are instances. A number that
+is a constant multiple of another in all of them stays one term, because bounds proofs relate sizes
+to each other. Numbers that shape the code stay constants: lanes, copies, divisors, registers, and
+lane strides. If a bounds proof depends on a constant, a shared function would have to check at run
+time: then there is none.
 
 >>> from plica.ir.text.script import from_text
 >>> text = '''
@@ -38,10 +38,10 @@ from plica.ir.loop import Alloc, For, Kernel, Names, Store, scalar as sc
 from plica.ir.type import i64
 
 Numbers: TypeAlias = tuple[int, ...]
-"""What stands at one place in each of some kernels, or what one kernel is told."""
+"""The values at one place in several kernels, or one kernel's arguments."""
 
 Shared: TypeAlias = tuple[Kernel, Numbers]
-"""A kernel, and the numbers that it is told behind its dims."""
+"""A kernel, and the numbers passed after its dims."""
 
 COUNTED: Final = ("serial", "parallel")
 
@@ -52,12 +52,11 @@ def sharing(
     apart: bool = True,
     looks: Callable[[Kernel], bool | None] = lambda kernel: False,
 ) -> list[Shared]:
-    """For each kernel the one that serves it; itself where it is told no numbers.
+    """The kernel that serves each kernel; itself if it takes no numbers.
 
-    Copies of a statement may be a told distance `apart` where that costs as much as one that is
-    known: where no number of any size stands beside an address, registers hold it in any case.
-    What serves others `looks` whether places are inside only if one of them does; None is said of
-    one that cannot be written since its places are not shown to be inside, and nobody is served.
+    The distance of copied statements may be a parameter (`apart`) if that costs no more than a
+    constant, as when registers hold addresses anyway. A shared kernel checks bounds at run time
+    (`looks`) only if one of its instances does; if bounds cannot be proved, nothing is shared.
     """
     groups: dict[Hashable, list[Kernel]] = {}
     for each in dict.fromkeys(kernels):
@@ -91,7 +90,7 @@ def _served(kernels: Sequence[Kernel], apart: bool) -> tuple[list[Kernel], dict[
 
 
 def _skeleton(kernel: Kernel) -> Hashable:
-    """What kernels have in common that differ in numbers alone."""
+    """The structure of kernels up to numbers."""
     found: dict[Term, int] = {}
     for node in post_order(kernel):
         if isinstance(node, sc.Lit) and node.dtype is i64:
@@ -103,7 +102,7 @@ def _skeleton(kernel: Kernel) -> Hashable:
 
 
 def _plain_fields(node: Term) -> Iterator[Hashable]:
-    """What a term holds beside other terms."""
+    """The data of a term besides child terms."""
     of = type(node)
     for name, kind in zip(of._fields, of._kinds, strict=True):
         if kind == PLAIN:
@@ -111,7 +110,8 @@ def _plain_fields(node: Term) -> Iterator[Hashable]:
 
 
 def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[Numbers]] | None:
-    """The least general kernel of some, and what stands for each number of it; None if none does.
+    """The least general kernel of several, and the value of each of its numbers; None if they have
+    none.
 
     The first walk sees which numbers differ, the second puts terms in their places.
     """
@@ -137,7 +137,7 @@ def _generalised(kernels: Sequence[Kernel], apart: bool) -> tuple[Kernel, list[N
 
 
 class _Collected(dict[Numbers, sc.Scalar]):
-    """Stands for terms that are not known yet, and notes which are asked for."""
+    """A placeholder for unknown terms that records lookups."""
 
     def __init__(self, seen: dict[Numbers, None]) -> None:
         self.seen = seen
@@ -148,7 +148,8 @@ class _Collected(dict[Numbers, sc.Scalar]):
 
 
 def _walked(roots: Sequence[Kernel], terms: dict[Numbers, sc.Scalar]) -> Term | None:
-    """Some terms as one, with a term for each of the numbers that differ; None if more differs."""
+    """Several terms merged into one, with a variable for each differing number; None if they differ
+    otherwise."""
     done: dict[tuple[Term, ...], Term] = {}
     root: tuple[Term, ...] = tuple(roots)
     dims = {*roots[0].dims}
@@ -219,7 +220,7 @@ def _made_of(numbers: Numbers, bases: dict[Numbers, sc.ScalarVar]) -> sc.Scalar 
 
 
 def _keeps_lanes(kernel: Kernel, numbers: set[sc.ScalarVar], apart: bool) -> bool:
-    """Whether lanes lie as far apart as they did: no number that is told stands before them."""
+    """Whether lane strides stay constants: no parameter multiplies them."""
     kinds = ("vectorized",) if apart else ("vectorized", "unrolled")
     lanes = {
         each.var for each in post_order(kernel) if isinstance(each, For) and each.kind in kinds

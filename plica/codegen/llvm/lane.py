@@ -1,8 +1,8 @@
-"""Lanes: values in a vectorized loop, and indices that need no instruction of their own.
+"""Lanes: values in a vectorized loop, and indices that need no instruction.
 
-A value is the same in all lanes, or a vector, or (for an i64) `text + plus + step * lane`: so the
-index of neighbours stays one number however many lanes there are, and the copies of an unrolled
-loop differ in `plus` only.  What is computed from such numbers is remembered while it is in reach.
+A value is uniform, a vector, or (for an i64) `text + plus + step * lane`: contiguous indices stay
+one number for any lane count, and the copies of an unrolled loop differ only in `plus`. Results
+computed from such values are cached while in scope.
 
 >>> lanes = Lanes(LlvmWriter())
 >>> i, two = LaneValue("%i"), constant(2)
@@ -27,7 +27,7 @@ from plica.ir.type import DType, bool_, i64
 
 
 class LaneValue(NamedTuple):
-    """A value: its name in the text, none for 0; `step` is None where that names a vector."""
+    """A value: its name in the text, none for 0; `step` is None if it is a vector."""
 
     text: str
     step: int | None = 0
@@ -71,7 +71,7 @@ def mask_of(flags: tuple[bool, ...]) -> LaneValue:
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _ramp(first: int, step: int, count: int, of: DType) -> tuple[str, bool]:
-    """Numbers of a dtype in a given number of lanes as text, and whether one of them is not 0."""
+    """A constant ramp of a dtype as text, and whether it has non-zero lanes."""
     kind, bits = register(of), of.bits
     numbers = [wrapped(first + step * lane, bits) for lane in range(count)]
     return f"<{', '.join([f'{kind} {each}' for each in numbers])}>", any(numbers)
@@ -101,7 +101,7 @@ class Lanes:
     # --- what is remembered --------------------------------------------------------------------
 
     def pure(self, text: str) -> str:
-        """The name of what has no effect; written once while the first of it is in reach."""
+        """The name of a pure value, emitted once per scope."""
         known = self._known
         if text in known:
             return known[text]
@@ -125,7 +125,7 @@ class Lanes:
         self._known[key] = name
 
     def forget(self, key: str) -> None:
-        """Forget what is remembered by a key."""
+        """Drops a cached value."""
         self._known.pop(key, None)
 
     def mark(self) -> int:
@@ -133,7 +133,7 @@ class Lanes:
         return len(self._order)
 
     def release(self, mark: int) -> None:
-        """Forget what was written since a mark."""
+        """Drops values emitted since a mark."""
         self.releases += 1
         for text in self._order[mark:]:
             self._known.pop(text, None)
@@ -237,7 +237,7 @@ class Lanes:
         return self._multiples.get(text, 1)
 
     def distances(self, value: LaneValue) -> LanesApart | None:
-        """The value as numbers that lanes add to what they share, None where these are unknown."""
+        """The value as constants per lane added to a uniform value, or None if unknown."""
         if value.step is None:
             return self._apart.get(value.text)
         own = tuple([value.step * lane for lane in range(self.count)])
@@ -270,9 +270,9 @@ class Lanes:
     # --- conditions ----------------------------------------------------------------------------
 
     def compared(self, word: str, a: LaneValue, b: LaneValue, of: DType = i64) -> LaneValue:
-        """A comparison of two i64 that count along the lanes or are the same in all: written before
-        the loops that have nothing to do with it.  `of` holds them: a register has more of narrow
-        ones."""
+        """A comparison of two i64 that are affine in the lanes or uniform: hoisted out of
+        independent loops. `of` is a dtype that holds them: a register has more lanes of a narrower
+        one."""
         left, right = self.counted(a, of), self.counted(b, of)
         kind = f"<{self.count} x {register(of)}>"
         return LaneValue(self.ahead(f"icmp {word} {kind} {left}, {right}"), None)
@@ -307,8 +307,8 @@ class Lanes:
         return inside
 
     def counted(self, value: LaneValue, of: DType) -> str:
-        """A value in every lane, as an integer of a dtype: what does not fit is cut off, as where
-        only the sum with what is added does."""
+        """A value in every lane as an integer of a dtype, truncated, because only its sum with an
+        offset must fit."""
         kind = register(of)
         numbers, some = _ramp(value.plus, value.step or 0, self.count, of)
         if not value.text:
@@ -321,7 +321,7 @@ class Lanes:
         return self.ahead(f"add {many} {first}, {numbers}") if some else first
 
     def ahead(self, text: str) -> str:
-        """What has no effect, and all that it is made of, as early as may be."""
+        """A pure value with all its operands, emitted as early as possible."""
         key = f"ahead: {text}"
         if key not in self._known:
             early = REGISTER.sub(lambda found: self._early(found[0]), text)
@@ -338,7 +338,7 @@ class Lanes:
         return a if b == TRUE or a == FALSE else self._join("and", a, b)
 
     def either(self, a: LaneValue, b: LaneValue) -> LaneValue:
-        """Whether one of two conditions holds."""
+        """The disjunction of two conditions."""
         if a == FALSE or b == TRUE:
             return b
         return a if b == FALSE or a == TRUE else self._join("or", a, b)

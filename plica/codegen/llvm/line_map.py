@@ -1,4 +1,4 @@
-"""Line maps: which statement of a kernel each line of its assembly comes from.
+"""Line maps: the statement behind each line of a kernel's assembly.
 
 The emitter marks lines of LLVM's text with the statement that they are written for; the marks
 become debug locations, which LLVM carries through its optimiser to `.loc` directives and which
@@ -56,7 +56,8 @@ class AssemblyLine:
 def assembly_lines(
     kernel: Kernel, target: AnyTarget, contract: bool = False, signless: bool = False
 ) -> tuple[AssemblyLine, ...]:
-    """The assembly of a kernel, each line with its statement; refused for what is no processor."""
+    """The assembly of a kernel with the statement of each line; refused for non-processor
+    targets."""
     if not isinstance(target, Target):
         message = "Only the assembly of processors is followed to statements."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "cpu", str(target)))
@@ -79,7 +80,7 @@ def assembly_lines(
 
 
 def _located(lines: Sequence[str]) -> Iterator[str]:
-    """Lines of LLVM's text with debug locations for marks; each function has a scope of its own."""
+    """Lines of LLVM text with marks converted to debug locations; one scope per function."""
     metadata: list[str] = []
     scope = number = 0
     for line in lines:

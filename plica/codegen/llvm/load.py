@@ -35,18 +35,18 @@ FEW_ELEMENTS: Final = 16
 """This many elements at most are read one by one for the lanes of a vector."""
 
 NARROW: Final = 1 << 31
-"""As many elements are told apart by an i32."""
+"""The number of elements addressable by an i32."""
 
 
 NEIGHBOURS: Final = 64
-"""Elements of a row that are named beside one address, where it may be that of zeros."""
+"""The maximum offset of elements from one base address that may point to zeros."""
 
 BEFORE: Final = 16
 """This many of them are before it."""
 
 
 class GuardedRow(NamedTuple):
-    """A row that is read where a condition holds, and a column of it."""
+    """A row that is loaded if a condition holds, and a column of it."""
 
     only: str
     row: LaneValue
@@ -76,11 +76,11 @@ class LoadEmitter(AddressEmitter):
         beside: tuple[int, int] = (0, 0),
         apart: tuple[LaneValue, LaneValue] | None = None,
     ) -> LaneValue:
-        """The element in every lane where `inside` holds, and `here` does; it is 0 elsewhere.
+        """Loads the element in every lane where `inside` and `here` hold; 0 elsewhere.
 
-        `reach` says of elements from a place after the first on which are inside, `row` which lanes
-        are where that alone decides, `beside` how many elements before and behind all lanes are,
-        `apart` where its row begins, and its column.
+        `reach` states which elements from an index on are in bounds, `row` the lanes in bounds if
+        that is the only check, `beside` how many elements before and after all lanes are in bounds,
+        `apart` the row's base and the column.
         """
         lanes = self.lanes
         n = 0 if at.step == 0 and inside.step == 0 else lanes.count
@@ -108,8 +108,8 @@ class LoadEmitter(AddressEmitter):
     def address(self, buffer: Buffer, at: LaneValue, sound: bool) -> str:
         """The address of the first lane; that of zeros where a row is not to be read.
 
-        Which of them is chosen before the loops along the row, whose columns are all the same one
-        in zeros: so in the loops nothing is asked.
+        The base is selected before the loops along the row, whose columns are all the same in the
+        zero row: the loops contain no check.
         """
         if (guard := self._guard) is None:
             return super().address(buffer, at, sound)
@@ -134,10 +134,9 @@ class LoadEmitter(AddressEmitter):
     def beside(
         self, buffer: Buffer, at: LaneValue, most: int, copies: tuple[tuple[int, int], ...]
     ) -> LaneValue | None:
-        """An element that all lanes share, out of a vector of its neighbours: a given number of
-        copies of a loop read others of them so far apart, and products take one lane for all.  None
-        where the machine has no such products, no registers for these vectors beside the sums, or
-        the vector may end outside, as what is in a register is `most`."""
+        """A uniform element extracted from a vector of its neighbours: copies of a loop read others
+        of them, and products broadcast a lane. None if the machine has no such products, no
+        registers for these vectors besides the sums, or the vector may exceed the buffer."""
         lanes, size = self.lanes, buffer.dtype.bytes
         if not lanes.count or not lanes.w.traits.picks or buffer.dtype not in (f32, f64):
             return None
@@ -166,8 +165,8 @@ class LoadEmitter(AddressEmitter):
         kind: str,
         row: tuple[LaneValue, LaneValue] | None,
     ) -> str:
-        """What is read if a condition holds, 0 otherwise: vectors of a row from memory that holds
-        nothing else, so that no other instruction waits."""
+        """A load if a condition holds, 0 otherwise: vectors of a row in constant memory, so that no
+        other instruction waits."""
         if inside == TRUE:
             return read()
         w = self.lanes.w
@@ -230,8 +229,8 @@ class LoadEmitter(AddressEmitter):
         return self.lanes.w.let(f"shufflevector {kind} {whole}, {kind} poison, {mask}")
 
     def _few(self, buffer: Buffer, at: LaneValue) -> str | None:
-        """Lanes that read few elements, each of them once, before the loops that these do not
-        follow from; None where they are not known."""
+        """Lanes that read a few distinct elements, loaded before independent loops; None if
+        unknown."""
         lanes, n, place = self.lanes, self.lanes.count, self.places[buffer]
         if (apart := lanes.distances(at)) is None or not place.is_constant:
             return None
@@ -246,13 +245,13 @@ class LoadEmitter(AddressEmitter):
                 mask = ", ".join([f"i1 {str(other == each).lower()}" for other in apart.own])
                 one = lanes.ahead(f"select <{n} x i1> <{mask}>, {many} {one}, {many} {found}")
             found = one
-        # Else LLVM chooses anew in each iteration, as far as that takes fewer registers.
+        # Otherwise LLVM reselects in each iteration, as far as that saves registers.
         fence = f"call {many} @llvm.arithmetic.fence.v{n}{SHORT.get(kind, kind)}({many} {found})"
         return lanes.ahead(fence) if kind in SHORT and len({*apart.own}) > 1 else found
 
     def _strided(self, buffer: Buffer, at: LaneValue, beside: tuple[int, int]) -> str | None:
-        """Lanes a few elements apart out of as many vectors, one behind the other, where what they
-        hold beside the lanes is inside as well: an exchange of lanes that machines have."""
+        """Strided lanes from as many consecutive vectors, if the elements between lanes are in
+        bounds as well: a shuffle that machines have."""
         lanes, n = self.lanes, self.lanes.count
         if (shift := whole_shift(at, beside)) is None:
             return None
@@ -270,9 +269,9 @@ class LoadEmitter(AddressEmitter):
     ) -> str:
         """Lanes a few elements apart: whole vectors are read, and the lanes picked from them.
 
-        All from the first lane to the last lies inside the buffer, as both of them do; the last
-        vector ends with the last lane, so nothing beyond is read.  With a mask, only elements of
-        lanes that take part are.
+        Everything from the first lane to the last is in bounds if both are; the last vector ends
+        with the last lane, so nothing beyond is read. With a mask, only active lanes' elements are
+        read.
         """
         lanes, n = self.lanes, self.lanes.count
         assert at.step is not None
@@ -306,7 +305,7 @@ class LoadEmitter(AddressEmitter):
         return moved(row, n, f"<{n} x {memory(buffer.dtype)}>", read, self._shuffled)
 
     def _vector(self, buffer: Buffer, place: str, mask: str | None) -> str:
-        """Neighbours, in the lanes of a mask if there is one."""
+        """Contiguous elements, masked if a mask is given."""
         n, at = self.lanes.count, self.places[buffer]
         one, align = at.kind, at.align
         kind = f"<{n} x {one}>"
@@ -317,7 +316,7 @@ class LoadEmitter(AddressEmitter):
         return self._fetched(at, f"call {kind} {name}(ptr align {align} {place}, {rest})")
 
     def _fetched(self, place: BufferAddress, text: str) -> str:
-        """What is read; of what never changes, once in a block."""
+        """A load; of constant memory, once per block."""
         lanes = self.lanes
         if not place.is_constant:
             return lanes.w.let(text)
@@ -384,7 +383,7 @@ class LoadEmitter(AddressEmitter):
         sound: bool,
         reach: Callable[[int], str] | None,
     ) -> str:
-        """Read the lanes in which a condition holds."""
+        """Loads the lanes in which a condition holds."""
         if self.is_register(buffer, at):
             n, read = self.lanes.count, self._read(buffer, at, True)
             kind = f"<{n} x {memory(buffer.dtype)}>"
@@ -394,7 +393,7 @@ class LoadEmitter(AddressEmitter):
             return self._vector(buffer, self.address(buffer, at, sound), mask)
         if at.step is not None and 1 < at.step <= APART:
             return self._picked(buffer, at, mask, reach)
-        # Where a tile begins at a register, a lane that takes no part may be outside of it.
+        # If a tile starts at a register, an inactive lane may be outside of it.
         column = None
         if at.step is not None and not at.text:
             column = self._register_tile_column(buffer, at)
@@ -403,8 +402,8 @@ class LoadEmitter(AddressEmitter):
         return self._named(buffer, at, mask)
 
     def _named(self, buffer: Buffer, at: LaneValue, mask: str) -> str:
-        """Read the lanes of a mask, each from a place of its own; what all share is an address, and
-        the rest an i32 where that is enough: a register holds twice as many of these."""
+        """Gathers the lanes of a mask; the uniform part is an address, and the rest i32 if
+        possible, because a register holds twice as many of these."""
         lanes, w, n = self.lanes, self.lanes.w, self.lanes.count
         one, align = memory(buffer.dtype), buffer.dtype.bytes
         kind, short = f"<{n} x {one}>", SHORT.get(one, one)
@@ -421,7 +420,7 @@ class LoadEmitter(AddressEmitter):
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _exchange(lanes: tuple[int, ...]) -> str:
-    """Which lane of two vectors each lane takes."""
+    """The lane of two vectors that each lane takes."""
     return f"<{len(lanes)} x i32> <{', '.join([f'i32 {lane}' for lane in lanes])}>"
 
 

@@ -1,4 +1,4 @@
-"""Context: what is known at a place in a kernel from what stands around it.
+"""Loop contexts: the facts at a place in a kernel, from the enclosing statements.
 
 Loops that are open and variables with a value, between which bounds they are; conditions that hold
 there (`KnownBounds`); and, in a vectorized loop, which lanes take part.
@@ -32,7 +32,7 @@ FAR: Final = 2**60
 
 
 class RegionOutside(CompilerBug):
-    """An instruction may reach memory that nobody has shown to be its own: it is not written.
+    """An instruction might access memory not proved to be its own; it is not emitted.
 
     A bug of who chose the kernel; of one that is tried for several at once, an answer.
     """
@@ -43,7 +43,7 @@ class RegionOutside(CompilerBug):
 
 @frozen
 class OpenLoop:
-    """A loop that is open: the labels that close it, and what was in reach before it."""
+    """An open loop: its closing labels, and the scope before it."""
 
     var: ScalarVar
     count: str
@@ -53,18 +53,18 @@ class OpenLoop:
 
 
 class LoopContext(KnownBounds):
-    """What is known here."""
+    """The facts at the current place."""
 
     def __init__(self, lanes: Lanes) -> None:
         super().__init__()
         self.lanes = lanes
         self.vars: dict[ScalarVar, LaneValue] = {}
         self.boxes: dict[ScalarVar, tuple[str, Interval]] = {}
-        """The register of each variable, and between what it is in all copies of a loop."""
+        """The register of each variable, and its interval over all copies of a loop."""
         self.version = 0  # how often one of these was another than before
         self._about: dict[object, tuple[tuple[Term, ...], tuple[Polynomial, ...]]] = {}
-        """The variables that indices and facts name, and these facts: as long as they are kept, no
-        others are taken for them."""
+        """The variables in indices and facts, kept alive with the facts so that identities are not
+        reused."""
         self._shown: dict[object, bool] = {}
         """Whether indices were shown to be inside, by facts and by bounds of variables."""
         self.lane: ScalarVar | None = None  # the variable of the vectorized loop
@@ -101,7 +101,7 @@ class LoopContext(KnownBounds):
         self.unbound(var)
 
     def open(self, var: ScalarVar, extent: LaneValue, bounds: Interval, step: int = 1) -> OpenLoop:
-        """Begin a loop of a given number of iterations; what is returned closes it."""
+        """Begins a loop with a number of iterations; the result closes it."""
         if extent.number is not None and 1 <= extent.number <= step:
             self.bind(var, constant(0), (0, max(0, bounds[1] - 1)))
             return OpenLoop(var, "", step, (), self.lanes.mark())
@@ -162,7 +162,8 @@ class LoopContext(KnownBounds):
     # --- bounds --------------------------------------------------------------------------------
 
     def is_inside(self, term: Scalar, count: int | Scalar, more: Sequence[Polynomial] = ()) -> bool:
-        """Whether an index is below a count; what holds in all copies of a loop is shown once."""
+        """Whether an index is below a count; facts that hold in all copies of a loop are proved
+        once."""
         facts = (*self.facts, *more)
         told = tuple(map(id, facts))
         about = self._about.get((term, count, told))
@@ -184,7 +185,7 @@ class LoopContext(KnownBounds):
         return False
 
     def _in_copies(self, var: Term, here: Interval) -> Interval:
-        """Between what a variable is in all copies of a loop, of which this is one."""
+        """The interval of a variable over all copies of a loop, of which this is one."""
         _, (low, high) = self.boxes.get(var, ("", here))  # type: ignore[call-overload]  # a variable
         return (low, high) if low <= here[0] and here[1] <= high else here
 

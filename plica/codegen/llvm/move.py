@@ -2,8 +2,8 @@
 
     for j in vectorized(4096): y[i, j] = x[p, j]   -->   memcpy(&y[i, 0], &x[p, 0], 16384)
 
-The system's copy stores whole lines wherever rows begin, and of very long ones it does not read the
-lines that it is about to write; a loop of vectors does both.
+The system's memcpy writes whole lines wherever rows begin, and for long rows avoids reading lines
+that it overwrites; a vector loop does neither.
 """
 
 from __future__ import annotations

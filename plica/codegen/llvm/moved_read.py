@@ -4,9 +4,9 @@
     is read         0  1  2  3    from the first column that is inside on
     moved       .  0  1  2        as the lanes want it, 0 in the first
 
-A machine without masks would read such lanes one by one.  Where the columns are known when the code
-is made, a vector that lies in the row as a whole has all of them, and one exchange of lanes moves
-them: at either end of a row that is as long as a vector at least.
+A machine without masks would load such lanes one by one. If the columns are static, a vector inside
+the row contains all of them, and one shuffle moves them into place: at either end of a row at least
+as long as a vector.
 
 >>> moved_vector(-1, 7, 4), moved_vector(5, 7, 4)
 ((0, (4, 0, 1, 2)), (3, (2, 3, 4, 4)))
@@ -42,8 +42,8 @@ def row_lanes(
     lanes: int,
     exceeds: Callable[[int], bool],
 ) -> RowLanes | None:
-    """The columns of an element whose last index alone differs from lane to lane and may be
-    outside, None where they are not known.
+    """The columns of an element whose last index alone varies per lane and may be out of bounds, or
+    None if unknown.
 
     Of a row of open length, which `exceeds` some numbers, either end may be known: lanes are so
     far from its begin, or from its end.
@@ -68,10 +68,10 @@ def row_lanes(
 
 
 def moved_vector(first: int, columns: int, lanes: int) -> tuple[int, tuple[int, ...]]:
-    """Where a vector of neighbours from a column on is read, and which of its elements each lane
-    takes: as many as there are lanes where that column is outside.
+    """The base column of a contiguous vector, and the element for each lane: an out-of-range number
+    for columns outside.
 
-    The row has as many columns as there are lanes at least.
+    The row has at least as many columns as there are lanes.
     """
     start = max(0, min(first, columns - lanes))
     wanted = range(first, first + lanes)
@@ -109,10 +109,10 @@ def unzipped(vectors: Sequence[str], first: int, n: int, kind: str, shuffle: Shu
 
 
 def whole_shift(at: LaneValue, beside: tuple[int, int]) -> int | None:
-    """How many elements before the first lane vectors begin that hold all lanes of a stride, so
-    that none leaves what is `beside` them; None where there is no room.
+    """How many elements before the first lane the vectors of strided lanes begin, so that none
+    leaves the known range `beside` them; None if there is not enough room.
 
-    Lanes that begin one element further on take theirs from the same vectors, if there is a choice.
+    Lanes offset by one element use the same vectors, if there is a choice.
     """
     step, (before, behind) = at.step or 0, beside
     shifts = [at.plus % step, *range(step)] if step > 0 else []

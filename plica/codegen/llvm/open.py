@@ -1,4 +1,4 @@
-"""Open regions: what launches kernels where sizes come with a call.
+"""Open regions: launches of kernels with open sizes.
 
     i64 plica_main(void **table)          inputs, outputs, constants, the workspace, the dims
     void plica_sizes(i64 *dims, i64 *out)     the bytes of the workspace, then the sizes of all
@@ -134,12 +134,12 @@ class OpenRegions(Regions):
         return w.let(f"load i64, ptr {at}, align 8")
 
     def _chunks(self, w: LlvmWriter, step: Chunks, code: int) -> None:
-        """Run kernels on rows: each piece as often as it fits into what is left.
+        """Runs kernels on rows: each piece as often as it fits.
 
-        What is then left, if smaller pieces would do as many rows for it, goes together with rows
-        that are done already: their results are what they were.  Fewer rows than the last piece
-        takes are copied to where there is space for all of its rows, but for one alone where there
-        is a piece for that.
+        The remaining rows, if smaller pieces would take as many calls, are processed together with
+        earlier rows, whose results are recomputed unchanged. Fewer rows than the last piece takes
+        are copied to a buffer with space for all of its rows, except for a single row with its own
+        piece.
         """
         many = self._number(w, self.rows[step.rows])
         done = "0"
@@ -180,8 +180,8 @@ class OpenRegions(Regions):
         least: int,
         code: int,
     ) -> str:
-        """Do the last rows, if more than this many are left, with some before them, if there are
-        any; how many are done then."""
+        """Processes the last rows, if more than a number are left, together with earlier ones;
+        returns the number done."""
         done, many = counts
         last, end = w.labels("last", "whole")
         left = w.let(f"icmp sgt i64 {w.let(f'sub i64 {many}, {done}')}, {least}")
@@ -199,8 +199,8 @@ class OpenRegions(Regions):
     def _padded(
         self, w: LlvmWriter, piece: RowKernel, counts: tuple[str, str], least: int, code: int
     ) -> str:
-        """Do rows that are fewer than a kernel takes, if more than this many are left: the last
-        stands for those that are not there.  Gives how many are done then."""
+        """Processes fewer rows than a kernel takes, if more than a number are left, by repeating
+        the last one; returns the number done."""
         done, many = counts
         few, end = w.labels("few", "none")
         left = w.let(f"icmp sgt i64 {w.let(f'sub i64 {many}, {done}')}, {least}")
@@ -263,7 +263,7 @@ class OpenRegions(Regions):
         return [f"i64 {self._size(w, size)}" for size in step.sizes]
 
     def _size(self, w: LlvmWriter, of: Scalar) -> str:
-        """What a term over the dims is in this call."""
+        """The value of a term over the dims in this call."""
         place = self.rows[of] if of in self.rows else self.program.dims.index(of)
         return self._number(w, place)
 
@@ -282,8 +282,8 @@ class OpenRegions(Regions):
 
 
 def _smallest(pieces: Sequence[RowKernel]) -> RowKernel:
-    """The smallest piece that takes several rows, which fewer rows are padded to; one row is done
-    alone where there is a piece for that."""
+    """The smallest piece with several rows, to which fewer rows are padded; a single row uses its
+    own piece, if any."""
     return min([each for each in pieces if each.size > 1], key=lambda each: each.size,
                default=pieces[-1])  # fmt: skip
 
@@ -294,7 +294,7 @@ def _padded_row_bytes(piece: RowKernel, row: int) -> int:
 
 
 def _padded_bytes(piece: RowKernel) -> int:
-    """The memory that fewer rows than a kernel takes are copied to, for all of its arguments."""
+    """The memory for padded copies of all arguments."""
     return sum(_padded_row_bytes(piece, row) for row in piece.steps) if piece.size > 1 else 0
 
 

@@ -3,8 +3,8 @@
     void body(buffers …, scalars …, i64 begin, i64 end)     what the loop does
     void chunk(ptr env, i64 begin, i64 end)                 takes those from memory, and calls it
 
-The body is called rather than written into the chunk, since parameters of a function are where
-LLVM is told that buffers do not overlap.
+The body is called, not inlined into the chunk, because only function parameters can be declared
+disjoint to LLVM.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plica.ir.loop import Buffer, For, ScalarVar, dtype_of
 
 
 def can_share(values: LlvmValues, count: int | None) -> bool:
-    """Whether the iterations of a loop may be given to the pool where it stands."""
+    """Whether the iterations of a loop may be distributed by the pool at this place."""
     around = values.around
     return count != 1 and around.lane is None and around.mask == TRUE
 
@@ -39,8 +39,8 @@ def share(
 ) -> list[str]:
     """Call the pool for a loop; the lines of the functions it needs.
 
-    `many` is how often it runs, and the least and the most that may be; `fill` writes the body of
-    the loop into the function it is given the values of, and says what LLVM is to be told of that.
+    `many` is the trip count with its minimum and maximum; `fill` emits the body into a given
+    function, and returns its attributes.
     """
     pointers, scalars = _captured(loop, outer)
     inner = LlvmValues(LlvmWriter(traits=outer.w.traits))
@@ -83,7 +83,7 @@ def share(
 
 
 def _captured(loop: For, outer: LlvmValues) -> tuple[dict[str, list[Buffer]], list[ScalarVar]]:
-    """What a loop uses from outside: buffers by where they are, and the variables there are."""
+    """The free buffers and variables of a loop."""
     free = free_vars(loop.body)
     pointers: dict[str, list[Buffer]] = {}
     for buffer, place in outer.access.places.items():
@@ -113,7 +113,7 @@ def _report(inner: LlvmValues, flag: str) -> None:
 
 
 def _call(outer: LlvmValues, chunk: str, values: list[tuple[str, str]], count: LaneValue) -> None:
-    """Write down what the chunks need, and let the pool run them."""
+    """Stores the captured values, and runs the chunks in the pool."""
     w = outer.w
     env = outer.reserve("i64", max(2, len(values)))
     for number, (kind, text) in enumerate(values):

@@ -91,7 +91,7 @@ class EmitLlvm:
                 [
                     Launched(
                         kernel_name(each.kernel, program),
-                        # Where sizes are open nobody knows how much there will be to do.
+                        # With open sizes the amount of work is unknown.
                         0 if program.dims else operations(program.kernels[each.kernel]),
                         0 if program.dims else moved_bytes(each, program),
                     )
@@ -110,7 +110,7 @@ def _emit(level: int) -> Pass:
 
 
 def are_columns(function: Function, machine: object = None) -> bool:
-    """Whether one kernel does all stages of rows before few columns, and keeps all cores busy."""
+    """Whether one kernel computes all stages of rows over few columns, and keeps all cores busy."""
     found = columns_of(collapsed(to_stages(function).stages, free=True))
     if found is None or not found.few:
         return False

@@ -1,9 +1,9 @@
 """How much of a kernel of open sizes plain loops do: what LLVM's passes over loops are worth there.
 
-A kernel that was scheduled has plain loops at its margins: the border of an image, a row shorter
-than a vector.  LLVM's passes take ten times as long as all else that it does to such a kernel, for
-steps that are few at any usual size.  So a kernel is walked through at one: dims are `USUAL`, loops
-are in the middle of their turns, and of two branches the one that is taken there counts.
+A scheduled kernel has scalar loops at its margins: the border of an image, a row shorter than a
+vector. LLVM's optimisation passes take ten times as long as all its other work, for loops with few
+iterations at typical sizes. So a kernel is evaluated at one: dims are `USUAL`, loops are in the
+middle of their iterations, and only the branch taken there counts.
 
 >>> from plica.ir.loop.scalar import Buffer, ScalarVar, index
 >>> from plica.ir.loop.statement import For, Kernel, Seq, Store
@@ -27,8 +27,7 @@ from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i64, known, normal_dim
 
 USUAL: Final = 67
-"""How large an open size is, or a number that several kernels of one text differ in; it is odd, so
-that what is left of a row is not nothing."""
+"""The assumed value of an open size or number; odd, so that remainders of rows are not empty."""
 
 LANES: Final = 4
 """Elements of a vector, at least."""
@@ -87,7 +86,7 @@ def _number(of: sc.Scalar, sizes: dict[Term, int]) -> int | None:
 
 
 def _truth(of: sc.Scalar, sizes: dict[Term, int]) -> bool | None:
-    """Whether a condition holds there, None where that is not seen."""
+    """Whether a condition holds at these sizes, or None if unknown."""
     match of:
         case sc.And(left, right):
             both = _truth(left, sizes), _truth(right, sizes)

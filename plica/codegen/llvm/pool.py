@@ -2,22 +2,21 @@
 
     void plica_parallel(void (*body)(void *env, i64 begin, i64 end), void *env, i64 count)
 
-runs the body over all of `0 .. count`, cut into chunks that the calling thread and the workers
-claim one after the other; it returns when all are done.  Threads are started when first needed,
-spin for a while between regions and then sleep, and are started anew in a forked process.  A
-region inside a region, or while another thread has the pool, runs where it was called.
+runs the body over `0 .. count`, cut into chunks that the calling thread and the workers claim; it
+returns when all are done. Threads are started on first use, spin for a while between regions and
+then sleep, and are restarted in a forked process. A nested region, or one while another thread uses
+the pool, runs in the calling thread.
 
-Note [Ends]: the calling thread claims chunks from the first on, workers from the last back, until
-they meet.  So what one thread has written in a region it mostly reads in the next, out of its own
-cache, while no thread waits for another's part.  Of more than two threads the workers share an end.
-Chunks are as long as one another but for one iteration, the longer ones first: who calls begins
-before those who are called.
+Note [Ends]: the calling thread claims chunks from the front, workers from the back, until they
+meet. So a thread mostly reads in the next region what it wrote in the last, from its own cache, and
+no thread waits for another's part. With more than two threads the workers share an end. Chunk
+lengths differ by at most one iteration, longer ones first: the caller starts before the workers.
 
-Note [Tickets]: one word holds the generation of the region and how many chunks were claimed from
-either end, so a claim is one compare-and-exchange: it succeeds only if the region is still open,
-and so what was read of the region before is true.  No worker announces itself: the caller waits for
-chunks that were claimed, never for a worker that has not woken up.  Odd generations are closed:
-nothing can be claimed while the region is written down.
+Note [Tickets]: one word holds the region's generation and the number of chunks claimed from either
+end, so a claim is one compare-and-exchange: it succeeds only if the region is still open, so what
+was read about it is valid. Workers do not register: the caller waits for claimed chunks, never for
+a worker that has not woken up. Odd generations are closed: nothing can be claimed while a region is
+being set up.
 
 Note [Fork]: the state is in memory that the system clears in a child, where no worker is.  Where
 it cannot, a child finds that it is another process, and runs on one thread.
@@ -43,14 +42,14 @@ SYSCALL: Final = "declare i64 @syscall(i64, ...)"
 """What others that ask the system declare, too."""
 
 CHUNKS: Final = 4
-"""How many chunks there are for each thread: more balance better, fewer cost less."""
+"""Chunks per thread: more balance better, fewer cost less."""
 
 SPIN: Final = {"aarch64": 6000}
 USUAL_SPIN: Final = 2000
-"""How often a worker looks for work before it sleeps: for about 100 us, longer than what a program
-does between two calls, since waking it takes about as long as a small network."""
+"""How often a worker polls for work before it sleeps: about 100 us, longer than a program's work
+between two calls, because waking up takes about as long as a small network."""
 
-# Where things are in the state, each group on a cache line of its own.
+# The layout of the state, each group on its own cache line.
 _TICKET, _BODY, _ENV, _LONGER, _SIZE, _CHUNKS = 0, 64, 72, 80, 88, 96
 _DONE, _SLEEPERS, _BUSY, _STARTED = 128, 192, 256, 264
 
@@ -60,8 +59,8 @@ _PAUSE: Final = {
     "x86_64":  "call void @llvm.x86.sse2.pause()",
     "aarch64": "call void @llvm.aarch64.isb(i32 15)",
 }
-"""What a thread does between two looks: some 15 to 50 ns, in which another on its core goes on.  To
-ARM a hint that it waits is nothing at all; a barrier for instructions empties the pipeline."""
+"""The pause instruction of a polling thread: some 15 to 50 ns in which another hardware thread
+runs. ARM's yield hint is a no-op; an instruction barrier empties the pipeline."""
 # fmt: on
 
 
@@ -88,7 +87,7 @@ _OF_WASM: Final = {
 
 @lru_cache(maxsize=16)
 def llvm_text(name: str) -> str:
-    """A text that is a file of its own, beside the code that fills it in."""
+    """A text from a file in this folder."""
     return Path(__file__).with_name("text").joinpath(f"{name}.ll").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Probes: small functions that are timed to find out what a processor does in a cycle.
+"""Probes: small functions that measure a processor's throughput per cycle.
 
     i64 NAME(i64 turns, ptr to, ptr from, i64 bytes)      whatever was computed
 
@@ -60,7 +60,7 @@ def text(target: Target, bits: int) -> str:
 
 
 def _define(name: str, before: Sequence[str], body: Callable[[], Sequence[str]]) -> str:
-    """A function that goes through its body a given number of turns."""
+    """A function that runs its body a given number of times."""
     return "\n".join([
         f"define i64 @{name}(i64 %turns, ptr %to, ptr %from, i64 %bytes) {{",
         "entry:", *before, "  br label %again", *body(), "}",
@@ -79,8 +79,7 @@ def _again(more: Sequence[str]) -> list[str]:
 
 
 def _summing(name: str, lanes: int, sums: int, count: int, chained: int = 0) -> str:
-    """A given number of multiply-adds of a given number of sums, beside pairs of chained additions
-    of integers."""
+    """A number of independent multiply-adds, with pairs of chained integer additions."""
     kind, fma = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
     before = [
         "  %given = sitofp i64 %bytes to float",
@@ -116,7 +115,7 @@ def _summing(name: str, lanes: int, sums: int, count: int, chained: int = 0) -> 
 
 
 def _loading(name: str, lanes: int) -> str:
-    """Vectors are read one behind another; xor takes them at once from where they lie."""
+    """Loads consecutive vectors; xor takes them as memory operands."""
     kind = f"<{lanes} x i32>"
     lines = ["again:", "  %i = phi i64 [ 0, %entry ], [ %next, %again ]"]
     work = []

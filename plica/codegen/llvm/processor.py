@@ -1,16 +1,17 @@
 """Processors: what LLVM knows of one by its name, which becomes part of the target.
 
-A name stands for features.  Written down with the target they decide how wide vectors are, and
-whether a machine may load the code.  A name or a feature LLVM does not know is refused: LLVM itself
-would ignore it, or end the process, so it is asked in a process of its own.
+A processor name implies features. With the target they decide the vector width, and whether a
+machine may load the code. Names and features unknown to LLVM are refused: LLVM itself would ignore
+them, or abort, so it is queried in a separate process.
 
 >>> from plica.codegen.target import Target
 >>> old = known(Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("-avx2",)))
 >>> old.has("avx"), old.has("avx2"), old.has("avx512f"), old.vector_bits
 (True, False, False, 256)
 
-LLVM does not list the features of a processor, but it inlines no function that needs more than its
-caller has: a call is written for each feature, and those that are left need what is not there.
+LLVM does not list the features of a processor, but it only inlines functions whose features are a
+subset of the caller's: a call is emitted for each feature, and the remaining calls need missing
+features.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def described(name: str, cpu: str | None, features: str | None) -> str | Target:
             return name
         machine = parse(name, toolchain.host())
         added = tuple(each for each in (features or "").split(",") if each)
-        # Another processor has features of its own; of this one, all but those named are kept.
+        # Another processor has its own features; of this one, all but the named ones are kept.
         kept = machine.features if cpu is None else ()
         names = {each[1:] for each in added}
         return evolve(
@@ -107,7 +108,7 @@ def _features(triple: str, cpu: str, given: tuple[str, ...]) -> tuple[str, ...]:
     return (
         *[each for each in given if each[1:] not in has],
         *[f"+{name}" for name, present in has.items() if present],
-        # Last, so that they hold whatever comes before.
+        # Last, so that they override the others.
         *[f"-{name}" for name, present in has.items() if not present and f"-{name}" in given],
     )
 

@@ -1,12 +1,12 @@
-"""Profiles: what native code itself does to say where its time goes, and what the machine could do.
+"""Profiling: the instrumentation of native code, and the measured limits of the machine.
 
-The clock notes how long each launch takes when somebody asks.
+On request, the clock records the duration of each launch.
 
     void plica_profile_use(i64 *notes)      from now on; null, as at first, for never
 
-After launch `n` the code adds the time since the last note to `notes[1 + 2n]`, and 1 to
-`notes[2 + 2n]`; `notes[0]` is when the last note was made, or the code began (launch -1).  While
-nobody asks, a launch costs one call and one look at a pointer more.
+After launch `n` the code adds the time since the last record to `notes[1 + 2n]`, and 1 to `notes[2
++ 2n]`; `notes[0]` is the time of the last record, or of the start (launch -1). When not profiling,
+a launch costs one extra call and a pointer test.
 
 >>> ["gettime" in clock(each) for each in ("x86_64-unknown-linux-gnu", "armv7-none-eabi")]
 [True, False]
@@ -15,8 +15,8 @@ The peak is a function that multiplies and adds as fast as one core can, to be t
 
     i64 plica_peak(i64 turns)      how many operations it did
 
-It waits for nothing: as many sums as the registers hold, all independent.  It is part of native
-code so that a profile says how near the machine's limit a kernel is, wherever the code runs.
+Free of stalls: as many independent sums as registers hold. It is part of native code, so that a
+profile shows how close a kernel is to the machine's limit wherever the code runs.
 
 >>> machine = Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("+avx", "+avx2", "+fma"))
 >>> peak(machine).count("call <8 x float> @llvm.fmuladd")
@@ -32,7 +32,7 @@ from plica.codegen.target import Target
 from plica.runtime.artefact import PEAK, USE
 
 MOST: Final = 16
-"""So many sums hide how long one takes, on every machine there is."""
+"""Enough independent sums to hide the latency on every machine."""
 
 SPARE: Final = 4
 """Registers that are left for other things."""

@@ -3,9 +3,9 @@
     i64 plica_main(void **table)      inputs, outputs, constants, the workspace
     void r0(table, work)              the steps of a region: launches, copies, branches, thunks
 
-A long region is cut into functions of some steps, since what makes code of one takes longer than
-its length.  Nothing here is optimised: kernels are what takes time.  Where a kernel can fail, each
-of these functions gives the number of the launch that did.  Programs with dims have more to say
+A long region is cut into functions of limited length, because LLVM's time is superlinear in it.
+Nothing here is optimised: the time is spent in kernels. If a kernel can fail, each of these
+functions returns the number of the failing launch. Programs with dims need more code
 (`plica.codegen.llvm.open`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 ENTRY: Final = "plica_main"
 
 PIECE: Final = 100
-"""How many steps one function takes."""
+"""The maximum number of steps per function."""
 
 NESTED: Final = 8
 """How many branches are written inside one another before one becomes a function."""
@@ -39,8 +39,8 @@ Variant: TypeAlias = tuple[int, int | None]
 
 @frozen
 class Callee:
-    """A function that is a kernel: its name, whether it says that a check failed, and the numbers
-    that it is told behind its dims."""
+    """A kernel function: its name, whether it reports failed checks, and the numbers passed after
+    its dims."""
 
     name: str
     can_fail: bool
@@ -89,7 +89,7 @@ class Regions:
         return [*self.parts, self._entry()]
 
     def _region(self, region: int) -> None:
-        """A region as a function: its pieces, and above them what calls the pieces in turn."""
+        """A region as a function: its pieces, and a function that calls them in order."""
         name = f"r{region}"
         count = len(self.program.regions[region])
         starts = range(0, count, PIECE)
@@ -144,7 +144,7 @@ class Regions:
         return "\n".join([head, "entry:", *w.lines, "}"])
 
     def _prepare(self, w: LlvmWriter) -> None:
-        """What is done before the first step."""
+        """The code before the first step."""
 
     def _call(self, w: LlvmWriter, name: str) -> None:
         """Run a region or a piece of one; leave with its code if it failed."""
@@ -213,7 +213,7 @@ class Regions:
             self._needed(w, region)
 
     def _needed(self, w: LlvmWriter, region: int) -> None:
-        """Call a region that is a function of its own."""
+        """Calls a region that is a separate function."""
         self.called[region] = None
         self._call(w, f"r{region}")
 
@@ -229,7 +229,7 @@ class Regions:
         raise CompilerBug("There are chunks in a program whose sizes are all known.")
 
     def _size(self, w: LlvmWriter, of: Scalar) -> str:
-        """What a term over the dims is in this call."""
+        """The value of a term over the dims in this call."""
         raise CompilerBug("There are terms over dims in a program whose sizes are all known.")
 
     def _sizes_given(self, w: LlvmWriter, step: Launch) -> list[str]:

@@ -2,8 +2,8 @@
 
     i64 plica_repeat(i64 *frame)      code, registers, tables; 0, or what a segment said
 
-It goes through the words of a loop (`plica.runtime.staged.loop_code`), four and their operands at a
-time, so that no turn of a loop comes back to the host.
+It interprets the words of a loop (`plica.runtime.staged.loop_code`), in groups of four with their
+operands, so that no iteration returns to the host.
 
 >>> "define i64 @plica_repeat(" in text("x86_64-unknown-linux-gnu")
 True
@@ -27,7 +27,7 @@ def text(triple: str) -> str:
 
 @lru_cache(maxsize=8)
 def repeat_object(target: Target) -> bytes:
-    """The object file of the driver; empty where this process cannot run what is made."""
+    """The object file of the driver; empty if this process cannot run the target's code."""
     if not can_link() or target.triple != toolchain.host().triple:
         return b""
     return toolchain.emit(text(target.triple), target)

@@ -10,11 +10,10 @@
                                                          y[i] = u8(i32(round(q))) + u8(z)
                                                  else: …   as it was
 
-No machine divides as fast as it multiplies.  With an inverse that is rounded once, `t` corrected by
-its own remainder is the quotient as division rounds it (Markstein), if nothing overflows or becomes
-subnormal on the way; so the scale is looked at, once for all.  What is outside of the bounds is
-held within them before: no infinite number comes in, and a quotient is so small that it is whole in
-the low bits of a float beside a greater one (`small` tells the emitter so).
+Division is slower than multiplication. With a correctly rounded inverse, `t` corrected by its own
+remainder is the rounded quotient (Markstein), barring overflow and subnormals; so the scale is
+checked once. Values are clamped to the bounds first: no infinity enters, and quotients are so small
+that adding a larger float leaves them as integers in its low bits (`small` tells the emitter so).
 
 Law: the kernel means the same, to the bit.
 """
@@ -53,7 +52,7 @@ class RoundedQuotient:
 
 
 def rounded_quotient(node: sc.Scalar) -> RoundedQuotient | None:
-    """What a term is if it rounds a quotient of f32 to a small integer; None for another."""
+    """The rounding of an f32 quotient to a small integer that a term computes, or None."""
     if not isinstance(node, sc.Cast) or not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
         return None
     if (bounds := held_within(node)) is None or bounds[1] > bounds[2]:

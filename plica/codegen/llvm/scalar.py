@@ -23,11 +23,11 @@ from plica.ir.type import DType, bf16, bool_, f32, f64, i8, i32
 from plica.schedule.default.lane import EXACT_QUOTIENT_BITS
 
 BESIDE: Final = 3 << 22
-"""Floats near to it are whole, and as many as there are integers of 22 bits."""
+"""Floats near this constant are integers, with a spacing of 1 over 22 bits."""
 
 
 def by_word(word: str, row: ScalarRow, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
-    """What the word of a row says (`plica.ir.loop.scalar_row`)."""
+    """The expression of a row's word (`plica.ir.loop.scalar_row`)."""
     if not word:
         return kids[0]
     kind = p.register(of)
@@ -49,7 +49,7 @@ def _library(name: str, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
 
 
 def loaded(stored: str, of: DType, p: LlvmPlace) -> str:
-    """What was loaded, where its register has another type."""
+    """The loaded value converted to its register type."""
     kind, own = p.wide(p.dialect.memory(of)), p.register(of)
     if of is bool_:
         return p.let(f"icmp ne {kind} {stored}, {p.literal(0, i8)}")
@@ -57,7 +57,7 @@ def loaded(stored: str, of: DType, p: LlvmPlace) -> str:
 
 
 def stored(value: str, of: DType, p: LlvmPlace) -> str:
-    """A value as it is stored, where that has another type."""
+    """The value converted to its storage type."""
     return p.let(f"zext {p.register(of)} {value} to {p.wide(p.dialect.memory(of))}")
 
 
@@ -68,11 +68,11 @@ def multiply_add(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
 
 
 def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
-    """A float as the nearest small integer, moved and held within bounds (`nearest_integer`).
+    """A float as the nearest small integer, shifted and clamped (`nearest_integer`).
 
-    Bounds that are whole may be asked before rounding.  Beside a number whose last bit is 1 a float
-    is rounded to a whole one, ties to even, and its low bits are the integer.  Less what it stands
-    beside it is that integer as a float: no bits are taken out where one is wanted.
+    Integral bounds may be applied before rounding. Adding a number whose last bit is 1 rounds a
+    float to an integer, ties to even, whose low bits are the integer. Subtracting the number again
+    gives the integer as a float without extracting bits.
     """
     of, (value,) = nearest_integer(node), terms
     assert of is not None
@@ -105,8 +105,8 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
 
 
 def small(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
-    """A float of less than 2^22 in size as an integer of few bits, the low ones of the nearest; or
-    a float that is held on one side of a number (`plica.codegen.emit.contraction`)."""
+    """A float below 2^22 in magnitude as a small integer, from the low bits of the nearest; or a
+    float clamped on one side (`plica.codegen.emit.contraction`)."""
     kind, whole = p.register(f32), p.register(i32)
     if (of := bounded(node)) is not None:
         if p.w.traits.saturates:  # there the other one of nan is one instruction, too
@@ -188,7 +188,7 @@ def _is_in_lanes(of: DType, p: LlvmPlace) -> bool:
 
 
 def _quotient(of: DType, a: str, b: str, p: LlvmPlace) -> str:
-    """A quotient, rounded towards 0, by what is not 0, nor -1.
+    """A quotient rounded towards 0, for divisors other than 0 and -1.
 
     No machine divides integers in lanes, but all divide floats: two integers of 32 bits are apart
     from a whole quotient by 2^-31 of it, of 16 bits by 2^-15, which the next larger floats tell.
@@ -295,7 +295,7 @@ def _cast(node: Scalar, source: DType, kids: Sequence[str], p: LlvmPlace) -> str
 
 
 def _saturated(value: str, source: DType, to: DType, p: LlvmPlace) -> str:
-    """Integers of floats in lanes: the nearest there is of what is too large, 0 of nan.
+    """Saturating float-to-integer conversion of lanes; 0 for NaN.
 
     LLVM's own instruction for that would be made for one lane after another.
     """

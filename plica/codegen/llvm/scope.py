@@ -1,7 +1,7 @@
-"""Scopes: which of what has been emitted of a term may have been outside a buffer.
+"""Scopes: which emitted parts of a term may have accessed out-of-bounds indices.
 
-A load that had to be checked is `unsafe`, and so is all that is made of it.  Whether an index that
-was outside mattered is asked afterwards: it did if every guard above the load let it through.
+A load that had to be checked is `unsafe`, and so is everything computed from it. Whether a failed
+check matters is decided afterwards: it does if every guard above the load holds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plica.ir.loop.scalar import And, Le, Load, Lt, Or, Reduce, Scalar, Select, 
 from plica.ir.type import Polynomial, polynomial
 
 Edge: TypeAlias = tuple[Scalar, Scalar | None, bool]
-"""An operand, the guard it stands behind, and how that must come out."""
+"""An operand, its guard, and the guard's required value."""
 
 
 def unsafe(frame: Frame[LaneValue]) -> set[Scalar]:
@@ -96,14 +96,14 @@ def _facts(conditions: tuple[Scalar, ...]) -> list[Polynomial]:
 
 @lru_cache(maxsize=1024)  # copies of an unrolled loop ask again
 def _said(term: Scalar, conditions: tuple[Scalar, ...]) -> bool:
-    """Whether conditions say that an index is not negative, wherever they stand."""
+    """Whether conditions imply that an index is non-negative, wherever they occur."""
     return KnownBounds().is_natural(term, _facts(conditions))
 
 
 def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) -> list[Edge]:
-    """Each operand with the guard it stands behind, and how that must come out."""
+    """Each operand with its guard, and the guard's required value."""
     match node:
-        # Where the less of two is one instruction nothing is asked, and both are needed.
+        # If the minimum is a single instruction there is no branch, and both operands are needed.
         case Select(condition, then, orelse) if condition in operands_of(node):
             return [(condition, None, True), (then, condition, True), (orelse, condition, False)]
         case And(left, right):
@@ -118,7 +118,7 @@ def _edges(node: Scalar, operands_of: Callable[[Scalar], tuple[Scalar, ...]]) ->
 
 @lru_cache(maxsize=4096)
 def more_than_inside(choice: Select) -> tuple[Scalar, ...]:
-    """What a condition asks beside that each index of the load it stands before is inside."""
+    """The parts of a condition beyond the bounds of the load it guards."""
     load = choice.then
     assert isinstance(load, Load)
     known: list[Polynomial] = []
@@ -136,5 +136,5 @@ def more_than_inside(choice: Select) -> tuple[Scalar, ...]:
 
 
 def _nonzero(of: Scalar) -> Polynomial:
-    """The polynomial of an index, without what has no part in it."""
+    """The polynomial of an index without zero terms."""
     return {key: (atoms, count) for key, (atoms, count) in polynomial(of).items() if count}

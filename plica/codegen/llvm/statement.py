@@ -4,8 +4,8 @@
     unrolled            the body once for each value of the variable, which is a constant there
     vectorized          the body once, for all lanes at the same time
 
-Lanes that go different ways in a branch take part in one side of it or the other.  A vectorized
-loop with memory of its own, or with another inside, is a loop like any other, which means the same.
+Lanes that diverge at a branch are active in one side of it. A vectorized loop with local memory, or
+with another one inside, is emitted as a scalar loop, which is equivalent.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MOVED: Final = 2048
 """Bytes of a row that the system's own copy moves faster than vectors do."""
 
 FEW: Final = 4
-"""A loop of no more turns, if any, gains nothing by what LLVM makes of loops; one of a known number
-of them LLVM writes out, and the loop around it is the one that gains."""
+"""The maximum trip count of loops that do not benefit from LLVM's loop passes; LLVM unrolls those
+with constant trip counts, and the enclosing loop benefits instead."""
 
 
 class StatementEmitter:
@@ -84,7 +84,7 @@ class StatementEmitter:
         write(steps, marked if self.marks else rows)
 
     def _marked(self, row: Row, stmt: st.Stmt) -> Sequence[Step]:
-        """What a row writes, marked with its statement, also what comes after the body."""
+        """The output of a row, marked with its statement, including text after the body."""
         self._mark(stmt)
         more: list[Step] = []
         for step in row(stmt) or ():
@@ -118,11 +118,11 @@ class StatementEmitter:
         return True
 
     def _is_sum(self, store: st.Store) -> bool:
-        """Whether the loop around comes to one element again and again."""
+        """Whether the enclosing loop updates one element repeatedly."""
         return not self.open or all(self.open[-1][0] not in free_vars(at) for at in store.indices)
 
     def _is_register(self, store: st.Store) -> bool:
-        """Whether an element of the kernel's own has one place in all turns of the loops around."""
+        """Whether a local element has one address in all iterations of enclosing loops."""
         places = [free_vars(at) for at in store.indices]
         return store.buffer in self.own and not any(
             var in free for var, _ in self.open for free in places
@@ -182,7 +182,7 @@ class StatementEmitter:
                 raise refused(message, f"the loop {loop.var.name}", expected, loop.kind, hint)
 
     def _fill(self, loop: st.For, inner: LlvmValues) -> str:
-        """Write the body of a parallel loop into a function of its own."""
+        """Emits the body of a parallel loop as a separate function."""
         inside = StatementEmitter(inner, nests=tuple(self.nests.values()), gains=self.gains)
         inside.plain = not _has_loops(loop.body)
         inside.write(*assuming(inner.around, loop.body, within(loop.var, loop.extent)))
@@ -190,7 +190,7 @@ class StatementEmitter:
         return inside.told()
 
     def told(self) -> str:
-        """What LLVM is told of the function."""
+        """The function's LLVM attributes."""
         width = self.values.w.traits.width
         facts = "noinline nounwind" + (f' "prefer-vector-width"="{width}"' if width else "")
         if not ((self.gains and self.plain) or self.values.loops):
@@ -224,7 +224,7 @@ class StatementEmitter:
         self.open.pop()
 
     def _reserve(self, of: st.Alloc) -> Sequence[Step]:
-        """Memory for a buffer; the same where an unrolled loop comes to it again."""
+        """Memory for a buffer, shared by the copies of an unrolled loop."""
         values, buffer = self.values, of.buffer
         if buffer not in self.own:
             place = place_of(buffer, "")
@@ -240,14 +240,14 @@ class StatementEmitter:
         return of.body, partial(self._tile_done, given)
 
     def _read_anew(self, tile: st.Stmt) -> dict[Buffer, BufferAddress]:
-        """Addresses of their own for what a tile reads that follows another one in straight code;
-        gives what they were.
+        """Fresh addresses for the inputs of a tile that follows another one in straight-line code;
+        returns the previous ones.
 
-        Rows that two tiles share would else be kept from the first to the second, in registers that
-        the sums of both need: what does not fit is spilled, and reading it again costs no more.
+        Otherwise rows shared by two tiles would be kept in registers from the first to the second,
+        while the sums of both need registers: spilling costs as much as loading again.
         """
         places, w = self.values.access.places, self.values.w
-        # What is reserved within the tile has no place yet.
+        # Memory reserved inside the tile has no address yet.
         read = {each: places[each] for each in reads(tile) if each in places}
         given = {each: place for each, place in read.items() if place.is_constant}
         for buffer, place in given.items():
@@ -290,7 +290,7 @@ class StatementEmitter:
         mask: LaneValue = TRUE,
         test: LaneValue | None = None,
     ) -> Sequence[Step]:
-        """A side of a branch, in which a condition holds; in some lanes only if there is a test."""
+        """One side of a branch, in which a condition holds; per lane if there is a vector test."""
         if body is st.NOTHING:
             return ()
         around = self.around
@@ -315,7 +315,7 @@ class StatementEmitter:
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def reads(of: st.Stmt) -> tuple[Buffer, ...]:
-    """What a statement reads, in order."""
+    """The buffers a statement reads, in order."""
     found: dict[Buffer, None] = {}
     for stmt in st.statements(of):
         parts = [each for each in stmt._children if isinstance(each, Scalar)]
@@ -324,7 +324,7 @@ def reads(of: st.Stmt) -> tuple[Buffer, ...]:
 
 
 def moves(of: st.Store, count: int) -> bool:
-    """Whether a statement does no more than move a given number of elements, and they are many."""
+    """Whether a statement only moves a given, large number of elements."""
     size = count * of.buffer.dtype.bytes
     return size >= MOVED and isinstance(of.value, Load) and of.value.buffer is not of.buffer
 
@@ -344,7 +344,7 @@ def _zips(loop: st.For, count: int) -> bool:
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def _accumulates(store: st.Store) -> bool:
-    """Whether an element in memory, not in a register, is made of what it was before."""
+    """Whether an element in memory, not in a register, is updated."""
     if store.buffer.scope == "local" or store.buffer not in free_vars(store.value):
         return False
     return any(isinstance(n, Load) and n.buffer is store.buffer for n in post_order(store.value))

@@ -1,4 +1,5 @@
-"""Stores: `buffer[indices] = value`, checked where only a condition keeps an index inside.
+"""Stores: `buffer[indices] = value`, with run-time checks if only a condition keeps an index in
+bounds.
 
 The copies of an unrolled loop store the same terms, and most differ in the numbers of addresses
 alone: how such a store is written is found once (`plica.codegen.llvm.evaluation_order`).
@@ -44,7 +45,7 @@ class StoreEmitter:
         self.store(of.buffer, of.indices, of.value)
 
     def store(self, buffer: Buffer, indices: Sequence[Scalar], value: Scalar) -> None:
-        """`buffer[indices] = value`; what only a condition keeps inside is checked if need be."""
+        """`buffer[indices] = value`, checked if only a condition keeps it in bounds."""
         lanes, around = self.lanes, self.around
         key = buffer, indices, value
         if key not in self._stores:
@@ -158,7 +159,7 @@ class StoreEmitter:
             beside = self.access.beside(access.buffer, place, access.most, access.copies)
             if beside is not None:
                 return beside
-        # A place that all lanes share is one of a lane that there is.
+        # A uniform address belongs to an active lane.
         needed = self.around.padding if place[1] else TRUE
         row = (0, 0)
         if place.step and place.step > 1 and needed == TRUE:

@@ -8,8 +8,8 @@ by line: loads, stores, masked and scattered ones, copies; atomic accesses are c
 release their word.  Of the pool (`plica.codegen.llvm.pool`) only those are: what it reads before a
 claim succeeds is thrown away where the claim fails, which no sanitizer can know.
 
-With `joined` parallel loops call `plica_parallel` of another object, which may start threads anew
-for each loop: threads of the pool are ordered by each claim, which hides races between chunks.
+With `joined` parallel loops call `plica_parallel` of another object, which may create threads for
+each loop: threads of the pool synchronise at each claim, which hides races between chunks.
 
 >>> print(instrumented('''define void @k(ptr %p) {
 ...   store <2 x half> zeroinitializer, ptr %p, align 4
@@ -33,8 +33,8 @@ from typing import Final
 from plica.codegen.llvm.pool import PARALLEL
 
 LANES: Final = "plica_tsan_lanes"
-"""A function of whoever runs the code: the address of a vector, bytes of a lane, lanes that are
-accessed as bits, and whether they are written."""
+"""A callback of the test harness: the vector's address, bytes per lane, mask, and whether it is a
+write."""
 
 DECLARATIONS: Final = (
     "declare void @__tsan_read_range(ptr, i64)",
@@ -77,7 +77,7 @@ def instrumented(text: str, *, joined: bool = False) -> str:
 
 
 def _atomic(line: str) -> tuple[list[str], list[str]]:
-    """What comes before and after an atomic access: nothing for any other."""
+    """The instrumentation before and after an atomic access; empty for others."""
     exchange, load, store = (each.match(line) for each in (_EXCHANGE, _LOAD, _STORE))
     before: list[str] = []
     after: list[str] = []
@@ -175,7 +175,7 @@ def _split(args: str) -> list[str]:
 
 
 def _operand(of: str) -> tuple[str, str]:
-    """The type and the value of an operand, without what is said of it besides."""
+    """The type and value of an operand, without attributes."""
     kind = of.split(" ", 1)[0] if not of.startswith("<") else of[: of.index(">") + 1]
     value = of[len(kind) :].strip()
     while said := re.match(r"(?:align \d+|(?:non|no)?[a-z]+(?:\([^)]*\))?) (?=[%@])", value):

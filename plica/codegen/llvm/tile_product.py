@@ -1,7 +1,7 @@
-"""Products of tiles in LLVM's text: a function for each shape, in which sums stay in registers.
+"""Tile products in LLVM text: a function per shape, with sums in registers.
 
-A register of tiles holds 16 rows of 64 bytes.  Four of them are sums of up to 32 rows by two
-vectors of 16, two hold the rows, two the vectors: four products for four loads in each step.
+A tile register holds 16 rows of 64 bytes. Four of them are sums of up to 32 rows by two vectors of
+16, two hold the rows, two the vectors: four products per four loads.
 
 >>> print(text("u8.16.0.1").count("tdpbusd("), text("i8.15.14.2").count("tdpbssd("))
 1 4
@@ -15,7 +15,7 @@ from plica.codegen.llvm.pool import llvm_text
 
 FUNCTIONS: Final = {"u8": "llvm.x86.tdpbusd", "i8": "llvm.x86.tdpbssd"}
 ROW_BYTES: Final = 64
-"""Those of a row of a register, whatever it holds."""
+"""The row size of a tile register."""
 ROWS: Final = 16
 """Rows of a register."""
 
@@ -31,7 +31,7 @@ def name_of(dtype: str, rows: int, vectors: int) -> str:
 
 
 def text(name: str) -> str:
-    """The function of that name: what tiles look like, and what is done to them."""
+    """The function of a name: tile configuration, loads, products and stores."""
     dtype, *sizes = name.split(".")
     first, second, vectors = map(int, sizes)
     rows = [each for each in (first, second) if each]
@@ -66,8 +66,7 @@ def text(name: str) -> str:
 
 
 def _load(tile: int, name: str, step: str, times: tuple[str, int], apart: str) -> list[str]:
-    """A tile is read at a step of what has a name, a given number of times some bytes further
-    on."""
+    """Loads a tile with a named stride, from an offset given as a number of steps."""
     size, count = times
     return [
         f"%t{tile}.step = getelementptr i8, ptr %{name}, i64 {step}",

@@ -1,8 +1,8 @@
 """The toolchain: the effects of making native code with LLVM, and nothing else.
 
-It finds out what this machine is, optimises LLVM text, and compiles it to object files, which
-`plica.runtime.link` loads.  Some failures of LLVM end the process: objects for other machines are
-made in a process of their own.
+It detects this machine, optimises LLVM text, and compiles it to object files, which
+`plica.runtime.link` loads. Some LLVM failures abort the process: objects for other machines are
+compiled in a separate process.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _LEAVES_OUT: Final = (
     "-disable-cgp", "-disable-machine-cse", "-disable-machine-licm", "-disable-machine-sink",
     "-disable-copyprop", "-disable-post-ra",
 )  # fmt: skip
-"""What is not done where code is wanted soon: in loops that were scheduled it finds next to nothing
-(the code of three networks takes 0.98 to 1.02 of the time), and takes a tenth of LLVM's time."""
+"""Passes omitted for fast compilation: in scheduled loops they find next to nothing (the code of
+three networks takes 0.98 to 1.02 of the time), and take a tenth of LLVM's time."""
 
 _STANDS: Final[dict[str, bool]] = dict.fromkeys(_LEAVES_OUT, False)
-"""How LLVM's switches stand, which it does not tell; one is not there before anybody turned it that
-stands as each machine likes."""
+"""The state of LLVM's switches, which LLVM does not report; untouched ones are missing and have the
+machine's default."""
 
 UNSCHEDULED: Final = ("wasm32", "wasm64")
 """Machines whose instructions LLVM leaves in the order in which they were selected."""
@@ -58,7 +58,7 @@ UNSCHEDULED: Final = ("wasm32", "wasm64")
 
 @frozen(eq=False)
 class NativeCode:
-    """Machine code in this process: the address of its entry, and what keeps it alive."""
+    """Machine code in this process: its entry address, and the objects that keep it alive."""
 
     address: int
     engine: Any  # the linked code, or llvmlite's execution engine, which has no types
@@ -73,7 +73,7 @@ def host() -> Target:
     kind = triple.partition("-")[0]
     given = tuple(features.split(",")) if features else ()
     given += unsaid(kind, given, system_features())
-    # What the system does not let programs use is not there: artefacts are loaded by its word.
+    # Features that the system does not enable are left out: artefacts are loaded by its report.
     off = set(lacking(kind, given, system_features()))
     found = Target(
         "cpu",
@@ -151,10 +151,11 @@ def _object(text: str, target: Target, level: int = 2) -> bytes:
 
 @contextmanager
 def _scheduled(target: Target, level: int = 2) -> Iterator[None]:
-    """LLVM orders instructions anew, unless code is wanted soon: that takes a seventh of its time.
+    """Enables LLVM's instruction scheduling, unless compile time matters: it takes a seventh of
+    LLVM's time.
 
-    It has one set of switches in a process, and not all can be as they were before anybody turned
-    them: so each machine says what it wants, one thread at a time.
+    A process has one set of switches, and not all can be restored: so each compilation sets its
+    own, one thread at a time.
     """
     with _SWITCHES:
         _turn(level != 1 and target.architecture not in UNSCHEDULED, soon=level == 1)
@@ -218,10 +219,10 @@ def cross(text: str, target: Target) -> bytes:
 
 
 def apart(text: str, target: Target, wanted: str) -> AsideAnswer:
-    """What LLVM makes in a process of its own, which may fail.
+    """LLVM's result from a separate process, which may fail.
 
-    `wanted` is `emit` for an object, or `optimise` for text, from which code could be made, and for
-    all that LLVM says of the machine.
+    `wanted` is `emit` for an object, or `optimise` for text, also for everything LLVM reports about
+    the machine.
     """
     words = [target.name, target.triple, target.cpu, list(target.features)]
     asked = json.dumps({"target": words, "text": text, "wanted": wanted}).encode()
@@ -229,7 +230,7 @@ def apart(text: str, target: Target, wanted: str) -> AsideAnswer:
 
 
 def serve() -> None:
-    """What the other process does: text in, an object or text out, until nothing comes."""
+    """The main loop of the other process: text in, an object or text out."""
     while (request := receive(sys.stdin.buffer)) is not None:
         given = json.loads(request)
         name, triple, cpu, features = given["target"]
@@ -270,9 +271,9 @@ def _optimised(text: str, machine: Any, level: int = 2) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """A module in a context of its own, which goes with it.
+    """A module in its own context, released with it.
 
-    The context of all others keeps every constant and type that ever was in one of its modules.
+    The global context would keep all constants and types of all modules.
     """
     return binding.parse_assembly(text, binding.create_context())
 
@@ -282,8 +283,8 @@ def _improve(
 ) -> None:
     """Optimise a module; all of LLVM's passes are needed only where loops are plain.
 
-    Loops whose places are quotients are never made vectors by LLVM: it gains nothing, and two of
-    its estimates of what that costs may differ, whereupon it ends the process (LLVM 22).
+    Loops with division in their indices are never vectorised by LLVM: it gains nothing, and two of
+    its cost estimates may disagree, which aborts the process (LLVM 22).
     """
     # One for each module: a run leaves its maker pointers into its own stack (llvmlite 0.50), so a
     # second run from elsewhere would be wrong.
@@ -293,7 +294,8 @@ def _improve(
     builder = binding.create_pass_builder(machine, options)
     passes = builder.getModulePassManager() if plain else _few_passes()
     passes.run(module, builder)
-    # `close` frees nothing: the class takes the empty `_dispose` of its first base (llvmlite 0.50).
+    # `close` frees nothing: the class inherits the empty `_dispose` of its first base (llvmlite
+    # 0.50).
     NewPassManager._dispose(passes)
     passes.detach()
 
@@ -301,8 +303,8 @@ def _improve(
 def _few_passes() -> Any:
     """What loops that were scheduled still need.
 
-    Numbering values or combining instructions finds little, as the fold writes an address once, and
-    takes longer than all of these; what it finds, instruction selection finds too.
+    GVN and instruction combining find little, because the emitter writes each address once, and
+    take longer than all of these; instruction selection finds the rest.
     """
     passes = binding.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
@@ -314,7 +316,7 @@ def _few_passes() -> Any:
 
 @lru_cache(maxsize=16)
 def _machine(target: Target, jit: bool = False, level: int = 2, reloc: str = "pic") -> Any:
-    """LLVM's machine; code that is linked lies together, code of the engine anywhere."""
+    """LLVM's target machine; linked code uses a small code model, JIT code may be anywhere."""
     _prepare()
     if target.triple != binding.get_process_triple():
         _prepare_others()

@@ -5,11 +5,10 @@
            c0 c1 c2 c3                  …
            d0 d1 d2 d3
 
-One column alone would be put together element by element.  All of them together are a few rounds
-in which rows exchange lanes in pairs.  Registers are made of blocks of 16 bytes: within these, rows
-are zipped, and then whole blocks go where they belong; processors have an instruction for each of
-these exchanges.  What one column needs is written once and remembered for the others, while nothing
-is stored there.
+Assembling a single column goes element by element. All columns together take a few rounds in which
+rows exchange lanes in pairs. Registers consist of blocks of 16 bytes: rows are interleaved within
+blocks, and then whole blocks are moved; processors have an instruction for each of these exchanges.
+Rounds are emitted once and cached for further columns, while nothing is stored there.
 
 >>> [list(each.lanes) for each in network(4, 4, 8).rounds[0][:2]]
 [[0, 4, 2, 6], [1, 5, 3, 7]]
@@ -31,7 +30,7 @@ BLOCK: Final = 16
 """The bytes of a block."""
 
 FENCED: Final = 256
-"""From this many bits of a register on turning a tile takes more than two rounds."""
+"""The register width in bits from which transposing a tile takes more than two rounds."""
 
 
 class Exchange(NamedTuple):
@@ -44,7 +43,7 @@ class Exchange(NamedTuple):
 
 @frozen
 class Network:
-    """Rounds of exchanges, each of which gives all rows anew; and which row each column then is."""
+    """Rounds of exchanges, each of which replaces all rows; and the final row of each column."""
 
     rounds: tuple[tuple[Exchange, ...], ...]
     columns: tuple[int, ...]
@@ -82,7 +81,7 @@ Sides = tuple[list[int], list[int]]
 
 
 def _zipped(unit: int, block: int, width: int) -> Sides:
-    """Units in turn, from the first half of each block of both rows, and from the second."""
+    """Interleaves units from the first halves of both rows' blocks, and from the second halves."""
     sides: Sides = ([], [])
     for start in range(0, width, block):
         for side in (0, 1):
@@ -107,7 +106,7 @@ def _alternate(block: int, width: int) -> Sides:
 
 
 def _swapped(apart: int, width: int) -> Sides:
-    """Blocks of lanes that are even, of both rows in turn, and those that are odd."""
+    """Exchanges lane blocks: the even ones of both rows, and the odd ones."""
     even = [(at & ~apart) + (width if at & apart else 0) for at in range(width)]
     return even, [at + apart for at in even]
 
@@ -150,20 +149,21 @@ class RegisterTranspose:
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
         self.fenced = lanes.w.traits.width >= FENCED
-        """Whether LLVM is kept from looking through all rounds at once.
+        """Whether to hide the chain of rounds from LLVM.
 
-        It looks for better exchanges along chains of them, which takes long where there are many:
-        more than all else for a kernel with some tiles of 16 rows.  It finds none.
+        LLVM searches for better exchanges along chains of them, which for many is slower than
+        everything else in a kernel with 16-row tiles, and finds none.
         """
         self._made: dict[str, list[str]] = {}
 
     def column(  # what is turned, and which part of it
         self, of: str, key: str, number: int, shape: tuple[str, int, int], row: Callable[[int], str]
     ) -> str:
-        """A column of as many rows as there are lanes, both powers of 2, rows being no shorter.
+        """A column of as many rows as there are lanes, both powers of 2, with rows at least as
+        long.
 
-        It is `of` some memory, at a place that the key says; the shape is that of a row: the type
-        of its elements, how many bytes one has, and how many there are.
+        `of` identifies the memory, and the key its place; the shape is that of a row: element type,
+        element bytes, and length.
         """
         kind, size, width = shape
         count = self.lanes.count

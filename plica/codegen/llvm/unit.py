@@ -1,9 +1,9 @@
-"""Units: the object files of a program, one for each kernel, so that what did not change is kept.
-What several kernels have in common is one, too (`plica.codegen.llvm.common_nest`).
+"""Units: the object files of a program, one per kernel, so that unchanged kernels are reused. Code
+shared by kernels has its own object (`plica.codegen.llvm.common_nest`).
 
-A kernel's object is known by what it is made from: the kernel itself (not its name, nor where it
-is used), the machine, and the compiler.  So editing one operator of a model compiles the kernels
-that contain it and what calls them, and nothing else.
+A kernel's object is keyed by its inputs: the kernel itself (not its name or use), the machine, and
+the compiler. So editing one operator of a model recompiles only the kernels that contain it and
+their callers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHARES: Final = 2
 KERNEL_PREFIX: Final = "k."
 NEST_PREFIX: Final = "n."
 UNNAMED: Final = f"{KERNEL_PREFIX}{'?' * 24}"
-"""Stands for the name of a kernel's function, in which nothing else is written."""
+"""A placeholder for the function's name in a kernel's text."""
 
 
 @frozen
@@ -60,8 +60,8 @@ class Units:
 
 @frozen
 class ObjectOptions:
-    """What the object of a kernel depends on besides the kernel: the machine, whether a product and
-    a sum are rounded once, whether zeros may change their sign, and how much LLVM improves it."""
+    """The options of a kernel's object: the machine, contraction, signs of zeros, and optimisation
+    level."""
 
     target: Target
     contract: bool = False
@@ -69,7 +69,7 @@ class ObjectOptions:
     level: int = 2
 
     def __str__(self) -> str:
-        """What keys say of them, beside the facts of the machine."""
+        """The options in keys, besides the machine's facts."""
         return f"{self.contract and self.target.has_fma} {self.signless} {self.level}"
 
     def text(
@@ -105,7 +105,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
 ) -> Units:
     """The objects of a program, from the store where it has them; LLVM improves them by `level`.
 
-    For another machine all is one object: each is made in a process of its own.
+    For another machine everything is one object, because each is compiled in a separate process.
     """
     if target.triple != toolchain.host().triple:
         whole = fold(program, plan, target, contract, signless)
@@ -148,7 +148,7 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
 def serving(
     kernels: list[Kernel], options: ObjectOptions, written: dict[Kernel, Text]
 ) -> list[Shared]:
-    """For each kernel the one whose code serves it, and what that is told."""
+    """For each kernel the one whose code serves it, and its arguments."""
     if not any(each.dims for each in kernels):
         return [(each, ()) for each in kernels]
 
@@ -187,7 +187,7 @@ def _compiled(
     written: Mapping[Kernel, Text],
     workers: Workers | None,
 ) -> dict[str, bytes]:
-    """The entries of kernels that are not kept; those of nests are made beside them."""
+    """The entries of kernels that are not stored; those of nests are compiled alongside."""
     entries: dict[str, bytes] = {}
     waiting: dict[str, Callable[[], bytes]] = {}
     wanted = list(tasks)
@@ -243,8 +243,8 @@ Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
 
 @contextmanager
 def _beside(alone: bool) -> Iterator[Later]:
-    """LLVM works on one kernel while the next is folded, where there is a core for each: no other
-    process has it.  More than one thread would not help: llvmlite lets one in at a time.
+    """LLVM compiles one kernel while the next is emitted, if there are two cores and no worker
+    processes. More threads would not help: llvmlite admits one at a time.
     """
     if not alone or cores() < 2:
         yield lambda make: make
@@ -258,7 +258,7 @@ def _beside(alone: bool) -> Iterator[Later]:
 
 
 class _Nests:
-    """The functions of nests that kernels have in common: from the store, or begun."""
+    """The functions of common nests: stored ones, or in progress."""
 
     def __init__(self, options: ObjectOptions, store: ArtefactStore | None) -> None:
         self.options = options
@@ -269,7 +269,7 @@ class _Nests:
         self.known: dict[CommonNest, NestCall | None] = {}
 
     def call(self, nest: CommonNest) -> NestCall | None:
-        """How a nest is called; None where a check in it may fail, so that it stays where it is."""
+        """The call of a nest, or None if a check in it may fail, so that it stays inlined."""
         if nest not in self.known:
             self.known[nest] = self._begun(nest)
         return self.known[nest]
@@ -325,7 +325,7 @@ def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], byte
 
 
 def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2) -> bytes:
-    """The object of a text; at level 0, what only calls others, as it stands."""
+    """The object of a text; at level 0 for code that only calls others."""
     make = partial(toolchain.emit, text, target, level)
     if store is None:
         return make()
@@ -352,7 +352,7 @@ def facts_of(target: Target) -> tuple[str, ...]:
 
 
 FINGERPRINT: Final[Memo[str, str]] = Memo(1)
-"""The fingerprint of this compiler, where somebody knows it."""
+"""The compiler's fingerprint, once known."""
 
 
 def fingerprint() -> str:

@@ -1,9 +1,9 @@
 """Values: a scalar term becomes straight LLVM text, with loops for the reductions inside it.
 
-Both sides of a `Select` are computed and one is chosen: no operation can fail, and a load whose
-index may be outside is made only where it is inside.  Whether that mattered is asked afterwards
-(`plica.codegen.llvm.scope`).  So each node is emitted once, however much is shared, and the code
-has no branches but around such loads.
+Both sides of a `Select` are computed and one is chosen: no operation traps, and a load whose index
+may be out of bounds is predicated. Whether a failed check matters is decided afterwards
+(`plica.codegen.llvm.scope`). So each node is emitted once, however much is shared, and the only
+branches are around such loads.
 
 In a vectorized loop a term that depends on its variable becomes a vector of all lanes.
 """
@@ -51,7 +51,7 @@ SHARED: Final = (sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)
 
 
 class LlvmValues:
-    """Emits values into a writer; knows the loops that are open and the buffers there are."""
+    """Emits values into a writer; knows the open loops and the buffers."""
 
     def __init__(self, w: LlvmWriter) -> None:
         self.w = w
@@ -87,7 +87,7 @@ class LlvmValues:
         return name
 
     def _zeros(self, kind: str) -> str:
-        """Memory of the function itself that holds nothing but zeros."""
+        """A function-local memory of zeros."""
         if kind not in self._zeros_of:
             self._zeros_of[kind] = self.reserve(kind)
             self.registers.append(f"  store {kind} zeroinitializer, ptr {self._zeros_of[kind]}")
@@ -167,7 +167,7 @@ class LlvmValues:
         return found
 
     def _sum(self, form: LinearForm, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
-        """A sum of indices: of numbers that are known, or with one, it takes nothing."""
+        """An index sum; known summands, and a single unknown one, take no instruction."""
         found, plus, apart, written = frame.found, form[0], 0, []
         for kid, count in zip(step[3], form[1], strict=True):
             text, each, number = found[kid]
@@ -218,7 +218,7 @@ class LlvmValues:
         return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
 
     def _once(self, node: sc.Scalar, texts: Sequence[str]) -> str:
-        """An index that takes more than a sum, written once while the first of it is in reach."""
+        """An index that takes more than a sum, emitted once per scope."""
         key = " ".join((type(node).__name__, *texts))
         if not self.lanes.is_known(key):
             self.lanes.remember(key, operation(node, texts, self._place(0)))
@@ -232,7 +232,7 @@ class LlvmValues:
         return LaneValue(self.lanes.counted(value, i32), None)
 
     def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
-        """What always takes an instruction."""
+        """An operation that always takes an instruction."""
         return self._instruction(step, frame, operation)
 
     def _instruction(
@@ -257,12 +257,12 @@ class LlvmValues:
         return parts(node, self.contracted)
 
     def _added(self, node: sc.Reduce) -> tuple[sc.Scalar, ...]:
-        """What is evaluated in each step of a reduction: the body, or the factors of it."""
+        """The terms evaluated in each step of a reduction: the body, or its factors."""
         factors_of = summed_factors(node) if self.fused else None
         return (node.body,) if factors_of is None else factors_of
 
     def _texts(self, dtypes: Sequence[DType], found: Sequence[LaneValue]) -> tuple[list[str], int]:
-        """Operands as one instruction takes them, and how many lanes that has; 0 for one value."""
+        """Operands as an instruction takes them, and their lane count; 0 for scalars."""
         lanes = self.lanes
         for each in found:
             if each[1] != 0:
@@ -276,10 +276,10 @@ class LlvmValues:
     def _load(
         self, buffer: sc.Buffer, indices: Sequence[sc.Scalar], found: Sequence[LaneValue]
     ) -> tuple[LaneValue, LaneValue | None]:
-        """The element, and whether the indices were inside; None where they always are."""
+        """The element, and whether its indices were in bounds; None if they always are."""
         lanes, around = self.lanes, self.around
         unsure: list[tuple[LaneValue, LaneValue]] = []
-        # A place that all lanes share is one of a lane that there is.
+        # A uniform address belongs to an active lane.
         needed = TRUE if all(each.step == 0 for each in found) else around.padding
         sound = True
         shape = self.access.places[buffer].shape
@@ -322,7 +322,7 @@ class LlvmValues:
         return loaded, lanes.both(here, fits)
 
     def _is_near_row(self, column: sc.Scalar, size: Size, apart: int) -> bool:
-        """Whether what is so far from a column is shown to be in its row, too."""
+        """Whether an element at a distance from a column is proved to be in its row, too."""
         return self.around.is_inside(column + apart, size)
 
     def _exceeds(self, size: Size, number: int) -> bool:
@@ -332,7 +332,7 @@ class LlvmValues:
     # --- reductions ----------------------------------------------------------------------------
 
     def _reduced(self, step: OrderStep, frame: Frame[LaneValue]) -> Walk[LaneValue]:
-        """A reduction: loops around the body, which is added to what there is so far."""
+        """A reduction: loops around an accumulation."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
             return start_of(node)
@@ -386,7 +386,7 @@ class LlvmValues:
     # --- checks --------------------------------------------------------------------------------
 
     def note(self, failed: LaneValue) -> None:
-        """Remember that an index was outside, in a lane that takes part."""
+        """Records a failed bounds check in an active lane."""
         failed = self.lanes.both(self.around.mask, failed)
         if failed == FALSE:
             return
@@ -399,5 +399,5 @@ class LlvmValues:
 
 
 def nothing(buffer: sc.Buffer) -> LaneValue:
-    """What a load from an empty buffer gives."""
+    """The value loaded from an empty buffer."""
     return constant(0) if buffer.dtype is i64 else LaneValue(literal(0, buffer.dtype))

@@ -4,8 +4,8 @@ Fourteen lanes would be vectors of eight, four and two, and whatever is computed
 three times.  A processor that writes single lanes of a vector does it once, in sixteen lanes of
 which two are masked: they read nothing and write nothing.
 
-What lies in registers cannot be read in part, so a loop that reads or writes neighbours of these is
-cut as before; columns of a tile of registers (`plica.codegen.llvm.transpose`) can be padded.
+Registers cannot be accessed in part, so a loop over contiguous elements of register buffers is cut
+as before; columns of a register tile (`plica.codegen.llvm.transpose`) can be padded.
 
 >>> from plica.ir.loop.tensor import axis
 >>> from plica.ir.loop.scalar import index
@@ -39,24 +39,24 @@ WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
 
 STRAIGHT: Final = 64
-"""As many lanes are written out, though no register holds this many, ..."""
+"""The maximum number of lanes in straight-line code, even if no register holds them, ..."""
 
 WRITTEN: Final = 4
-"""... but no more than this many registers hold: what is computed of them takes some, too."""
+"""... but at most this many registers: computed values take some, too."""
 
 BESIDE: Final = 2
 """Vectors of a strip, at least."""
 
 FETCHES: Final = frozenset({"fetch", "fetch_rows"})
-"""What asks for memory before it is read."""
+"""Prefetching intrinsics."""
 
 FORMULA_REGISTERS: Final = 8
-"""Registers that a formula takes for a vector: its constants are shared, its parts are not."""
+"""The registers per vector of a formula: constants are shared, intermediates are not."""
 
 
 class CopiedStore(NamedTuple):
-    """A store with nothing but unrolled loops around it, each with how often it runs, and innermost
-    a vectorized one, if there is one."""
+    """A store enclosed only by unrolled loops, with their extents, and innermost a vectorized one,
+    if any."""
 
     loops: tuple[tuple[For, int], ...]
     strip: For | None
@@ -65,7 +65,7 @@ class CopiedStore(NamedTuple):
 
 @lru_cache(maxsize=256)
 def copied_store(loop: For) -> CopiedStore | None:
-    """The store of which unrolled loops are copies, None where they have more inside."""
+    """The only store in unrolled loops, or None if they contain more."""
     loops: list[tuple[For, int]] = []
     inside: Stmt = loop
     while isinstance(inside, For) and inside.kind == "unrolled" and (count := known(inside.extent)):
@@ -89,10 +89,9 @@ class VectorizedLoops:
     def strips(self, loop: For, count: int, side_by_side: int = 0) -> Sequence[Step]:
         """A vectorized loop: a strip at a time if it is long, then the lanes that are left.
 
-        A strip is a given number of vectors side by side; of formulas, in which one instruction
-        waits for another, as many as leave registers for what they are made of.  Where instructions
-        read memory two are enough: such machines look further ahead, and spill what more would
-        take.
+        A strip is a number of adjacent vectors; for formulas, whose instructions are dependent, as
+        many as registers allow. With memory operands two suffice: such machines look further ahead,
+        and would spill more.
         """
         if not side_by_side:
             many = self.values.w.traits.picks // FORMULA_REGISTERS
@@ -152,8 +151,8 @@ class VectorizedLoops:
     def small(self, loop: For, count: int) -> Sequence[Step]:
         """A vectorized loop in which integers are made of small numbers.
 
-        Each vector is a chain of products, in which one waits for the other, and takes two
-        registers: so many are side by side that half of all registers are theirs.
+        Each vector is a chain of dependent products in two registers: as many are interleaved as
+        fit in half of all registers.
         """
         vectors = max(2, self.values.w.traits.registers // 4)
 
@@ -166,8 +165,8 @@ class VectorizedLoops:
     def _spread(self, loop: For, done: int, count: int) -> Sequence[Step]:
         """The body of a vectorized loop for the lanes from one on.
 
-        At once go the greatest power of two that is not more: LLVM makes registers of
-        these, but single numbers of what fills no register.  With masks, as many as are left.
+        The largest power of two that fits is processed at once: LLVM uses registers for these, but
+        scalars for partial registers. With masks, the remaining lanes.
         """
         if done == count:
             return ()
@@ -194,10 +193,9 @@ class VectorizedLoops:
 
 
 def padded(loop: For, left: int, register: int) -> int | None:
-    """How many lanes of a register do what is left of a loop, some of them masked.
+    """The number of register lanes, some masked, that process the remainder of a loop.
 
-    None where all of them take part, where one register does not hold them, and where a mask does
-    not help.
+    None if all are active, if one register does not hold them, and if a mask does not help.
     """
     lanes = 1 << (left - 1).bit_length()
     if lanes == left or lanes > register or not _can_be_masked(loop, register):
@@ -228,7 +226,7 @@ def _is_own(buffer: Buffer) -> bool:
 
 
 def apart(index: Scalar, var: ScalarVar) -> int | None:
-    """How far an index goes with each step of a variable, None where that is not always as far."""
+    """The stride of an index along a variable, or None if it is not constant."""
     step = 0
     for atoms, coefficient in polynomial(index).values():
         if any(var in free_vars(each) for each in atoms):
@@ -240,7 +238,7 @@ def apart(index: Scalar, var: ScalarVar) -> int | None:
 
 @lru_cache(maxsize=256)
 def is_straight(loop: For) -> bool:
-    """Whether one instruction can do for all lanes what a loop's body does."""
+    """Whether a loop's body can be one instruction for all lanes."""
     for stmt in statements(loop.body):
         if isinstance(stmt, Alloc):
             return False

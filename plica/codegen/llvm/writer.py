@@ -31,7 +31,7 @@ PLAIN: Final = '"plica-loops"="plain"'
 
 @frozen
 class CodeTraits:
-    """What code may do to numbers, and what is known of the machine that it will run on."""
+    """Permitted floating-point transformations, and properties of the machine."""
 
     fused: bool = False  # a product and the sum it is added to may be rounded once
     signless: bool = False  # the sign of a zero does not matter
@@ -52,11 +52,11 @@ class CodeTraits:
 ANYWHERE: Final = CodeTraits()
 
 MARK: Final = "  ; statement "
-"""Stands before the number of the statement that the lines after it are written for."""
+"""The marker of the statement that the following lines implement."""
 
 
 class LlvmWriter:
-    """Lines of one function; `block` is the label the next line stands under."""
+    """The lines of one function; `block` is the label of the current block."""
 
     def __init__(self, block: str = "entry", traits: CodeTraits = ANYWHERE) -> None:
         self.traits = traits
@@ -81,16 +81,16 @@ class LlvmWriter:
         return name
 
     def enter(self) -> None:
-        """Begin a loop: what comes ahead of it stands here."""
+        """Begins a loop: hoisted code is placed here."""
         self._heads.append((len(self.lines), self._count))
 
     def leave(self) -> None:
-        """End the loop that was begun last."""
+        """Ends the innermost loop."""
         self._heads.pop()
 
     def ahead(self, text: str) -> str:
-        """As `let`, of what has no effect, before all loops around that its operands are there
-        before."""
+        """Like `let`, for pure values, hoisted out of all loops that its operands are defined
+        outside of."""
         since = max([self._since(name) for name in REGISTER.findall(text)], default=0)
         for depth, (line, count) in enumerate(self._heads):
             if since <= count:
@@ -116,7 +116,7 @@ class LlvmWriter:
         self.lines.append(f"  {text}")
 
     def look_through(self) -> None:
-        """Let LLVM see what addresses are made of."""
+        """Makes the structure of addresses visible to LLVM."""
         opaque, end = OPAQUE
         for number, line in enumerate(self.lines):
             if opaque in line:
@@ -149,12 +149,11 @@ class LlvmWriter:
 
 
 OPAQUE: Final = ("call ptr @llvm.launder.invariant.group.p0(ptr ", ")")
-"""What stands before and behind an address that LLVM need not look through.
+"""The wrapper of an address that LLVM should treat as opaque.
 
-Copies of a statement read some numbers beside one address.  LLVM's strength reduction weighs each
-of these as an induction variable of its own, only to find that one does for all of them, and takes
-up to a third of all its time for that, and half where rows are an open distance apart: there an
-address that numbers stand beside is a sum of many parts.
+Copies of a statement use several offsets from one address. LLVM's strength reduction considers each
+as an induction variable, only to find that one suffices, and takes up to a third of LLVM's time for
+that, and half if rows have an open stride: there, addresses are sums of many parts.
 """
 
 SHORT: Final = {"float": "f32", "double": "f64"}
@@ -162,7 +161,7 @@ SHORT: Final = {"float": "f32", "double": "f64"}
 
 
 class LlvmPlace:
-    """Where an operator stands: what it is written by, and how many lanes all of it has.
+    """The context of an operator: its writer and lane count.
 
     No lanes (0): a single value.  `naturals` tells of a quotient that neither side is negative, nor
     the right one 0.
@@ -224,13 +223,13 @@ class LlvmPlace:
         return self.w.help(helper, f"plica.{name}", after, given, self.lanes)
 
     def converted(self, way: Way, value: str, of: DType) -> str:
-        """A value of a dtype that has no register of its own, by a helper."""
+        """Converts a value of a dtype without registers, by a helper."""
         own, code = self.dialect.register(of), self.dialect.memory(of)
         kinds = {"pack": (own, code), "unpack": (code, own), "round": (own, own)}[way]
         return self.help(of.name, f"{way}.{of.name}", kinds, (value,))
 
     def by_lane(self, kind: str, args: Sequence[str], of_one: Callable[..., str]) -> str:
-        """An operation from single values of a type to one, for each lane in turn."""
+        """A scalar operation applied to each lane in turn."""
         if not self.lanes:
             return of_one(*args)
         found, many = "poison", self.wide(kind)
@@ -252,7 +251,7 @@ class InstructionLine:
 def instruction_line(
     lines: Sequence[str], name: str, operands: Sequence[str]
 ) -> InstructionLine | None:
-    """What was written for an operation, if it is one line that gives its value.
+    """The emitted text of an operation, if it is one line.
 
     >>> line = instruction_line(["  %7 = fadd float %5, 0x4000000000000000"], "%7",
     ...                         ["%5", "0x4000000000000000"])
@@ -275,7 +274,7 @@ REGISTER: Final = re.compile(r"%[\w.]+")
 """The name of a value."""
 
 _PARAMETER: Final = re.compile(r"%[bd]\d+|%own\.\d+")
-"""An open size, or a buffer, as a kernel is given it; or memory of its own."""
+"""An open size, a buffer parameter, or local memory."""
 
 WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
 """Writes an operation (Any: of the class that it is for) on some operands."""
@@ -284,8 +283,8 @@ WriteOperation: TypeAlias = Callable[[Any, Sequence[str], LlvmPlace], str]
 class OperationLines:
     """How operations are written.
 
-    One on floats that takes a single line depends on nothing but its operands: the copies of an
-    unrolled loop have the line of the first, with other operands.
+    A one-line float operation depends only on its operands: the copies of an unrolled loop reuse
+    the line with other operands.
     """
 
     def __init__(self, w: LlvmWriter) -> None:
@@ -319,8 +318,7 @@ class OperationLines:
 
 
 def declarations(functions: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Declarations of functions, sorted by name; one that gives something is pure, unless it takes
-    whatever it is given."""
+    """Function declarations, sorted by name; functions with a result are pure, unless variadic."""
     return [
         f"declare {result} @{name}({', '.join(params)}) nounwind"
         + (" willreturn memory(none)" if result != "void" and "..." not in params else "")

@@ -9,12 +9,12 @@
                                                     if t < 1: part[t] += part[t + 1];  barrier
                                                     if t == 0: C[0] = 0 + part[0]
 
-Any number of threads will do.  Where the threads are those of whole warps along `threadIdx.x`, or
-a power of two that fits into one (with rows beside it along other axes), a warp joins its parts by
-shuffles (`lanes_join`), and only what each warp has goes through shared memory.  The order of
-additions changes: for floats the contract is `reassociates`.
+Any number of threads works. If the threads are those of whole warps along `threadIdx.x`, or a power
+of two that fits into one (with rows along other axes), a warp combines its parts by shuffles
+(`lanes_join`), and only the results of warps go through shared memory. The order of additions
+changes: for floats the contract is `reassociates`.
 
-The total begins with the init, or where the chain has later terms alone, with what is there.
+The total starts with the init, or, if the chain has only later terms, with the current value.
 
 Law: the kernel means the same.  Refused: a block that is no plain reduction, loops that serve
 both its elements and its terms, or a loop of its terms around that over the threads.
@@ -70,7 +70,7 @@ def allreduce(kernel: st.Kernel) -> st.Kernel:
 
 @frozen
 class ThreadExtents:
-    """How many threads loops have along `threadIdx.x`, and along each of the other axes."""
+    """The numbers of threads along `threadIdx.x`, and along each of the other axes."""
 
     along: frozenset[int]
     others: frozenset[tuple[str, int]]
@@ -87,13 +87,13 @@ class ThreadExtents:
         return ThreadExtents(frozenset(along), frozenset(rest))
 
     def width(self, lane: st.For, around: Sequence[st.For]) -> int | None:
-        """How many neighbours of a loop over threads are surely in one warp and come together."""
+        """How many neighbours of a thread loop are in one warp and converged."""
         threads = known(lane.extent) or 0
         if lane.kind != "threadIdx.x" or threads < 2:
             return None
         if threads % WARP == 0 and not (self.others and any(each % WARP for each in self.along)):
             return WARP
-        # Rows beside one another share a warp where all threads of a block are in them.
+        # Adjacent rows share a warp if all threads of a block are in them.
         here = [(each.kind, known(each.extent) or 0) for each in around if known(each.extent) != 1]
         alike = self.along == {threads} and sorted(here) == sorted(self.others)
         return threads if alike and WARP % threads == 0 else None
@@ -141,7 +141,7 @@ class Update:
 
 
 def _update(chain: ReductionChain) -> Update:
-    """What a reduction block does, in terms of the loops around it."""
+    """The update of a reduction block, in terms of its loops."""
     block = chain.block
     body, init = block.body, block.init
     if isinstance(body, st.Store) and isinstance(init, st.Store):
@@ -165,8 +165,8 @@ def _update(chain: ReductionChain) -> Update:
 
 
 def _begins(chain: ReductionChain) -> bool:
-    """Whether the first terms of a reduction are among those of a chain, so that its init runs;
-    False where they surely are not, as in what `loop_partition` leaves for later."""
+    """Whether a chain includes the first terms of a reduction, so that its init runs; False if it
+    does not, as in later parts made by `loop_partition`."""
     loops = (chain.lane, *chain.loops)
     pairs = zip(chain.block.bindings, chain.block.kinds, strict=True)
     terms = [each for each, kind in pairs if kind == "reduce"]
@@ -232,7 +232,7 @@ def _lowered(
 def _tree(
     update: Update, own: Buffer, around: Sequence[st.For], lane: st.For, used: set[Name]
 ) -> Joined:
-    """Parts in shared memory, of which the first half takes over the second, again and again.
+    """A tree reduction in shared memory, halving the parts repeatedly.
 
     All read the first part, which is written again in the next round.
     """

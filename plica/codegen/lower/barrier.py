@@ -5,14 +5,13 @@
         B[t] = S[31 - t]                            barrier("shared")
                                                     B[t] = S[31 - t]
 
-Statements are gone through in order, with the accesses since the last barrier; a barrier comes
-before the first that may meet one of those by another thread, one of the two writing.  A loop is
-gone through a second time with what its last iteration left behind; a barrier inside of one that
-may have no iteration is none for what comes after it.  What a thread does with elements that are
-its own needs no barrier.
+Statements are scanned in order, with the accesses since the last barrier; a barrier is inserted
+before the first that may conflict with one of those by another thread, one of the two writing. A
+loop is scanned twice, the second time with the accesses of its last iteration; a barrier inside a
+possibly empty loop does not count after it. Accesses to a thread's own elements need no barrier.
 
-Laws: the kernel means the same, and no threads race for block-wide memory.  Refused: a barrier that
-would stand where not all threads come.
+Laws: the meaning is preserved, and threads do not race for block-wide memory. Refused: a barrier
+that not all threads would reach.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _named(body: st.Stmt) -> tuple[st.Stmt, dict[str, ScalarVar]]:
 
 @frozen(eq=False)
 class _Here:
-    """What is known at a place: variables that all threads agree on, threads around, all axes."""
+    """Facts at a place: uniform variables, enclosing thread loops, all axes."""
 
     context: Context
     same: tuple[ScalarVar, ...]
@@ -196,7 +195,7 @@ class _Inserting:
             return st.Seq((front, with_substatements(stmt, (new,)))), after
         if _waits(both) and can_prove(Lt(index(0), stmt.extent), here.context):
             return with_substatements(stmt, (both,)), since
-        # Who goes through no iteration has waited for nobody.
+        # Threads without iterations have not waited.
         return with_substatements(stmt, (both,)), tuple(dict.fromkeys((*pending, *after, *since)))
 
     def whole(self, stmt: st.Stmt, pending: Pending, here: _Here) -> Walk:
@@ -230,7 +229,7 @@ class _Inserting:
         return free_vars(term).isdisjoint(self.lanes) and not reads_memory(term)
 
     def meet(self, old: IndexedAccess, new: IndexedAccess, here: _Here) -> bool:
-        """Whether two threads may touch one element, one of them writing."""
+        """Whether two threads may access one element, one of them writing."""
         if old.buffer is not new.buffer or not (old.written or new.written):
             return False
         key = old, new, here.same, here.threads
@@ -255,7 +254,7 @@ def _not_all(stmt: st.Stmt) -> Exception:
 
 
 def _barrier_first(loop: st.For, body: st.Stmt) -> st.Stmt:
-    """A loop over threads that are there already, the barrier of which is as good before it."""
+    """A thread loop whose initial barrier can be moved before it."""
     match body:
         case st.Seq((st.Barrier() as first, *rest)):
             inside = rest[0] if len(rest) == 1 else st.Seq(tuple(rest))
@@ -265,7 +264,7 @@ def _barrier_first(loop: st.For, body: st.Stmt) -> st.Stmt:
 
 
 def _in_front(stmt: st.For, here: _Here) -> st.Stmt | None:
-    """A barrier of all threads in front of a loop, None where not all of them go through it."""
+    """A barrier of all threads before a loop, or None if not all of them enter it."""
     missing = {
         each.kind: each
         for each in st.statements(stmt)

@@ -1,4 +1,4 @@
-"""Blocks to loops: bindings are put in, predicates and inits become branches.
+"""Blocks to loops: bindings are substituted, predicates and inits become branches.
 
     before                                      after
     for i in range(n):                          for i in range(n):
@@ -54,7 +54,7 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: State) -> st.Stmt:
 
 
 def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
-    """What a block does, in terms of the loops around it; `counts` are known not to be negative."""
+    """The body of a block in terms of its loops; `counts` are known to be non-negative."""
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
     stmt = substitute(block.body, values)
     if block.init is not None:
@@ -63,7 +63,7 @@ def opened(block: st.Block, counts: frozenset[Term] = frozenset()) -> st.Stmt:
         along = [each for each, kind in pairs if kind in st.ACCUMULATING]
         reducing = [one for each in along for one in _zero(each, counts)]
         first = _all(reducing)
-        # A plain `Seq`: what stands in a loop keeps its number, which pipelines speak of.
+        # A plain `Seq`: statements of a loop keep their index, which pipelines refer to.
         stmt = st.Seq((init if first is None else st.Branch(first, init, st.NOTHING), stmt))
     return stmt if block.predicate is st.TRUE else st.Branch(block.predicate, stmt, st.NOTHING)
 

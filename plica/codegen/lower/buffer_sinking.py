@@ -58,8 +58,8 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], context: Context) -> st.Stmt:
 def _moved_in(buffer: Buffer, stmt: st.Stmt, context: Context) -> st.Stmt:
     """The statement with the buffer allocated as deep inside as it can be.
 
-    What covers its reads in a loop does so in the loops around, too, so the innermost is asked
-    first, and mostly is the only one.
+    If an allocation's reads are covered in a loop, they are in enclosing loops, too, so the
+    innermost is tried first, and usually suffices.
     """
     way: list[tuple[st.Stmt, int]] = []
     repeated: list[tuple[int, st.Stmt, Context]] = []  # steps of the way whose iterations share it
@@ -95,7 +95,7 @@ def _moved_in(buffer: Buffer, stmt: st.Stmt, context: Context) -> st.Stmt:
 
 
 def _only(stmt: st.Stmt, buffer: Buffer) -> int | None:
-    """Which substatement alone touches the buffer, None where none or several do."""
+    """The only substatement that touches the buffer, or None."""
     inside = st.substatements(stmt)
     found = [at for at, each in enumerate(inside) if touches_buffer(each, buffer)]
     return found[0] if len(found) == 1 else None
@@ -111,9 +111,9 @@ def _may_enter(stmt: st.Stmt, buffer: Buffer) -> bool:
         case st.Bind(var, value):
             return buffer not in free_vars(value) and var not in free_vars(buffer)
         case st.For(_, extent, kind):
-            # Lanes have elements of a buffer, not buffers.  Where iterations that run at once, here
-            # or in a loop inside, would meet in an element each needs a buffer of its own, and
-            # what allocates is run in turn.
+            # Lanes have elements of a buffer, not buffers. If parallel iterations, here or in an
+            # inner loop, would conflict, each needs its own buffer, and the allocating statement
+            # becomes serial.
             lanes = kind == "vectorized" and not _is_met(stmt, buffer)
             return buffer not in free_vars(extent) and not lanes
         case st.Block() if stmt.init is None and not stmt.reads and not stmt.writes:

@@ -1,4 +1,4 @@
-"""Rules for bytes and numbers of few bits, chosen by what the processor of a job multiplies.
+"""Byte rules: rules for bytes and low-bit numbers, selected by the processor's instructions.
 
 They are imported for modules that cast or restore numbers alone (`about` of their passes).
 """
@@ -39,8 +39,8 @@ def windows_on(setting: Setting) -> Sequence[Pack]:
 
 
 def floats_on(setting: Setting) -> Sequence[Pack]:
-    """Windows of bytes in floats, where the processor that the job is for takes them as they are if
-    their channels are neighbours, which they did not become."""
+    """Byte windows in floats, if the processor takes windows directly only with contiguous
+    channels, which they do not have."""
     machine = setting.machine if isinstance(setting, Job) else None
     has = isinstance(machine, Machine) and machine.dot is not None and machine.dot.windows
     return (byte_windows_for(),) if has else ()

@@ -1,11 +1,11 @@
-"""Candidates: what a group of operators may become, the best first, until one can be lowered.
+"""Candidates: what a group of operators may become, best first, until one can be lowered.
 
     Group --stages--> StagedGroup --forms--> FormedGroup --template--> TracedGroup
     TracedGroup --lowerable--> Scheduled
 
-A group is a fused function and what is known of its arguments.  Each arrow is a pass of the
-pipeline; `ScheduleSteps` is what a target answers to each.  Candidates come as they are asked for:
-the next form is not made before the last one was passed over.
+A group is a fused function with facts about its arguments. Each arrow is a pass of the pipeline; a
+target implements them as `ScheduleSteps`. Candidates are generated lazily: the next form is built
+after the last one was rejected.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Candidate:
     trace: Trace
     kernel: Kernel
     last: bool = False
-    """Whether it is there for the case that no other can be lowered: nobody is told why not."""
+    """Whether it is the last resort: why others failed is not reported."""
 
 
 @frozen(eq=False)
 class PassedOver:
-    """A form that promised more than its template or its lowering kept."""
+    """A form whose template or lowering failed."""
 
     form: Formed
     reason: str
@@ -46,7 +46,7 @@ class PassedOver:
 
 @frozen(eq=False)
 class StagedGroup:
-    """The stages of a group as forms are asked about them, or a kernel that needs no form."""
+    """The stages of a group for forms, or a kernel that needs no form."""
 
     steps: ScheduleSteps
     function: Function
@@ -64,7 +64,7 @@ class StagedGroup:
 
 @frozen(eq=False)
 class FormedGroup:
-    """The first form of a group, None where there is none, and those after it."""
+    """The first form of a group, or None, and the remaining ones."""
 
     staged: StagedGroup
     first: Formed | None = None
@@ -77,13 +77,13 @@ class FormedGroup:
 
     @property
     def passed_over(self) -> tuple[str, ...]:
-        """What was passed over before there were forms."""
+        """Candidates rejected before forms."""
         return self.staged.passed_over
 
 
 @frozen(eq=False)
 class TracedGroup:
-    """The first candidate of a group, None where there is none, and what comes after it."""
+    """The first candidate of a group, or None, and the remaining ones."""
 
     staged: StagedGroup
     first: Candidate | None = None
@@ -98,13 +98,13 @@ class TracedGroup:
 
 @frozen(eq=False)
 class ScheduleSteps:
-    """What a target makes of groups, step by step."""
+    """A target's steps from groups to kernels."""
 
     stages: Callable[[ScheduleSteps, Function, Facts, ChosenSchedule | None], StagedGroup]
     forms: Callable[[StagedGroup], Iterator[Formed]]
     """The forms of stages, the best first."""
     candidates: Callable[[StagedGroup, Iterator[Formed]], Iterator[Candidate | PassedOver]]
-    """What templates make of forms, in turn."""
+    """The traces of forms, in order."""
     lower: Callable[[StagedGroup, Kernel], LoweredKernel | str]
     """A kernel lowered, or why it cannot be."""
     plain: Callable[[StagedGroup], Scheduled]
@@ -119,7 +119,7 @@ class ScheduleSteps:
 
 GroupState: TypeAlias = StagedGroup | FormedGroup | TracedGroup | Scheduled
 Groups: TypeAlias = Mapping[tuple[Function, Facts], GroupState]
-"""Where the groups of a module have come to."""
+"""The state of each group of a module."""
 
 
 def formed(of: StagedGroup) -> FormedGroup:
@@ -169,7 +169,7 @@ def _scheduled(
 
 
 def _next(others: Iterator[Candidate | PassedOver]) -> tuple[Candidate | None, tuple[str, ...]]:
-    """The next candidate, and what was passed over before it."""
+    """The next candidate, and those rejected before it."""
     passed_over: list[str] = []
     for each in others:
         if isinstance(each, Candidate):

@@ -5,10 +5,9 @@
         B[i // 8 + k] = y                       for k in range(4):
                                                     B[t + k] = y
 
-Only what costs something is shared (quotients, remainders, functions), and only terms that read no
-memory: they have one value wherever their variables have.  Nothing is taken out of vectors, whose
-lanes differ, and no term over sizes alone: it says how large buffers are, and by that which places
-are inside of them.
+Only costly terms are shared (divisions, remainders, functions), and only those that do not read
+memory: they have one value wherever their variables have. Nothing is extracted from vectors, whose
+lanes differ, and no term over sizes alone: bounds proofs need it in place.
 
 Stores that follow one another in a vector, such as the rows of a transform, share what they read
 and what they compute of it:
@@ -18,8 +17,8 @@ and what they compute of it:
         A[1, v] = x[1, v] - x[2, v]                     A[0, v] = x[0, v] + t
                                                         A[1, v] = t - x[2, v]
 
-What they write is read again each time, and a choice is not taken apart: what it leaves out is not
-read.  A product is left to the sums that it is a part of, which are rounded once.
+Stored values are reloaded, and conditionals are not split: what they skip is not read. A product is
+left to the sum that contains it, which rounds once.
 
 Laws: the kernel means the same; doing it twice changes nothing.
 """
@@ -48,7 +47,7 @@ from plica.ir.loop.statement import Bind, For, Kernel, Seq, Stmt, Store, stateme
 
 
 def common_terms(kernel: Kernel) -> Kernel:
-    """The kernel with what neighbours have in common computed once."""
+    """The kernel with common terms of neighbours computed once."""
     nodes = list(post_order(kernel.body))
     costly = any(isinstance(node, FloorDiv | FloorMod | Intrinsic) for node in nodes)
     if not costly and not any(map(_are_rows, nodes)):
@@ -72,7 +71,7 @@ def _in_lanes(stmt: Stmt, inside_lanes: bool) -> tuple[Stmt, tuple[bool, ...]]:
 
 
 def _shared(seq: Seq, used: set[Name], dims: frozenset[Term]) -> Stmt:
-    """The statements after bindings of what more than one of them computes."""
+    """The statements after bindings of terms that several of them compute."""
     found = Counter[Scalar]()
     for each in seq.stmts:
         if not (costly := [*_costly(each)]):
@@ -108,7 +107,7 @@ def _are_rows(node: Term) -> TypeGuard[Seq]:
 
 
 def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
-    """Stores after bindings of what they read and compute more than once."""
+    """Stores after bindings of loads and terms that several of them use."""
     stores = [each for each in rows.stmts if isinstance(each, Store)]
     written = {each.buffer for each in stores}
     terms = parts_first(_operands, *[each.value for each in stores])
@@ -133,14 +132,14 @@ def _shared_reads(rows: Seq, used: set[Name]) -> Stmt:
 
 
 def _operands(term: Scalar) -> tuple[Scalar, ...]:
-    """What a term computes in any case, and other terms may compute as well."""
+    """The operands of a term that are always computed and may be shared."""
     if not isinstance(term, Pair) or isinstance(term, And | Or):
         return ()
     return term.left, term.right
 
 
 def _costly(stmt: Stmt) -> Iterator[Scalar]:
-    """Terms of a statement that are worth a name, and mean one thing wherever they stand."""
+    """The costly terms of a statement that mean the same anywhere."""
     for node in post_order(stmt):
         if isinstance(node, FloorDiv | FloorMod | Intrinsic) and _is_plain(node):
             yield node

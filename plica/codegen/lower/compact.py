@@ -4,14 +4,14 @@
         for j in range(16):           -->           for j in range(16):
             T[i, j * 1 + k] = …                         T[0, j] = …
 
-Along each axis the places are `start + offset`, the start in terms of what is outside; the offsets
-lie between numbers, or dims.  Where that cannot be seen, the axis stays as it is.
+Along each axis the touched places are `start + offset`, with the start in terms of outer variables;
+offsets are bounded by numbers or dims. If that cannot be shown, the axis is unchanged.
 
 Memory that the threads of a block share is one for all of them, so their variables are inside.
 
-Laws: the kernel means the same; no buffer becomes larger, but where that makes a number of an open
-size: a tile of few rows is as large as one of many.  Conditions are not looked at, so the region
-holds all that is touched and maybe more.
+Laws: the meaning is preserved; buffers do not grow, except when an open size becomes constant: a
+tile with few rows is as large as a full one. Conditions are ignored, so the region may be larger
+than what is touched.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _all_statements(root: st.Stmt) -> Iterator[st.Stmt]:
 
 @frozen(eq=False)
 class _Place:
-    """Where a buffer is touched along its axes: first and last places, and what is known."""
+    """The touched range of a buffer along its axes, and the context."""
 
     first: tuple[Scalar, ...]
     last: tuple[Scalar, ...]
@@ -149,7 +149,7 @@ class _Place:
 def _places(
     root: st.Stmt, buffer: Buffer, start: Context, *, guards: bool = True
 ) -> list[_Place] | None:
-    """All places of a buffer in a statement; None where one is not understood.
+    """All accesses to a buffer in a statement, or None if one is unknown.
 
     Without `guards` what those say is not known.
     """
@@ -184,8 +184,7 @@ def _places(
 def _parts(
     own: Iterable[Term], buffer: Buffer, context: Context
 ) -> Iterator[tuple[Term, Context, tuple[ScalarVar, ...]]]:
-    """The parts of terms that touch a buffer, and what is known there of the axes of sums around
-    them."""
+    """The parts of terms that touch a buffer, with the context of enclosing reduction axes."""
     seen: set[tuple[Term, Context]] = set()
     stack: list[tuple[Term, Context, tuple[ScalarVar, ...]]] = [(e, context, ()) for e in own]
     while stack:
@@ -242,7 +241,7 @@ def _span_along(  # noqa: PLR0917  # an axis, and what is known of it
     dims: frozenset[ScalarVar],
 ) -> AxisSpan | None:
     span = _span(_outermost(at, places), inner, size, context)
-    # What is longer in one iteration than in another has the length that it had.
+    # An extent that varies between iterations is unchanged.
     return span if span is not None and free_vars(span.extent) <= dims else None
 
 
@@ -267,7 +266,7 @@ def _span(
     size: Scalar,
     context: Context,
 ) -> AxisSpan | None:
-    """The span of one axis, None where it stays as it is."""
+    """The range of one axis, or None if it is unchanged."""
     low: Polynomial | None = None
     high: Polynomial | None = None
     whole = known(size)

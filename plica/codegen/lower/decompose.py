@@ -6,9 +6,8 @@ and from then on it is a piece of graph with holes for the arguments.
     before:  nn.softmax(x, axis=-1)
     after:   exp(x - max(x, …)) / sum(exp(x - max(x, …)), …)       (one shared node)
 
-A size that is asked for as a value comes from the inputs, which are there anyway: where it is open,
-it is a term over dims, each of which stands alone on some axis of some input.  So no value is
-computed for its size alone.
+A size used as a value is taken from the inputs: an open size is a term over dims, each of which is
+the extent of some input. So no value is computed only for its size.
 
     before:  size(tanh(x), axis=0)          x: Tensor[("n", 4), f32]
     after:   size(x, axis=0)
@@ -51,7 +50,7 @@ form("primitive", is_primitive)
 
 
 def decompose(of: Module) -> Module:
-    """The resolved module with no operator left that has no tensor definition of its own."""
+    """The resolved module reduced to operators with tensor definitions."""
     assert of.main is not None
     function = of.main_function()
     body = written_out(function.body, {})
@@ -115,7 +114,7 @@ _WORDS: Final[dict[type, str]] = {
 
 
 def extents_of_inputs(of: Function) -> Function:
-    """The function with sizes asked of its parameters only."""
+    """The function with sizes taken only from its parameters."""
     if not (where := _places(of)):
         return of
 
@@ -148,7 +147,7 @@ def _places(of: Function) -> dict[ScalarVar, Expr]:
 
 
 def _value(of: Scalar, where: dict[ScalarVar, Expr]) -> Expr | None:
-    """A dim as a value, None where some part of it is no size of an input; dims are small."""
+    """A dim as a value, or None if a part of it is no extent of an input; dims are small."""
     match of:
         case Lit(value, _):
             return const(int(value), i64)

@@ -69,7 +69,7 @@ def _up(stmt: Stmt, parts: tuple[Stmt, ...], context: Context) -> Stmt:
 def _places(
     buffer: sc.Buffer, indices: tuple[sc.Scalar, ...], context: Context
 ) -> tuple[sc.Scalar, ...]:
-    """Where something is among the registers of a thread; other places stay as they are."""
+    """The place of an element in a thread's registers; other places are unchanged."""
     if scope(buffer.scope).reach != "thread" or any(reads_memory(each) for each in indices):
         return indices
     return tuple([simple(each, context) for each in indices])
@@ -127,7 +127,7 @@ def coarser(of: sc.Scalar, context: Context) -> sc.Scalar:
 
 
 def _apart(condition: sc.Scalar, context: Context) -> sc.Scalar:
-    """A condition of a choice, digit by digit where it holds within the lowest digits alone."""
+    """A condition of a conditional, split by digits if it depends on the lowest digits only."""
     return all_of(in_lowest(coarser(each, context), context) for each in conjuncts(condition))
 
 

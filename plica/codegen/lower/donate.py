@@ -1,10 +1,10 @@
-"""Donated inputs: a result that takes the place of an input is written over it, where it differs.
+"""Donated inputs: a result that replaces an input is written over it, where it differs.
 
     out[i, j] = v[j] if i == p else x[i, j]
       -->  if 0 <= p < n: for j: out[p, j] = v[j]             out and x are one memory
 
-So a cache that a step changes in one row is neither copied nor read for that.  The input must be
-read for nothing else afterwards: whoever reads it then is named in the refusal.
+So a cache of which a step changes one row is neither copied nor read in full. The input must have
+no later readers: a refusal names them.
 
 >>> from plica.ir.loop.stages import stages
 >>> from plica.ir.loop.stage import stage
@@ -42,9 +42,9 @@ __all__ = ["Eq", "check_donated", "refused_donation", "unsound", "with_unread",
 
 
 def written_over_input(of: Stages, given: Buffer) -> Kernel | None:
-    """The kernel that writes what differs from an input over that; None where no such kernel is.
+    """The kernel that writes the differing part over an input, or None if there is none.
 
-    The input is no parameter of it: what is read of it stays where it is.
+    The input is not a parameter of it: reads of it are served in place.
     """
     last = of.stages[-1]
     if len(of.stages) == 1 and isinstance(last, Each):
@@ -93,7 +93,7 @@ def _put(of: Each, value: Scalar, given: Buffer, depth: int) -> Stmt:
 
 
 def _at_one(inside: Stmt, axis: ScalarVar, extent: Scalar) -> Stmt:
-    """A loop over an axis; where all of it is for one place, that place, if it is there."""
+    """A loop over an axis, restricted to its only active index if there is one."""
     match inside:
         case Branch(Eq(left, right), then, orelse) if orelse is NOTHING:
             at = right if left is axis else left if right is axis else None
@@ -130,7 +130,7 @@ def with_unread(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) ->
 
 
 def check_donated(of: Program, names: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    """Refuse a program that does not update in place what it was given for that.
+    """Refuses a program that does not update its donated inputs in place.
 
     `names` are those of the inputs in order, `wanted` those that were donated.
     """

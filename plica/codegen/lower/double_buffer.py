@@ -4,8 +4,8 @@
         with block("T", double_buffer=True): …  -->         with block("T"): …
         with block("C"): …                                  with block("C"): …
 
-The loop is the innermost one around the block in which something else reads what it fills.  What
-the block itself needs runs ahead, too.  `pipeline` does the rest: prologue, switching, epilogue.
+The loop is the innermost one around the block with consumers of its data. The block's own producers
+run ahead, too. `pipeline` adds prologue, buffer switching and epilogue.
 
 Law: the kernel means the same, now and after `pipeline`.  Refused: no such loop; a loop that says
 already what runs when.

@@ -3,11 +3,11 @@
     x = plica.extern("scale", Fn[(Tensor[("n",), f32],), Tensor[("n",), f32]])
     void scale(const float *x, float *out, int64_t n);
 
-The function is given where each input lies, then where each output goes, then the dims of its type
-in order.  The kernel is never scheduled: its one statement invokes the symbol.
+The function receives the addresses of the inputs, then of the outputs, then the dims of its type in
+order. The kernel is never scheduled: its one statement invokes the symbol.
 
-A kernel calls one amid its loops by a tensor intrinsic whose hints name the symbol; what is passed
-is the address of each region, then each dim of its meaning.
+Inside loops, a kernel calls an extern by a tensor intrinsic whose hints name the symbol; arguments
+are the address of each region, then each dim of its meaning.
 
     intrinsic("acme.scale", scale, hints=(("symbol", "scale"),))
     invoke("acme.scale", X[i, 0:4], Y[i, 0:4], 4)
@@ -34,12 +34,12 @@ from plica.ir.type import FuncType, TensorType, TupleType, Type, known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 PREFIX: Final = "extern."
-"""What the name of an invocation begins with that calls a symbol."""
+"""The prefix of invocations that call a symbol."""
 
 
 @lru_cache(maxsize=512)
 def extern_kernel(of: Extern) -> Kernel:
-    """The kernel that calls an extern; what is no function of tensors is refused."""
+    """The kernel that calls an extern; refuses types other than functions of tensors."""
     if (wrong := _problem(of)) is not None:
         raise UnsupportedError(wrong)
     inputs = [_buffer(f"x{at}", each) for at, each in enumerate(of.type.params)]
@@ -69,8 +69,8 @@ def symbol_of(call: Invoke) -> str | None:
 
 @lru_cache(maxsize=512)
 def externs_invoked(kernel: Kernel) -> tuple[Extern, ...]:
-    """What a kernel calls by tensor intrinsics of a symbol; operands that no function of C can be
-    given are refused."""
+    """The externs that a kernel calls by tensor intrinsics; refuses operands that C cannot
+    receive."""
     externs: dict[str, Extern] = {}
     for call in statements(kernel.body):
         symbol = symbol_of(call) if isinstance(call, Invoke) else None

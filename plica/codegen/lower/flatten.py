@@ -3,11 +3,10 @@
     with alloc(T[4, 8]):                        with alloc(T[32]):
         T[i, j] = T[i, j - 1]         -->           T[i * 8 + j] = T[i * 8 + j - 1]
 
-Strides become part of the places; digits of one number that stood on several axes are the number
-again: `T[x // 4, x % 4, j]` of a `T[8, 4, 16]` is `T[16 * x + j]`.  Parameters stay as they are
-unless asked for: their shapes are the kernel's interface.  A buffer that an intrinsic is given a
-region of stays, too.  Versions of a buffer that a block of threads shares stay apart: who waits for
-whom is told by them.
+Strides become part of the index; digits of one number on several axes are recombined: `T[x // 4, x
+% 4, j]` of a `T[8, 4, 16]` is `T[16 * x + j]`. Parameters are unchanged by default: their shapes
+are the kernel's interface. So are buffers with regions passed to intrinsics, and versions of shared
+buffers, which synchronisation distinguishes.
 
 Law: the kernel means the same (parameters that were flattened are given flat).
 """
@@ -67,7 +66,7 @@ def flatten(kernel: Kernel, *, params: bool = False) -> Kernel:
 
 
 def _versioned(nodes: Iterable[Term]) -> frozenset[Buffer]:
-    """The buffers of blocks that are held several times, and used in turn."""
+    """The multi-versioned buffers of blocks."""
     first: dict[Buffer, list[Scalar]] = {}
     for node in nodes:
         if isinstance(node, Load | Store) and len(node.indices) > 2:
@@ -99,7 +98,8 @@ def _flat_versions(buffer: Buffer) -> Buffer:
 
 
 def flat_buffer(buffer: Buffer) -> Buffer | None:
-    """The buffer of one axis with the same elements; None where it is one, or cannot be."""
+    """The one-dimensional buffer with the same elements; None if it is one already, or cannot be
+    flattened."""
     if len(buffer.shape) == 1 and not buffer.strides:
         return None
     if not buffer.strides:
@@ -122,7 +122,7 @@ def _steps(shape: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
 
 
 def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
-    """Where in a flat buffer an element stands."""
+    """The index of an element in a flat buffer."""
     total: Scalar | None = None
     for place, step in zip(indices, buffer.strides or _steps(buffer.shape), strict=True):
         if known(step) == 0 or known(place) == 0:
@@ -137,8 +137,8 @@ def address(buffer: Buffer, indices: tuple[Scalar, ...]) -> Scalar:
 
 
 def _joined(place: Scalar, indices: tuple[Scalar, ...]) -> Scalar:
-    """A place with the digits put together that stood on several axes: apart, each lane of a vector
-    has a place of its own, and neighbours are gathered."""
+    """An index with digits from several axes recombined: otherwise each lane of a vector has its
+    own address, and contiguous elements are gathered."""
     cut = [each for each in indices if isinstance(each, DIGITS) or _has_digits(each)]
     return tidy(place) if len(cut) > 1 and not reads_memory(place) else place
 

@@ -1,10 +1,10 @@
 """Flattening: a module becomes one function without lets, calls, closures or tuples inside.
 
-What is left is a graph of operators over inputs and constants, with `If` for what is chosen at run
-time (several results of an `If` or an operator are taken out of it by `Project`).  Calls of kernels
-and externs stay calls, by name.  It is found by
-running the program on symbols: functions and tuples are values known now, tensors are the nodes of
-the result.  Purity makes this cheap: the same function of the same arguments is the same node.
+The result is a graph of operators over inputs and constants, with `If` for run-time decisions
+(several results of an `If` or an operator are selected by `Project`). Calls of kernels and externs
+stay calls, by name. It is built by running the program on symbols: functions and tuples are static
+values, tensors are nodes of the result. Purity makes this cheap: the same function of the same
+arguments is the same node.
 
     before:  def twice(f, x): return f(f(x))
              def main(x): y = twice(lambda v: v + 1, x); return y * y
@@ -40,7 +40,7 @@ LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
 
 SAMPLE: Final = 5_000
-"""After this many of them it is asked how many there may be in all."""
+"""The number of calls after which their total is estimated."""
 
 HOPELESS: Final = 100 * LIMIT
 """A program of this many calls is refused if its first ones are not the same again and again."""
@@ -94,14 +94,14 @@ def _called_outside(body: ex.Expr, table: Mapping[Term, Definition]) -> dict[Def
 
 
 def symbols(value: ex.Expr) -> Value:
-    """A tensor, or the tuple of what can be taken out of an expression of tuple type."""
+    """A tensor, or the tuple of the components of an expression of tuple type."""
     if isinstance(of := type_of(value), TupleType):
         return tuple([symbols(ex.Project(value, i)) for i in range(len(of.items))])
     return value
 
 
 def packed(value: Value) -> ex.Expr:
-    """The expression a value stands for."""
+    """The expression of a value."""
     if isinstance(value, tuple):
         return ex.Tuple(tuple([packed(item) for item in value]))
     if isinstance(value, ResolvedClosure):
@@ -142,8 +142,8 @@ BEGIN: Final = 0
 RESUME: Final = 1
 END: Final = 2
 Stack: TypeAlias = list[tuple[int, CallFrame, ex.Expr, Any]]
-"""What is left to do with nodes: to begin with one, to go on when its parts are known, and to end
-it when its body is, which is in the frame and under the key that come with it."""
+"""Pending work on nodes: start one, continue when its parts are known, or finish it when its body
+is, with the frame and key."""
 
 
 class _Machine:
@@ -157,7 +157,7 @@ class _Machine:
         self.made = 0
 
     def call(self, function: ex.Function, args: Sequence[Value]) -> Value:
-        """What the function gives on these arguments."""
+        """The result of the function on these arguments."""
         outermost, root = self.enter(self.closure(function), args, outermost=True)
         stack: Stack = [(BEGIN, outermost, root, None)]
         while stack:
@@ -234,7 +234,7 @@ class _Machine:
     def enter(
         self, closure: ResolvedClosure, args: Sequence[Value], *, outermost: bool = False
     ) -> tuple[CallFrame, ex.Expr]:
-        """A new activation, and the body to run in it; the dims of the outermost stay."""
+        """A new activation, and the body to run in it; outer dims are unchanged."""
         self.count()
         function = closure.function
         outer = closure.scope
@@ -307,7 +307,7 @@ class _Machine:
 
 
 def written_out(table: Mapping[Term, Definition], main: Term) -> int:
-    """How many calls there are if each is written out wherever it comes, repetitions as well."""
+    """The number of calls if each is expanded, including repetitions."""
     counts: dict[Term, int] = {}
 
     def called(name: Term) -> list[Term]:
@@ -329,7 +329,7 @@ def _too_big(found: str) -> UnsupportedError:
 
 
 def choose(condition: ex.Expr, then: Value, orelse: Value) -> Value:
-    """What an `If` gives; what both branches agree on is not chosen at all."""
+    """The result of an `If`; components equal in both branches are not selected."""
     pairs: list[tuple[ex.Expr, ex.Expr]] = []
     _differences(then, orelse, pairs)
     if not (pairs := list(dict.fromkeys(pairs))):

@@ -1,9 +1,9 @@
-"""Fused groups made beforehand: from the store, by other processes, or here, each of them once.
+"""Precomputed groups: from the store, by other processes, or here, each once.
 
-What becomes of a group (a fused function, and what is known of its arguments) depends on nothing
-else in the model: its schedule and its lowered kernel are kept under the digest of the group, the
-machine, the compiler and the records of tuning.  So an edit of a model in another process makes the
-groups that contain it, and several processes make the groups of one model.
+The result for a group (a fused function with facts about its arguments) depends on nothing else in
+the model: its schedule and lowered kernel are stored under the digest of the group, the machine,
+the compiler and the tuning records. So an edit of a model recompiles only the groups that contain
+it, and several processes share the groups of one model.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Group: TypeAlias = tuple[Function, Facts]
 
 @frozen(eq=False)
 class KeptGroup(Term):
-    """The lowered kernel of a group, what it reads, and what is made of constants for it."""
+    """The lowered kernel of a group, its inputs, and the constants computed for it."""
 
     kernel: Kernel
     lowered: str
@@ -56,11 +56,11 @@ class KeptGroup(Term):
     before: tuple[Each, ...]
     inputs: tuple[Buffer, ...]
     dims: tuple[ScalarVar, ...]
-    """Those of the kernel that are none of the function, and below what they are."""
+    """The kernel's dims that are not the function's, and their values."""
     sizes: tuple[Scalar, ...]
     passed_over: tuple[str, ...]
     intrinsics: tuple[TensorIntrinsic, ...]
-    """What the kernel invokes: its lowering may have declared them, in another process."""
+    """The intrinsics the kernel invokes: another process may have declared them during lowering."""
 
 
 @frozen(eq=False)
@@ -74,7 +74,7 @@ class KeptTrace(Term):
 
 
 class KeptOrigin(KernelOrigin):
-    """The origin of a kernel as it is kept: it is read when somebody asks for it."""
+    """The stored origin of a kernel, parsed on demand."""
 
     __slots__ = ("_data",)
     _data: bytes
@@ -123,7 +123,7 @@ def ready(module: Module, job: Job) -> Mapping[Group, Scheduled]:
 
 
 class _ReadyGroups:
-    """The groups of a module, as far as they are made: from the store, here, or elsewhere."""
+    """The groups of a module computed so far: from the store, here, or elsewhere."""
 
     def __init__(self, module: Module, job: Job) -> None:
         assert job.target is not None
@@ -150,14 +150,14 @@ class _ReadyGroups:
             self.found[group] = known
 
     def _task(self, group: Group) -> GroupTask:
-        """What makes a group, wherever; its code may follow at once."""
+        """The task that computes a group; its code may follow."""
         job, chosen = self.job, self.scheduler.chosen(*group)
         args = job.target, job.machine, job.contract, *group, chosen
         then = None if self.ahead is None or job.given else partial(self._code, group)
         return GroupTask(to_stages(group[0]).source, made, args, then)
 
     def _code(self, group: Group, data: bytes) -> Following:
-        """What makes the code of a group: the larger the kernel, the longer it takes."""
+        """The task that compiles a group's code: priority by kernel size."""
         args = self.job.target, self.job.contract >= fused, data
         task = GroupTask(to_stages(group[0]).source, code_of, args)
         return Following(task, partial(self._keep_code, group), len(data))
@@ -202,14 +202,14 @@ def made(  # noqa: PLR0917  # a process is given all of it
     facts: Facts,
     chosen: ChosenSchedule | None = None,
 ) -> bytes:
-    """A group as it is kept, made from nothing but the group and what tuning found for it."""
+    """A group in stored form, computed from the group and its tuning records alone."""
     backend = backend_of(target)
     scheduler = backend.scheduler(machine, contract, untuned)
     return _written(scheduler.schedule(function, facts, chosen), backend.lowering.passes)
 
 
 def code_of(target: AnyTarget, fusing: bool, data: bytes) -> bytes:
-    """The code of a group that is as it is kept, for a backend that makes it ahead."""
+    """The code of a stored group, for a backend that compiles ahead."""
     backend = backend_of(target)
     kept = _read(data, backend.lowering.passes)
     if backend.ahead is None or kept is None:
@@ -254,7 +254,7 @@ def _sizes(
 
 
 def _key(function: Function, facts: Facts, job: Job) -> str:
-    """What a group is kept under: names are in it, since texts of kernels show them."""
+    """The store key of a group, including names, which texts of kernels show."""
     known = f"{facts.constant} {facts.fits_i8} {facts.contract} {facts.parts}"
     tuned = "" if job.chooser is None else job.chooser.digest
     return key_of("group", to_json(function), known, repr(job.target), repr(job.machine),
@@ -262,7 +262,7 @@ def _key(function: Function, facts: Facts, job: Job) -> str:
 
 
 def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
-    """A group as two lines: what every compilation asks for, and where it comes from."""
+    """A group as two lines: the part every compilation reads, and its origin."""
     apart, origin = of.hoisted, of.origin
     kernel = of.lowered_by(passes)
     kept = KeptGroup(
@@ -287,7 +287,7 @@ def _written(of: Scheduled, passes: tuple[Pass, ...]) -> bytes:
 
 
 def _read(data: bytes, passes: tuple[Pass, ...]) -> Scheduled | None:
-    """A group as it was kept, None if the entry holds something else."""
+    """A stored group, or None if the entry holds something else."""
     line, _, rest = data.partition(b"\n")
     try:
         kept = from_json(line, own=True)  # the store compares digests

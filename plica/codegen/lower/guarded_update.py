@@ -1,4 +1,4 @@
-"""Guarded updates: a fold that takes the identity where a guard fails takes nothing there.
+"""Guarded updates: an update that takes the identity where a guard fails is skipped there.
 
     for v: acc[0] = acc[0] + (x[v] if k < n else 0)   -->   for v: if k < n: acc[0] = acc[0] + x[v]
 

@@ -87,7 +87,7 @@ def _moved(stmt: Stmt) -> Stmt:
 
 
 def _first(loop: For, condition: sc.Scalar, then: Stmt, rest: Stmt) -> Stmt:
-    """What comes first in the first iteration alone comes before the loop."""
+    """Moves a conditional of the first iteration before the loop."""
     said = conjuncts(condition)
     start = sc.Eq(loop.var, sc.like(0, loop.var))
     others = [each for each in said if each is not start]
@@ -142,7 +142,7 @@ def looked_up(loop: Stmt) -> Stmt:
 
 
 def _always_read(of: sc.Scalar) -> list[sc.Load]:
-    """What is read whatever else is: under no condition, and in no reduction."""
+    """The loads that are always executed: under no condition, and in no reduction."""
     found: list[sc.Load] = []
     stack: list[Term] = [of]
     while stack:

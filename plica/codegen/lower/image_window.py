@@ -46,7 +46,7 @@ class WindowSide:
 
 @frozen(eq=False)
 class ImageWindow:
-    """A sum over places near one another in an image, and what is read of that."""
+    """A sum over a window of an image, and its load."""
 
     fold: Each
     reduction: sc.Reduce
@@ -96,7 +96,7 @@ def image_window(fold: Each) -> ImageWindow | None:
 def _side(
     place: sc.Scalar, axis: sc.ScalarVar, terms: dict[sc.ScalarVar, int]
 ) -> WindowSide | None:
-    """An index of the data, None where it is none of a window."""
+    """An index of the data, or None if it is no window."""
     start, step, reach = 0, 0, 0
     for atoms, factor in polynomial(place).values():
         if not atoms:

@@ -1,4 +1,4 @@
-"""In place: what is kept of a row until the result is known is kept where the result goes.
+"""In place: writes a temporary row directly into the result buffer.
 
     before                                     after
     for i:                                     for i:
@@ -9,9 +9,9 @@
         for j in vectorized(1024):                     out[i, j] = out[i, j] * s
             out[i, j] = e[j] * s
 
-That is less memory, and the result's own comes nearer while there is still something to compute.
-A buffer goes there if the last who reads it is the only one to touch the result, element by element
-as it is read, and all of it.
+This saves memory, and brings the result into cache while there is still work to do. A buffer is
+replaced if its last reader is the only statement that touches the result, reads it elementwise at
+the stored place, and writes all of it.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import statements
@@ -38,7 +38,7 @@ from plica.ir.type import known, same_dim
 
 
 def in_place(kernel: Kernel) -> Kernel:
-    """The kernel with rows kept in its results."""
+    """The kernel with temporary rows placed in its results."""
     results = kernel.params[kernel.inputs :]
 
     def moved(stmt: Stmt) -> Stmt:
@@ -54,7 +54,7 @@ def in_place(kernel: Kernel) -> Kernel:
 
 
 def _place(of: Alloc, out: Buffer) -> tuple[Scalar, ...] | None:
-    """The row of a result that a buffer can be, None where it can be none."""
+    """The row of a result that can replace a buffer, or None."""
     held = of.buffer
     if not held.shape or any(known(size) != 1 for size in held.shape[:-1]):
         return None

@@ -3,12 +3,10 @@
     for i in range(64):                         for i in range(i32(64)):
         A[i * 64 + 3] = B[i]          -->           A[i * i32(64) + i32(3)] = B[i]
 
-A loop whose extent fits has an i32 variable, and so has what is bound to a term that does.
-  An index term becomes one of i32 if every part of it
-stays in 32 bits wherever it is evaluated (`plica.analysis.index.bounds`), and with the other
-indices
-of a place if where that is, counted from the first element, does; elsewhere the variable is cast
-back.  Values are never narrowed.
+A loop variable is i32 if its extent fits, and so is a binding whose term does. An index term
+becomes i32 if all its parts fit in 32 bits wherever it is evaluated
+(`plica.analysis.index.bounds`), together with the other indices of an access if the linear offset
+fits; elsewhere the variable is cast back. Values are never narrowed.
 
 Law: the kernel means the same.
 """
@@ -27,18 +25,18 @@ LOW, HIGH = i32.bounds
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max)
 
 State: TypeAlias = tuple[Context, frozenset[sc.ScalarVar], frozenset[sc.ScalarVar]]
-"""What is known, variables of 32 bits, and dims."""
+"""The context, 32-bit variables, and dims."""
 
 
 MOST_BLOCKS: Final = 1 << 23
-"""Blocks of a launch, where their number comes with a call: whoever launches more refuses."""
+"""The maximum number of blocks of a launch with an open count: larger launches are refused."""
 
 
 def narrow_indices(kernel: st.Kernel, *, narrow_dims: bool = False) -> st.Kernel:
     """The lowered kernel with index terms of 32 bits.
 
-    With `narrow_dims`, whoever launches it sees to it that dims have no more, and that there are no
-    more blocks than `MOST_BLOCKS`.
+    With `narrow_dims`, the launcher ensures that dims fit, and that there are at most `MOST_BLOCKS`
+    blocks.
     """
     if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         return kernel
@@ -65,7 +63,7 @@ def _down(stmt: st.Stmt, state: State) -> tuple[st.Stmt, tuple[State, ...]]:
 
 
 def _has_small(stmt: st.For | st.Bind, context: Context) -> bool:
-    """Whether the variable of a loop, or what is bound, has 32 bits."""
+    """Whether a loop variable, or a binding, has 32 bits."""
     if sc.dtype_of(stmt.var) is not i64:
         return False
     if isinstance(stmt, st.Bind):
@@ -76,7 +74,7 @@ def _has_small(stmt: st.For | st.Bind, context: Context) -> bool:
 
 
 def _told(stmt: st.For | st.Bind, around: Context, inside: Context) -> Context:
-    """What is known inside of a loop over blocks, or where something is bound."""
+    """The context inside a loop over blocks, or of a binding."""
     if isinstance(stmt, st.For):
         return inside.where(sc.Lt(stmt.var, sc.index(MOST_BLOCKS))) if _is_open(stmt) else inside
     span = bounds(stmt.value, around)
@@ -87,7 +85,7 @@ def _told(stmt: st.For | st.Bind, around: Context, inside: Context) -> Context:
 
 
 def _is_open(loop: st.For) -> bool:
-    """Whether it is known when a kernel is launched how many blocks there are."""
+    """Whether the number of blocks is only known at launch."""
     return loop.kind == BLOCKS and known(loop.extent) is None
 
 
@@ -141,7 +139,7 @@ def _resized(buffer: sc.Buffer, body: st.Stmt, forms: _Forms) -> st.Stmt:
 
 
 def _steps(buffer: sc.Buffer) -> tuple[int | None, ...]:
-    """How far apart the elements along each axis are; None where that is not known."""
+    """The element strides of each axis, None where unknown."""
     if buffer.strides:
         return tuple([known(each) for each in buffer.strides])
     found: list[int | None] = []
@@ -195,7 +193,7 @@ class _Forms:
         return True
 
     def narrow(self, term: sc.Scalar) -> sc.Scalar | None:
-        """The term in 32 bits, None where that is not proved to be the same."""
+        """The term in 32 bits, or None if that is not proved to be equal."""
         self.visit(term)
         return self.narrows[term]
 

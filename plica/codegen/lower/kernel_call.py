@@ -1,8 +1,8 @@
-"""Calls of kernels: a loop program that somebody wrote, as the graph that calls it launches it.
+"""Kernel calls: user-written loop programs, launched by the graph that calls them.
 
-The types of the arguments say what its dims are.  Its loops are compiled as they stand: whoever
-scheduled it by hand gets that schedule.  What is wrong with it is refused here, before anything is
-emitted: stores outside of a buffer, loops that run at once and meet in memory.
+The argument types determine its dims. Its loops are compiled unchanged: a hand-written schedule is
+kept. Its defects are refused here, before anything is emitted: stores out of bounds, races between
+parallel iterations.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.type.term import tensor
@@ -16,7 +16,7 @@ emitted: stores outside of a buffer, loops that run at once and meet in memory.
 >>> problems(double), all_written(double) is double
 ((), True)
 
-Laws: `known_at` keeps what the kernel means; `all_written(all_written(k)) is all_written(k)`.
+Laws: `known_at` preserves the kernel's meaning; `all_written(all_written(k)) is all_written(k)`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from plica.schedule.verify import in_bounds
 
 @lru_cache(maxsize=512)
 def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Kernel:
-    """What a call of a kernel or an extern means for arguments of these types; what is launched is
-    this, `all_written`."""
+    """The meaning of a call of a kernel or an extern for given argument types; the launched kernel
+    is its `all_written` form."""
     if isinstance(of, Extern):
         return known_at(extern_kernel(of), types)
     _refuse(name, of)
@@ -55,7 +55,7 @@ def called_kernel(of: Kernel | Extern, name: str, types: tuple[Type, ...]) -> Ke
 
 
 def dense(kernel: Kernel) -> Kernel:
-    """The kernel over parameters as programs hold their values: row by row, wherever they lie."""
+    """The kernel over dense row-major parameters, as programs store values."""
     if not (laid := [each for each in kernel.params if each.strides or each.align]):
         return kernel
     plain = {each: Buffer(each.name, each.shape, each.dtype, each.scope) for each in laid}
@@ -112,7 +112,7 @@ def _by_name(of: ScalarVar) -> tuple[str, int]:
 
 @lru_cache(maxsize=512)
 def problems(kernel: Kernel) -> tuple[Diagnostic, ...]:
-    """What is wrong with a kernel that somebody wrote, or what must be shown of it and is not."""
+    """The defects of a user's kernel, including unproved requirements."""
     if wrong := well_formed(kernel):
         return wrong
     for stmt in statements(kernel.body):
@@ -153,10 +153,10 @@ def _is_apart(buffer: Buffer) -> bool:
 
 @lru_cache(maxsize=512)
 def all_written(kernel: Kernel, stages: Kernel | None = None) -> Kernel:
-    """The kernel, with zeros first in each output that it is not shown to write before it is read,
-    or not to write everywhere: what it gives never depends on what memory held before.
+    """The kernel with zero initialisation of each output that is not shown to be written before it
+    is read, or completely: results never depend on previous memory contents.
 
-    Of a scheduled kernel that is asked of its stages, since a schedule keeps what they mean.
+    For a scheduled kernel this is checked on its stages, which the schedule preserves.
     """
     if called_symbol(kernel) is not None:
         return kernel  # an extern writes all it gives: that is what its type says
@@ -173,7 +173,7 @@ def _unwritten(kernel: Kernel) -> tuple[int, ...]:
 
 
 def _is_written(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether every element of an output is there in the end, and when it is read before."""
+    """Whether every element of an output is written, and before it is read."""
     seen = Buffer(fresh(Name("seen"), _names(kernel)), buffer.shape, buffer.dtype)
 
     def read(of: Buffer, at: tuple[Scalar, ...]) -> Stmt:

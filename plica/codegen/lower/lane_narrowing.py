@@ -3,8 +3,8 @@
     for i in vectorized(8):                   for i in vectorized(8):
         y[i] = f32(min(i, 5) * 3)    -->          y[i] = f32(min(i32(i), i32(5)) * i32(3))
 
-A register holds twice as many of them, and processors multiply and convert numbers of 64 bits one
-by one.  Places themselves stay as they are: they are addresses.
+A register holds twice as many of them, and processors multiply and convert 64-bit numbers one by
+one. Indices are unchanged: they are addresses.
 
 Law: the kernel means the same.
 """
@@ -22,7 +22,7 @@ from plica.ir.type import i32, i64, polynomial
 ARITHMETIC: Final = (sc.Add, sc.Sub, sc.Mul, sc.Min, sc.Max)
 
 Lanes: TypeAlias = tuple[Context, frozenset[sc.ScalarVar]]
-"""What is known at a place, and the variables of loops over vectors around it."""
+"""The context, and the variables of enclosing vector loops."""
 
 
 def narrow_lanes(kernel: st.Kernel) -> st.Kernel:
@@ -71,7 +71,7 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], state: Lanes) -> st.Stmt:
 
 
 def narrowed(term: sc.Scalar, context: Context) -> sc.Scalar | None:
-    """The same number from numbers of 32 bits, None where one of them may need more."""
+    """The same number computed in 32 bits, or None if it may overflow."""
     made: dict[Term, sc.Scalar] = {}
     for node in post_order(term):
         if not isinstance(node, sc.Scalar):

@@ -5,10 +5,9 @@
         for i …: tmp[i] = x[i]                   …
         …
 
-What a kernel allocates lies on the stack, which is short: 8 MB for the first thread of a process,
-half a MB for others on some systems.  A buffer that is larger than a small part of that is a
-parameter, and each launch has a temporary for it.  Buffers inside of loops that run at once stay:
-each iteration has one of its own.
+Local buffers are on the stack, which is limited: 8 MB for the main thread of a process, half a MB
+for others on some systems. A buffer larger than a small part of that becomes a parameter, and each
+launch gets a temporary for it. Buffers inside parallel loops stay: each iteration has its own.
 
 Law: the program computes the same.
 """
@@ -30,7 +29,7 @@ MAX_STACK_BYTES: Final = 1 << 18
 
 
 def launch_memory(program: Program) -> Program:
-    """The program whose kernels have no large buffers on the stack; of open sizes as it is."""
+    """The program without large stack buffers; open sizes are unchanged."""
     if program.dims:
         return program
     chunked = {

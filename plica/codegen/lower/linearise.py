@@ -1,10 +1,10 @@
 """Linearisation: a resolved graph of primitive operators becomes a program.
 
-Each primitive function, and each operator outside of those, is one launch of one kernel, in an
-order in which values come before their uses; each value has a slot.  A result goes straight to
-where it is wanted (an output, the result of an `If`) unless it is made elsewhere or wanted twice;
-then it is copied.  A view has the slot of what it shows: it takes no step.  Nor does what joins
-tensors that are written in their place (`plica.codegen.lower.part_placement`).
+Each primitive function, and each other operator, is one launch of one kernel, in topological order;
+each value has a slot. A result is written directly to its destination (an output, the result of an
+`If`) unless it is produced elsewhere or needed twice; then it is copied. A view shares the slot of
+its operand and takes no step, and neither does a concatenation whose parts are written in place
+(`plica.codegen.lower.part_placement`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def linearised(
 ) -> Program:
     """The program of a resolved and decomposed module, each kernel of which is scheduled.
 
-    `built` is told of every kernel that is made on the way, by its digest.  With `parts`, a slot
-    may be a part of another.
+    `built` is called for every kernel built on the way, with its digest. With `parts`, a slot may
+    be a part of another.
     """
     function = of.main_function()
     wanted: tuple[str, ...] = attr(function, "donated", ())
@@ -224,7 +224,7 @@ class _Maker:
         self.steps[region].append((index, PendingChoose(step.condition, then, orelse)))
 
     def join(self, step: Expr, index: int, region: int, of: PartPlacement) -> None:
-        """What is there once its parts are: those that are not written in place are copied."""
+        """A concatenation after its parts: those not written in place are copied."""
         self.result((step, 0), region, step)
         home, first = of.homes.get(step, (step, 0))
         args = parts(step)
@@ -243,7 +243,7 @@ class _Maker:
         return {step: at for step, at in made.items() if self.slots[at].within is not None}
 
     def part(self, whole: int, offset: int, leaf: Expr) -> int:
-        """The slot of what lies in another one, a given number of bytes behind its beginning."""
+        """The slot of a part of another one, at a byte offset."""
         of, inside = type_of(leaf), self.slots[whole]
         assert isinstance(of, TensorType)
         within = whole if inside.within is None else inside.within
@@ -277,12 +277,12 @@ class _Maker:
         self.steps[region].append((index, launch))
 
     def asserted(self, function: Function, args: Sequence[Expr]) -> tuple[Scalar, ...]:
-        """What a launch asks of sizes: its function does, or the views that it reads."""
+        """A launch's requirements on sizes, from its function or the views it reads."""
         seen = [each for arg in args for each in list(views(arg))[:-1]]
         return asserted((*post_order(function.body), *seen), self.dims)
 
     def call(self, step: Call, name: Var, index: int, region: int) -> None:
-        """The launch of a kernel that somebody wrote, as it is."""
+        """The launch of a user's kernel, unchanged."""
         called = self.table.get(name)
         assert isinstance(called, Kernel | Extern)  # or it would not have been left a call
         types = tuple([type_of(each) for each in step.args])
@@ -375,7 +375,7 @@ class _Maker:
         )
 
     def scratch(self, of: Buffer, made: Scheduled) -> int:
-        """A slot for what a kernel keeps to itself."""
+        """A slot for a kernel's scratch memory."""
         sizes = [greater(made.over_dims(size), index_term(0)) for size in of.shape]
         shape = tuple([n if (n := known(size)) is not None else size for size in sizes])
         return self.add(Slot("temporary", self.count("temporary"), shape, of.dtype))
@@ -403,7 +403,7 @@ class _Maker:
     def result(self, value: Value, region: int, leaf: Expr) -> int:
         """The slot of a result: where it is wanted in its own region, or a temporary.
 
-        In a branch, which may not run at all, what has a negative size has none.
+        In a branch, which may not run, negative sizes count as empty.
         """
         home = None if self.parts is None else self.parts.homes.get(value[0])
         chosen = None if home is None else self.part(self.made[home[0], 0], home[1], leaf)

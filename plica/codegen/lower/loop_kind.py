@@ -1,19 +1,16 @@
 """Kinds of loops: which are written out, which can be vectors, which copies are a loop after all.
 
-Unroll: loops that ask for it are written out, one copy of the body for each iteration.
+Unroll: expands requested loops to one copy of the body per iteration.
 
     for i in unrolled(2, unroll_explicit=True):         A[0] = B[0]
         A[i] = B[i]                             -->     A[1] = B[1]
 
-Other unrolled loops stay: the code generator expands them without making terms of it.  Refused: a
-loop whose extent is not a number, or is too large, and one over threads, which may wait for one
-another.
+Other unrolled loops stay: the code generator expands them without building terms. Refused: a loop
+with a non-constant or too large extent, and a thread loop, which may contain barriers.
 
-Vectorise: what a loop over vector lanes must be, before the code generator makes it one.  The loop
-stays as it is, `for i in vectorized(8): …`; the fold to the target knows its lanes.  Refused: a
-symbolic extent; a barrier, a `while`, or a loop over threads or cores inside.
+Vectorise: checks the requirements of a vector loop.
 
-Roll: what is made of a tile of registers is a loop over it, not a text for each register.
+Roll: turns code over a register tile back into loops over it.
 
     for i in unrolled(13):                          for i in unrolled(13):
         for j in vectorized(16):                        for j in vectorized(16):
@@ -24,11 +21,11 @@ Roll: what is made of a tile of registers is a loop over it, not a text for each
                                                                 out[…] = erf(held[…, j])
                                                     …
 
-Registers have no numbers that a loop could count, so the tile lies in memory between the two; what
-was turned to be stored is turned before.  A formula is a few dozen instructions: its text once for
-each register is most of the code of a kernel, and takes as long to compile.  A tile stays written
-out where that is short: a bias that rows share, a bound.  Who wants code soon has tiles in memory
-that no innermost loop touches, and loops over these wherever they are shorter at all.
+Registers cannot be indexed by a loop, so the tile is stored in between; transposes for the store
+happen before. A formula is a few dozen instructions: repeating it per register dominates the code
+size and compile time of a kernel. Short code stays unrolled: a bias shared by rows, a clamp. For
+fast compilation, tiles that no innermost loop touches are in memory, and their loops are rolled
+wherever that is shorter at all.
 
 Laws: the kernel means the same; doing it twice changes nothing.
 """
@@ -111,11 +108,11 @@ def _is_foreign(stmt: st.Stmt) -> bool:
 # --- copies that are a loop ---------------------------------------------------------------------
 
 SIDE_BY_SIDE: Final = 2
-"""As many copies stay together, at least, or one more: one does not wait for the other."""
+"""The minimum number of adjacent copies (or one more), so that they overlap."""
 
 ABREAST: Final = 128
-"""As many bytes of registers stay together: short vectors wait for one another as long as long ones
-do, so that more of them are under way."""
+"""The bytes of registers that stay adjacent: short vectors have the same latency as long ones, so
+more of them are in flight."""
 
 ACCESS: Final = 2
 """Instructions of an access: an address, and the load or store."""
@@ -127,7 +124,7 @@ FORMULA: Final = 24
 """Instructions of a short formula."""
 
 SHORTER: Final = 2
-"""A loop takes this many times fewer instructions than what it stands for, or is none."""
+"""The minimum ratio of instructions that rolling must save."""
 
 
 @frozen(eq=False)
@@ -144,15 +141,15 @@ class _Nest:
         return prod([known(each.extent) or 1 for each in self.loops if each.kind == "unrolled"])
 
     def together(self, soon: bool) -> int:
-        """How many copies stay side by side, at most."""
+        """The maximum number of adjacent copies."""
         lanes = prod([known(each.extent) or 1 for each in self.loops if each.kind == "vectorized"])
         widest = max([sc.dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
         return SIDE_BY_SIDE if soon else max(SIDE_BY_SIDE, ABREAST // (lanes * widest))
 
 
 def roll(kernel: st.Kernel, *, soon: bool = False) -> st.Kernel:
-    """The kernel with what is made of tiles in loops; who wants code soon has all in loops that
-    is not in the innermost ones."""
+    """The kernel with operations on tiles rolled into loops; for fast compilation, all loops but
+    the innermost ones."""
     names = Names(kernel)
     if soon:
         kernel = _with_cold_tiles(kernel)
@@ -171,7 +168,7 @@ def roll(kernel: st.Kernel, *, soon: bool = False) -> st.Kernel:
 
 
 def _nest(outer: st.For) -> _Nest | None:
-    """The loops around one store to memory, None where there is more inside."""
+    """The loops around one store to memory, or None if they contain more."""
     loops: list[st.For] = []
     inside: st.Stmt = outer
     while isinstance(inside, st.For) and known(inside.extent) is not None:
@@ -204,7 +201,7 @@ def _pays(nest: _Nest, soon: bool) -> bool:
 
 
 def _with_cold_tiles(kernel: st.Kernel) -> st.Kernel:
-    """The kernel with tiles in memory that no innermost loop touches, and nothing turns."""
+    """The kernel with tiles in memory that no innermost loop touches and nothing transposes."""
     own = {each.buffer for each in st.statements(kernel.body) if isinstance(each, st.Alloc)}
     kept = {
         buffer
@@ -241,7 +238,7 @@ def _touched(stmt: st.Stmt) -> set[sc.Buffer]:
 
 
 def _strided_buffers(loop: st.For) -> set[sc.Buffer]:
-    """What vectors are read of, but are not neighbours in it."""
+    """The buffers that vectors read with strides."""
     if loop.kind != "vectorized":
         return set()
     reads = [each for each in post_order(loop.body) if isinstance(each, sc.Load)]
@@ -249,7 +246,7 @@ def _strided_buffers(loop: st.For) -> set[sc.Buffer]:
 
 
 def _instructions(node: Term, nest: _Nest) -> int:
-    """What a part of a value adds to each copy; what several copies share adds nothing."""
+    """The instructions that a part of a value adds to each copy; shared parts add none."""
     if isinstance(node, sc.Load):
         free = free_vars(node)
         return ACCESS * all(each.var in free for each in nest.loops if each.kind == "unrolled")
@@ -283,9 +280,9 @@ def _registers(value: sc.Scalar) -> list[sc.Load]:
 
 
 def _or_nothing(nest: _Nest, read: sc.Load) -> sc.Scalar:
-    """What is read where the guard holds, else 0: lanes that take no part are computed with the
-    others, and of what lay in memory before, which is often no normal number, that takes 100 times
-    as long on some processors."""
+    """A load where the guard holds, else 0: inactive lanes are computed with the others, and on
+    leftover memory contents, often subnormal numbers, that takes 100 times as long on some
+    processors."""
     if nest.guard is None:
         return read
     return sc.Select(nest.guard.condition, read, sc.Lit(0, read.buffer.dtype))
@@ -296,10 +293,10 @@ def _guarded(nest: _Nest, store: st.Store) -> st.Stmt:
 
 
 def _counted(nest: _Nest, body: st.Stmt, names: Names, together: int) -> st.Stmt:
-    """The nest with loops that are counted, all but for the innermost copies that stay together.
+    """The nest with counted loops, except for the innermost adjacent copies.
 
-    One copy alone waits for each of its own steps.  Where a loop has more of them than may stay
-    together, it goes through some at a time; what is left of it, where no part divides it, follows.
+    A single copy has no overlap. A loop with more copies than may be adjacent processes several at
+    a time, followed by the remainder.
     """
     room = together
     for loop in reversed(nest.loops):
@@ -319,7 +316,7 @@ def _counted(nest: _Nest, body: st.Stmt, names: Names, together: int) -> st.Stmt
 
 
 def _some_at_a_time(loop: st.For, some: int, body: st.Stmt, names: Names) -> st.Stmt:
-    """The copies of a loop, a few at a time, then what is left."""
+    """The copies of a loop, several at a time, then the remainder."""
     turns, left = divmod(known(loop.extent) or 1, some)
     counted, copy = (names.var(str(loop.var.name)) for _ in range(2))
     inner = st.For(

@@ -1,7 +1,7 @@
 """Loop parts: what becomes of a loop that is cut where its guards hold, and where they do not.
 
-A loop for each part has a copy of the whole body.  Where most of the body asks no guard, the loop
-stays one, and what asks is chosen by the part that an iteration belongs to:
+A separate loop for each part duplicates the whole body. If most of the body has no guard, the loop
+stays one, and guarded statements are selected by the part that an iteration belongs to:
 
     for i in range(17):                     for i in range(17):
         … (much work)                           … (much work)
@@ -11,7 +11,7 @@ stays one, and what asks is chosen by the part that an iteration belongs to:
                                                     for j in unrolled(3):
                                                         if 48 + j < 49: …
 
-A loop that cores share stays one in any case, so that none waits for another's part.
+A parallel loop is never split, so that no part waits for another.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import known
 
 FEW: Final = 3
-"""So many iterations beside the middle are made one by one, where choices are known in each."""
+"""The maximum number of iterations around the middle that are peeled one by one, if their
+conditions become constant."""
 
 AMPLE: Final = 16
-"""So many stores, of vectors or numbers, take so long that a branch beside them is nothing."""
+"""The number of stores next to which a branch is negligible."""
 
 
 @frozen(eq=False)
@@ -49,7 +50,7 @@ class LoopCut:
 
 @frozen(eq=False)
 class LoopPart:
-    """The iterations of a loop from `start` to `stop`, and what some conditions are there."""
+    """The iterations of a loop from `start` to `stop`, and the values of some conditions there."""
 
     loop: st.For
     start: sc.Scalar
@@ -58,7 +59,7 @@ class LoopPart:
     is_middle: bool = False
 
     def here(self, stmt: st.Stmt) -> st.Stmt:
-        """What a statement of the loop is in this part."""
+        """A statement of the loop specialised to this part."""
         return mapped(stmt, partial(_settle, settled=self.settled)) if self.settled else stmt
 
     def alone(self, stmt: st.Stmt) -> st.Stmt:
@@ -69,7 +70,7 @@ class LoopPart:
 
 
 def parts_of(loop: st.For, cut: LoopCut) -> list[LoopPart]:
-    """The parts of a loop in which there are iterations."""
+    """The non-empty parts of a loop."""
     found: list[LoopPart] = []
     for start, stop, settled in (
         (sc.index(0), cut.start, cut.before),
@@ -115,7 +116,7 @@ def chosen(loop: st.For, parts: Sequence[LoopPart]) -> st.For:
 
 
 def _by_part(stmt: st.Stmt, parts: Sequence[LoopPart]) -> st.Stmt:
-    """What a statement of a loop is in the part that an iteration belongs to."""
+    """A statement of a loop, selected by the part of an iteration."""
     found = parts[-1].alone(stmt)
     for each in reversed(parts[:-1]):
         found = st.Branch(sc.Lt(each.loop.var, each.stop), each.alone(stmt), found)
@@ -123,7 +124,7 @@ def _by_part(stmt: st.Stmt, parts: Sequence[LoopPart]) -> st.Stmt:
 
 
 def chosen_within(loop: st.For, parts: Sequence[LoopPart]) -> st.For | None:
-    """The loop with nothing but what asks chosen by its parts, None where that is most of it."""
+    """The loop with only its guarded statements selected by part, or None if these dominate."""
     if "cut_choices" in dict(loop.annotations):
         return None
     asked = {each for part in parts for each in part.settled}
@@ -138,8 +139,8 @@ def chosen_within(loop: st.For, parts: Sequence[LoopPart]) -> st.For | None:
 
 
 def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
-    """The statements in a loop that ask for one of its parts, as deep inside as there is ample work
-    beside them; none where there is not."""
+    """The innermost statements in a loop that depend on its parts, with ample work around them;
+    empty if there are none."""
     asks: dict[st.Stmt, bool] = {}
     free: dict[st.Stmt, int] = {}  # stores that ask nothing: of some loops, in one iteration
     every = [*st.statements(loop.body)]

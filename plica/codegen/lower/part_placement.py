@@ -1,15 +1,15 @@
-"""Placement of parts: which values are written into the memory of what joins them, with no copy.
+"""Placement of parts: values written directly into the memory of their concatenation.
 
     before                                    after
     a = conv(x, v)                            out[0:64] = conv(x, v)
     b = conv(x, w)                            out[64:128] = conv(x, w)
     out = concat(a, b)                        -- out is there already
 
-A value is written where it belongs if a kernel of this program makes it, and nobody else says where
-it goes.  Joins are looked at from the last to the first, so a join that is a part of another has
-its place when its own parts are asked for; one whose parts lie in a row somewhere already is there,
-too.  Parts that cannot be written in place are copied, unless that is most of the join: then one
-kernel makes it as before.  What is a range of another tensor is read where it is.
+A value is written in place if a kernel of this program produces it, and nothing else fixes its
+place. Concatenations are visited from last to first, so a nested one has its place before its
+parts; one whose parts are already adjacent elsewhere is placed there. Other parts are copied,
+unless that is most of the concatenation: then one kernel computes it as usual. Slices of another
+tensor are read in place.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Tuple, Var
@@ -44,8 +44,8 @@ __all__ = ["PartPlacement", "fitted", "placed", "steps_below"]
 class PartPlacement:
     """What joins tensors without a kernel, and where values lie that are parts of others.
 
-    `homes` gives for a value the step in whose memory it is and the bytes before it; `ranges` for a
-    value that is read where it is the tensor that holds it and the bytes before it.
+    `homes` maps a value to the step whose memory holds it, and a byte offset; `ranges` maps a value
+    read in place to its tensor and byte offset.
     """
 
     joins: Mapping[Expr, tuple[Piece, ...]] = field(factory=dict)
@@ -60,9 +60,9 @@ NOWHERE = PartPlacement()
 def placed(
     order: Sequence[Expr], root: Expr, barred: Collection[Expr] = frozenset()
 ) -> PartPlacement:
-    """Where the parts of a program of steps lie, in which values come before their uses.
+    """The places of parts in a program of steps in topological order.
 
-    What is `barred` is in no other's memory.
+    `barred` values have their own memory.
     """
     if any(isinstance(step, If) for step in order):
         return NOWHERE  # what is not computed in one of the branches has no memory there
@@ -111,8 +111,8 @@ Build: TypeAlias = Callable[[frozenset[Expr] | None], tuple[Program, Mapping[Exp
 def fitted(build: Build) -> Program:
     """A program with parts whose workspace is no larger than that of the same without.
 
-    A join has its memory from its first part on.  Where that makes the workspace larger, the first
-    part of the largest join that is there when most memory is needed is copied instead, and so on.
+    A concatenation occupies memory from its first part on. If that increases the peak, the first
+    part of the largest concatenation live at the peak is copied instead, and so on.
     """
     made, parts_ = build(frozenset())
     if not parts_:
@@ -132,14 +132,14 @@ def fitted(build: Build) -> Program:
 
 
 MOST_ROUNDS: Final = 12
-"""How often a program is made anew to find one that fits."""
+"""The maximum number of attempts to fit memory."""
 
 TOO_LARGE: Final = "no part is written in place: that would take a larger workspace"
 
 
 def _largest(program: Program, slots: Mapping[Expr, int]) -> list[tuple[Expr, int]]:
-    """The parts of the largest memory that is there when most is needed, from the first on, with
-    the steps at which they are first touched."""
+    """The parts of the largest memory live at the peak, in order, with the steps of their first
+    use."""
     steps, lives = lives_of(program)
     top = max(range(len(steps)), key=partial(_needed, program, lives))
     first: dict[int, int] = {}
@@ -158,12 +158,12 @@ def _largest(program: Program, slots: Mapping[Expr, int]) -> list[tuple[Expr, in
 
 
 def _needed(program: Program, lives: Mapping[int, tuple[int, int]], at: int) -> int:
-    """How many bytes are there at a step."""
+    """The bytes live at a step."""
     return sum(program.slots[slot].bytes for slot, (a, b) in lives.items() if a <= at <= b)
 
 
 class _Contents:
-    """What lies where in the memory of joins."""
+    """The contents of concatenation memory."""
 
     def __init__(self) -> None:
         self.at: dict[tuple[Expr, int], Expr] = {}
@@ -195,7 +195,7 @@ def _tensor(step: Expr) -> TensorType:
 
 
 def _foreign(order: Sequence[Expr]) -> Iterator[Expr]:
-    """What kernels read that somebody wrote: they may count on how memory is aligned."""
+    """The inputs of user-written kernels, which may rely on alignment."""
     for step in order:
         if isinstance(step, Call) and isinstance(step.callee, Var):
             yield from (shown(leaf) for arg in step.args for leaf in leaves(arg))
@@ -224,7 +224,7 @@ def _obstacle(
 def _ranges(
     order: Sequence[Expr], skipped: Collection[Expr]
 ) -> Iterator[tuple[Expr, tuple[Expr, int]]]:
-    """What is a range of another tensor."""
+    """The slices of other tensors."""
     for step in order:
         of = reading(step) if isinstance(step, Apply | Project) else None
         if of is None or of.is_view or step in skipped or (start := window(of)) is None:

@@ -8,25 +8,22 @@
                                                     for j in range(4):
                                                         if (i + n // 4) * 4 + j < n: …
 
-The part in the middle, where most iterations are, asks no guard that the cut is about.  A guard
-`i == 0`, such as the init of a reduction, cuts off the first iteration.  Outer loops come first,
-so the inner ones of the middle part have nothing left to cut.  A loop with the annotation
-`cut_choices` is cut at the conditions of choices between values as well, one over vectors, too,
-where memory is all it goes through.  What becomes of the parts is said elsewhere
-(`plica.codegen.lower.loop_part`).
+The middle part, with most iterations, has no guard of the cut. A guard `i == 0`, such as the init
+of a reduction, splits off the first iteration. Outer loops come first, so the inner ones of the
+middle part need no further cuts. A loop with the annotation `cut_choices` is also cut at the
+conditions of selects, and one over vectors, too, if it only accesses contiguous memory. The form of
+the parts is decided in `plica.codegen.lower.loop_part`.
 
-A loop over vectors that does nothing but under a guard is as long as the guard holds, if memory is
-all it goes through: a row that is copied inside its padding is read and written without masks.  A
-loop around it through the remainders of a stride, whose elements are copied apart, is written out,
-so that it is known for each where the guard holds.
+A vector loop whose body is guarded as a whole is shortened to the guarded range, if it only
+accesses contiguous memory: a row copied inside its padding is accessed without masks. An enclosing
+loop over the remainders of a stride, whose elements are copied separately, is unrolled, so that the
+range is known for each.
 
-Law: the kernel means the same.  Loops over threads are not cut: their extents matter, as do those
-of vectors in registers.
-Nor are loops that choose among registers of a thread, and those of threads that ask for it: they
-are written out with their guards, so that what they read is under way at once.
-Threads that write to one another in a loop go through it together: it is not cut where each ends.
-A loop that ends elsewhere for each thread or block is cut where all agree, or else is as long as
-each needs if that takes no copy of it.
+Law: the meaning is preserved. Thread loops are not cut, because their extents matter, nor are
+vectors in registers, nor loops that index a thread's registers, or requested ones: they are
+unrolled with their guards, so that their loads overlap. Threads that exchange data in a loop stay
+in step: it is not cut at per-thread bounds. A loop with bounds per thread or block is cut where all
+agree, or shortened per thread if that takes no copy.
 """
 
 from __future__ import annotations
@@ -69,11 +66,12 @@ with lazy_imports(__name__):  # of many kernels no loop is cut
     )
 
 MOST: Final = 16
-"""How many loops of a kernel are cut, at most: each cut doubles or trebles what is inside.  The
-middle of a loop comes before its end, so that guards that stay are where few iterations are."""
+"""The maximum number of loops cut per kernel: each cut doubles or triples the code inside. The
+middle of a loop is processed before its end, so that remaining guards are where few iterations are.
+"""
 
 MAX_UNROLLED_TURNS: Final = 16
-"""Turns of a loop that the device compiler writes out: what they read is then under way at once."""
+"""The maximum iterations of a loop that the device compiler unrolls, so that its loads overlap."""
 
 KINDS: Final = ("serial", "unrolled", "parallel")
 
@@ -120,7 +118,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
 
 
 def partition_unrolled(kernel: st.Kernel) -> st.Kernel:
-    """The kernel with what threads write out cut where its guards hold for all of them."""
+    """The kernel with unrolled thread code cut where its guards hold for all."""
     holds = holding(_may_cut)
     if not holds(kernel.body):
         return kernel
@@ -203,7 +201,7 @@ def _trimmed(loop: st.For, context: Context) -> st.Stmt:
 
 
 def _with_pieces(loop: st.Stmt, context: Context) -> st.Stmt:
-    """A loop over vectors that asks for it as one for each piece of what it chooses between."""
+    """A vector loop as one loop per piece of a select, if requested."""
     if not isinstance(loop, st.For) or not _may_cut(loop) or _has_registers(loop.body):
         return loop
     notes = st.annotated(loop.annotations, cut_choices=None)
@@ -215,8 +213,8 @@ def _with_pieces(loop: st.Stmt, context: Context) -> st.Stmt:
 
 
 def _is_of_remainders(loop: st.For) -> bool:
-    """Whether a loop goes through the remainders of the stride in which vectors right inside it go
-    as far as a guard holds: that begins and ends at another lane for each."""
+    """Whether a loop runs over the remainders of the stride of its guarded vector loops: their
+    range begins and ends at another lane for each."""
     count = known(loop.extent) or 0
     if loop.kind == "parallel" or not 1 < count <= STRIDE:
         return False
@@ -291,8 +289,7 @@ def _cut_alike(loop: st.For, apart: LoopCut, alike: LoopCut | None) -> LoopCut |
 def _cut(
     loop: st.For, context: Context, apart: frozenset[sc.ScalarVar] = frozenset()
 ) -> LoopCut | None:
-    """Where to cut a loop, None where nothing is won: at one place for all values of variables that
-    are `apart`."""
+    """The cuts of a loop, or None if nothing is gained; uniform in variables that are `apart`."""
     if sc.dtype_of(loop.var) is not i64:
         return None
     bounds: dict[sc.Scalar, list[_Bound]] = {}
@@ -377,7 +374,7 @@ def _choices(of: st.Store) -> list[sc.Scalar]:
 def _guards(
     loop: st.For, context: Context
 ) -> Iterator[tuple[sc.Scalar, Context, frozenset[sc.ScalarVar]]]:
-    """The conditions inside a loop that depend on it, what is known there, variables inside."""
+    """The conditions inside a loop that depend on it, with their context and inner variables."""
     seen: set[tuple[st.Stmt, Context]] = set()
     choices = dict(loop.annotations).get("cut_choices") is True
     if not choices and not any(isinstance(each, st.Branch) for each in st.statements(loop.body)):

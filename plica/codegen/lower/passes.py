@@ -1,6 +1,6 @@
-"""The lowering passes in order: from a scheduled kernel of blocks to what a target folds.
+"""The lowering pipeline: from a scheduled kernel of blocks to the emitter's input.
 
-Each is a pass over kernels that keeps what they mean; a target takes all that are not for others.
+Each is a meaning-preserving pass over kernels; a target takes all that are not specific to others.
 
 >>> print(*LOWERING["cpu"].names[:4])
 ordered-sums double-buffer sink-buffers blocks-to-loops
@@ -58,7 +58,7 @@ Rewrite: TypeAlias = Callable[[Kernel], Kernel]
 
 @frozen
 class WhereAsked:
-    """A pass for kernels in which a loop or block asks for it by a note or by its kind."""
+    """A pass for kernels in which a loop or block requests it by a note or its kind."""
 
     word: str
     run: Rewrite
@@ -68,7 +68,7 @@ class WhereAsked:
         return self.run(kernel) if any(map(self.asks, statements(kernel.body))) else kernel
 
     def asks(self, stmt: Stmt) -> bool:
-        """Whether a statement asks for the pass."""
+        """Whether a statement requests the pass."""
         if isinstance(stmt, For) and stmt.kind == self.word:
             return True
         return isinstance(stmt, For | Block) and self.word in dict(stmt.annotations)
@@ -81,8 +81,8 @@ def _in_order_of_runs(kernel: Kernel) -> Kernel:
           -->  y[i] = f32(sum(f64(sum(x[i, k_1 * 16 + k_2] for k_2 in range(16)))
                               for k_1 in range(2)))
 
-    What stages sum has that order already (`plica.ir.loop.define`); a kernel that somebody wrote,
-    or a sum under a guard, has it from here on.
+    Sums from stages have that order already (`plica.ir.loop.define`); in a user's kernel, and under
+    a guard, it is introduced here.
     """
     spelled = spelled_within(kernel)
     assert isinstance(spelled, Kernel)
@@ -103,7 +103,7 @@ _ASKED: Final[dict[str, str]] = {
     "virtual-threads": "virtual",
     "unroll": "unroll_explicit",
 }
-"""The passes that run where a loop or block asks for them, and the word it asks by."""
+"""Passes that run on request, and the requesting note."""
 
 
 def _lower(name: str, why: str, run: Rewrite) -> Pass:
@@ -181,7 +181,7 @@ LOWERING: Final[dict[Target, Pipeline]] = {
     target: Pipeline(tuple(each for each in LOWER if _ONLY.get(each.name, target) == target))
     for target in EVERY
 }
-"""What each kind of machine asks of its kernels, in order."""
+"""The lowering passes of each kind of machine, in order."""
 
 
 def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
@@ -194,7 +194,7 @@ def lower(kernel: Kernel, target: Target = "cpu") -> Kernel:
 
 
 LOWERED_DIGESTS: Final[WeakKeyDictionary[Kernel, str]] = WeakKeyDictionary()
-"""The digests of lowered kernels, by which their code is kept, while somebody has the kernels."""
+"""The digests of live lowered kernels, which key their code."""
 
 
 def digest_of(kernel: Kernel) -> str:

@@ -8,10 +8,10 @@
                                                             use(T[i % 2], i)
                                                         use(T[(n - 1) % 2], n - 1)     epilogue
 
-`software_pipeline_stage` says how many iterations behind the first each statement runs,
-`software_pipeline_order` its place among those of one turn.  A buffer allocated in the loop has as
-many versions as are alive together, and `software_pipeline_spare` more: for a given number of turns
-nothing is written over what was read, so that work on it may still be under way.
+`software_pipeline_stage` gives the number of iterations by which each statement lags,
+`software_pipeline_order` its position within an iteration. A buffer allocated in the loop gets as
+many versions as are live together, plus `software_pipeline_spare`: for that many iterations read
+data is not overwritten, so that asynchronous work on it may be pending.
 
 Law: the kernel means the same.  Refused: numbers that do not fit the statements; a statement that
 would run before what it needs; statements of different stages that share memory from outside the
@@ -183,7 +183,7 @@ def _at(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:
 
 
 def _guarded(plan: PipelinePlan, number: int, iteration: Scalar) -> st.Stmt:
-    """A statement at an iteration, if there is one."""
+    """A statement at an iteration, if that exists."""
     condition = simple(Lt(iteration, plan.loop.extent))
     stmt = _at(plan, number, iteration)
     if known(condition) is not None:

@@ -6,9 +6,9 @@
             if g: acc += T[:]                       for u in unrolled(4):
                                                         if g: acc += T[u, :]
 
-The device compiler moves reads above what comes before them, but not out of guards.  The loop is
-distributed where what is read is memory of the whole launch that its body does not write.  So is
-one that copies vectors to what a block shares, behind a guard:
+The device compiler hoists loads above earlier code, but not out of guards. The loop is distributed
+if the loads are from global memory that its body does not write. So is one that copies guarded
+vectors to shared memory:
 
     for u in unrolled(4):                       with alloc(T[4, 4], "local"):
         if g:                                       for u in unrolled(4):
@@ -48,7 +48,7 @@ from plica.ir.loop.statement import (
 from plica.ir.type import known
 
 MAX_BYTES: Final = 80
-"""Bytes that a thread asks for at once, at most."""
+"""The maximum bytes that a thread loads at once."""
 
 
 def reads_first(kernel: Kernel) -> Kernel:
@@ -63,8 +63,8 @@ def reads_first(kernel: Kernel) -> Kernel:
 
 
 def _through_registers(loop: Stmt, names: Names) -> Stmt:
-    """An unrolled loop of guarded copies to shared memory with the registers that these go through;
-    any other statement as it is."""
+    """An unrolled loop of guarded copies to shared memory, staged through registers; other
+    statements are unchanged."""
     match loop:
         case For(_, _, "unrolled", Branch(condition, For(lane, extent, "vectorized", store), st)):
             pass
@@ -83,7 +83,7 @@ def _through_registers(loop: Stmt, names: Names) -> Stmt:
 
 
 def _distributed(loop: Stmt, names: Names) -> Stmt | None:
-    """An unrolled loop that reads under a guard and uses that as two; None for any other."""
+    """An unrolled loop with guarded loads and their uses as two loops, or None for others."""
     if not isinstance(loop, For) or loop.kind != "unrolled" or not isinstance(loop.body, Alloc):
         return None
     buffer, inside = loop.body.buffer, loop.body.body

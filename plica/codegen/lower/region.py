@@ -1,9 +1,9 @@
-"""Regions: where each operator of a resolved graph runs, so that a branch not taken costs nothing.
+"""Regions: where each operator of a resolved graph runs, so that branches not taken cost nothing.
 
-The regions of a program form a tree: the whole, and below it the two branches of each `If`.  What
-is needed in one region runs there.  What both branches of an `If` need runs before it.  What some
-branches need and others do not becomes a thunk: a region of its own, forced where it is needed and
-run at most once.  So a graph of n nodes gives n steps, whatever its branches share.
+The regions of a program form a tree: the whole, and below it the two branches of each `If`. What is
+needed in one region runs there. What both branches of an `If` need runs before it. What only some
+branches need becomes a thunk: a region of its own, forced where it is needed and run at most once.
+So a graph of n nodes gives n steps, whatever its branches share.
 
 >>> tree = RegionTree()
 >>> then, orelse = tree.branches(0)

@@ -6,10 +6,10 @@
         for t in threadIdx.x(32):                       for k: B[k, t] = S[k]
             for k: B[k, t] = S[k, t]
 
-A schedule keeps a row of several stages in the memory of a block; where each thread comes back to
-what it wrote itself, nobody else need see it.  Loops over the same threads become one loop, around
-serial loops that stood around them, since registers live no longer than their thread: barriers are
-put in later, where threads still meet.
+A schedule keeps a row of several stages in shared memory; where each thread only reads what it
+wrote itself, registers suffice. Loops over the same threads are merged into one loop, around
+enclosing serial loops, because registers live no longer than their thread: barriers are inserted
+later.
 
 Law: the kernel means the same once it has its barriers.
 """
@@ -57,8 +57,8 @@ def _is_shared(buffer: Buffer) -> bool:
 
 
 def _with_registers(body: st.Stmt, used: set[Name]) -> st.Stmt | None:
-    """What the threads of a block do, with registers, in loops over the same threads; None where
-    nothing becomes one, and loops are that already."""
+    """The threads' code with registers, in merged loops over the same threads; None if nothing
+    changes."""
     if not (tags := _threads(body)):
         return None
     whole = {tag: ScalarVar(_name(tag.replace("Idx.", "_"), used), i64) for tag in tags}
@@ -98,7 +98,7 @@ def _thread_loops(body: st.Stmt) -> Iterator[st.For]:
 
 
 def _threads(body: st.Stmt) -> dict[str, int] | None:
-    """How many threads there are, where all that is done is done by such; else None."""
+    """The numbers of threads if all code is in thread loops; otherwise None."""
     found: dict[str, int] | None = None
     stack: list[tuple[st.Stmt, dict[str, int]]] = [(body, {})]
     while stack:
@@ -127,7 +127,7 @@ def _threads(body: st.Stmt) -> dict[str, int] | None:
 
 
 def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) -> st.Stmt:
-    """What stands in the loops over threads, in terms of the variables of one nest around all."""
+    """The bodies of the thread loops, in terms of the variables of one enclosing nest."""
     now: dict[Term, Term] = {}
     for each in st.statements(body):
         if isinstance(each, st.For) and each.kind in whole:
@@ -146,7 +146,7 @@ def _joined(body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]) ->
 def _axes(
     of: Buffer, body: st.Stmt, whole: dict[str, ScalarVar], tags: dict[str, int]
 ) -> tuple[int, ...] | None:
-    """The axes of a buffer that say which thread it is, in every access; None where some do not."""
+    """The axes of a buffer that identify the thread in every access, or None."""
     shape = [known(size) for size in of.shape]
     if any(size is None for size in shape) or of.strides:
         return None

@@ -37,7 +37,7 @@ def _up(stmt: st.Stmt, parts: tuple[st.Stmt, ...], inside: bool) -> st.Stmt:
 
 
 def _shared(stmt: st.Alloc) -> st.Stmt:
-    """Allocations directly inside one another, with their buffers put together."""
+    """Directly nested allocations with their buffers merged."""
     held: list[Buffer] = []
     body: st.Stmt = stmt
     while isinstance(body, st.Alloc):

@@ -2,8 +2,8 @@
 
     Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel
 
-A kernel reads inputs of the function, and what is made of constant ones beforehand.  Where no form
-helps, plain loops fit.  `plica.codegen.lower.processor` chooses for processors,
+A kernel reads inputs of the function, and constants computed in advance. If no form applies, plain
+loops are used. Selection is in `plica.codegen.lower.processor` for processors, in
 `plica.codegen.cuda.scheduled` for GPUs.
 """
 
@@ -42,10 +42,10 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
 
 @frozen(eq=False)
 class Scheduled:
-    """A scheduled kernel, the digest of it, what it reads, its scratch memory, and what it was.
+    """A scheduled kernel with its digest, inputs, scratch memory and origin.
 
-    `reads` says for each input of the kernel which parameter of the function it is, or which buffer
-    of what is made of constants before.
+    `reads` gives for each input of the kernel the parameter of the function, or the buffer computed
+    from constants.
     """
 
     kernel: Kernel
@@ -55,7 +55,7 @@ class Scheduled:
     origin: KernelOrigin | None = None
     hoisted: DoneBefore | None = None
     params: tuple[int, ...] = ()
-    """Which parameter of the function each input of the whole is, for what is made before."""
+    """The parameter of the function for each input of the constant computation."""
     passed_over: tuple[str, ...] = ()
     """Forms that promised more but could not be scheduled or lowered, and why."""
     given: Mapping[ScalarVar, Scalar] = field(factory=dict)
@@ -70,7 +70,7 @@ class Scheduled:
         return self.kernel
 
     def lowered_by(self, passes: tuple[Pass, ...]) -> Kernel:
-        """The kernel after some passes; what never was scheduled is lowered already."""
+        """The kernel after some passes; kernels without schedules are already lowered."""
         if self.origin is None:
             return self.kernel
         if self.lowered is not None and self.lowered.passes == passes:
@@ -84,7 +84,7 @@ class Scheduled:
 
     @property
     def sizes(self) -> tuple[Scalar, ...]:
-        """What the dims of the kernel are, over those of the function."""
+        """The values of the kernel's dims over those of the function."""
         return tuple([self.given.get(each, each) for each in self.kernel.dims])
 
     def over_dims(self, of: Scalar) -> Scalar:
@@ -125,7 +125,7 @@ def untuned(function: Function, facts: Facts) -> ChosenSchedule | None:
 
 @frozen(eq=False)
 class Scheduler:
-    """What kernels are chosen by: a target, what the contract allows, and tuned schedules."""
+    """The basis of kernel selection: a target, the contract's permissions, and tuned schedules."""
 
     schedule: Schedule
     contract: Contract = exact
@@ -133,26 +133,26 @@ class Scheduler:
     looks_at_bytes: bool = False
     """Whether it matters which constants hold numbers of 8 bits."""
     chunks: Callable[[ChunkRows], tuple[int, ...]] | None = None
-    """Rows of open number that are done at once, the most that are left; None where they are not
-    cut."""
+    """The row counts of chunks for open rows; None if rows are not chunked."""
     takes_all: Callable[[Function, Facts], bool] = lambda function, facts: False
     """Whether a kernel of all rows, however many, does as well as kernels of some."""
     parts: Callable[[Sequence[int], int], int] = lambda sizes, size: 1
     """How many chunks of a size, of some, are done at once, and not one after another."""
     steps: Any = field(default=None, eq=False)  # Any: a `ScheduleSteps`, which stands on this file
-    """What the target makes of a group, step by step; None where it has plain loops."""
+    """The target's steps from groups to kernels; None for plain loops."""
     ready: Mapping[tuple[Function, Facts], Scheduled] = field(factory=dict)
     """Kernels that were made beforehand (`plica.codegen.lower.group`)."""
 
     def facts(self, function: Function, args: Sequence[Expr], parts: int = 1) -> Facts:
-        """What is known of what the stages of a function, which may be one of parts, read."""
+        """Facts about the inputs of a function's stages; the function may be one of several
+        parts."""
         reads = [args[read] for read in to_stages(function).reads]
         found = facts_of(reads, self.contract, looks_at_bytes=self.looks_at_bytes)
         return found if parts == 1 else evolve(found, parts=parts)
 
     def rows(self, function: Function, args: Sequence[Expr]) -> tuple[ChunkRows | None, Counts]:
-        """The rows of a function, and how many of them are done at once; none where it has no
-        rows, or one kernel takes all of them."""
+        """The rows of a function, and its chunk sizes; empty if it has no rows, or one kernel
+        handles all."""
         if self.chunks is None or not to_stages(function).stages.dims:
             return None, ()
         if self.takes_all(function, self.facts(function, args)):
@@ -168,13 +168,13 @@ class Scheduler:
 
     def chosen(self, function: Function, facts: Facts) -> ChosenSchedule | None:
         """What tuning found for a function."""
-        # What was tuned has dims of its own, by other names: it serves what has none.
+        # Tuned kernels have their own dims, with other names: only static ones are used.
         return None if to_stages(function).stages.dims else self.tuned(function, facts)
 
 
 def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool = False) -> Facts:
-    """What is known of what stages read: which are constants, and which of these hold bytes."""
-    # A view of a constant has another shape than the kernel would be told.
+    """Facts about the inputs of stages: which are constants, and which of these hold bytes."""
+    # A view of a constant has another shape than the kernel expects.
     constant = tuple([isinstance(each, Const) for each in reads])
     small: tuple[int, ...] = ()
     if looks_at_bytes:
@@ -183,12 +183,12 @@ def facts_of(reads: Sequence[Expr], contract: Contract, *, looks_at_bytes: bool 
 
 
 def holds_bytes(of: Const) -> bool:
-    """Whether a constant of i32 holds nothing but numbers of 8 bits."""
+    """Whether an i32 constant contains only 8-bit numbers."""
     return of.dtype is i32 and answered("are-bytes", (of,), lambda _: of.numpy())
 
 
 def read_by(made: Scheduled, args: Sequence[Expr]) -> list[Expr]:
-    """What a kernel reads, given the arguments of its function; packing is done now."""
+    """The inputs of a kernel, given its function's arguments; packing is evaluated here."""
     arrays: Mapping[Buffer, Array] = {}
     if made.hoisted is not None and made.hoisted.before:
         told = [shown(args[param]) for param in made.params]
@@ -229,8 +229,8 @@ def from_form(  # noqa: PLR0917  # what a candidate is
     kernel: Kernel,
     names: tuple[str, str] = ("", ""),
 ) -> Scheduled:
-    """A scheduled kernel, with what its form wants to be made of constants; `names` are those of
-    its form and its template."""
+    """A scheduled kernel with the constants its form needs; `names` are those of its form and
+    template."""
     whole = to_stages(function)
     apart = hoist(form, facts.constant)
     reads = tuple([whole.reads[e] if isinstance(e, int) else e for e in apart.reads])

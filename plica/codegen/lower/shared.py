@@ -2,8 +2,8 @@
 
     for i: for j: out[i, j] = …   -->   for i in parallel: for j: out[i, j] = …
 
-Only where each iteration stores, and reads of what is stored, in a row of its own, and where there
-is enough to do.  Kernels with a schedule say themselves what cores share.
+Only if each iteration stores, and reads stored data, in its own row, and if there is enough work.
+Scheduled kernels decide this themselves.
 
 >>> from plica.codegen.lower.nest import nest
 >>> from plica.ir.loop.stages import stages_of

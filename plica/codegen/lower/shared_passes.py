@@ -3,8 +3,8 @@
 >>> GROUP.names
 ('infer', 'resolve', 'decompose', 'fuse')
 
-Before the groups come the rules that pay on a machine: `WINOGRAD` asks the job for its vectors and
-caches.  After them come the kernels in their order, and where their values lie.
+Before fusion come the machine's profitable rules: `WINOGRAD` depends on the job's vectors and
+caches. After it come the kernels in order, and memory planning.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ WINDOWS: Final = rules(
     "byte-windows", "Compute int8 windows of open image sizes as rows of a product.", windows_on,
     about=("cast",),
 )  # fmt: skip
-"""What leaves casts where a product reads bytes: no rule that moves them comes later."""
+"""Leaves casts in place where a product reads bytes: no later rule moves them."""
 
 
 def tabled(module: Module) -> Module:
@@ -100,13 +100,14 @@ def tabled(module: Module) -> Module:
 BYTE_TABLES: Final = exact_pass(
     "byte-tables", "Replace functions of one byte by tables of 256 results.", tabled
 )
-"""What takes longer than to look it up."""
+"""Slow byte functions become lookup tables."""
 
 
 def with_channels_last(history: History, setting: Setting) -> History:
-    """Convolutions of bytes with channels last, where the processor takes four neighbours at once.
+    """Byte convolutions with channels last, if the processor multiplies four contiguous ones at
+    once.
 
-    Sums of integers stay as they are; a reduction of floats behind them may change its order.
+    Integer sums keep their order; a float reduction behind them may be reordered.
     """
     machine = setting.machine if isinstance(setting, Job) else None
     if not isinstance(machine, Machine) or machine.dot is None or setting.contract < reassociates:
@@ -133,7 +134,7 @@ FLOATS: Final = rules(
     "byte-floats", "Compute channels-first int8 windows in floats.", floats_on,
     about=("cast",),
 )  # fmt: skip
-"""What stays as it was when layouts are chosen."""
+"""Operations left unchanged by the choice of layouts."""
 
 WIDE: Final = Pipeline((
     rules("scale-widened", "Fold norms of f16 and bf16 products into weights.", "wide-scale"),
@@ -166,7 +167,7 @@ WINOGRAD_BASELINE: Final = rules(
 """The same rules where code is wanted soon."""
 
 SCATTER: Final = rules("scatter", "Scatter updates in one pass over them.", "scatter")
-"""What pays where values are gone through one by one."""
+"""Scatters for processors that handle values one by one."""
 
 
 def with_selection(history: History, setting: Setting) -> History:

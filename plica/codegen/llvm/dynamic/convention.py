@@ -1,4 +1,4 @@
-"""The convention of calls between routines, and what each asks of the program around it."""
+"""The calling convention of routines, and their requirements on the program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plica.runtime.dynamic import state
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 IN_REGISTERS: Final = 4
-"""So many arguments of a routine are in registers; see Note [Arguments]."""
+"""The number of a routine's arguments in registers; see Note [Arguments]."""
 
 # Note [Arguments]
 # Every machine has registers for the state, the place of other results, and four more arguments.
@@ -22,7 +22,7 @@ IN_REGISTERS: Final = 4
 
 
 class Folding(Protocol):
-    """What a routine asks of the program it belongs to."""
+    """The program as seen by a routine."""
 
     program: DynamicProgram
     callees: Sequence[Callee]
