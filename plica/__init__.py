@@ -45,6 +45,7 @@ _PUBLIC: Final[dict[str, str]] = {
     "quantise": "plica.quantising:quantise",
     "script": "plica.script",
     "time": "plica.runtime.timing:time",
+    "to_stablehlo": "plica.frontend.stablehlo:to_stablehlo",
     "training": "plica.training",
     "tune": "plica.tuning:tune",
     "value_and_grad": "plica.rewrite.gradient:value_and_grad",
@@ -55,15 +56,15 @@ __all__ = [
     "ArtefactError", "InputError", "Module", "PlicaError", "UnsupportedError", "__version__",
     "alpha_equal", "check", "checkpoint", "compile", "connect", "data", "digest", "extern",
     "first_difference", "from_onnx", "from_stablehlo", "from_text", "from_torch", "function",
-    "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time", "training",
-    "tune", "value_and_grad", "vjp",
+    "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time",
+    "to_stablehlo", "training", "tune", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica import op, script, training
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
-    from plica.frontend.stablehlo import from_stablehlo
+    from plica.frontend.stablehlo import from_stablehlo, to_stablehlo
     from plica.frontend.torch import from_torch
     from plica.ir.graph.module import Module
     from plica.ir.interpret.interpreter import interpret

@@ -60,6 +60,8 @@ def array(text: str, of: MlirType, line: int) -> Array:
     if dtype is None:
         malformed("A constant is of no element type that Plica has.", line, found=of.text)
     whole = shape if parts is None else (*shape, 2)
+    if not inside and 0 in shape:
+        return np.zeros(whole, dtype)
     if inside.startswith('"'):
         raw = inside.strip('"').removeprefix("0x")
         values = _bytes(raw, dtype, line)

@@ -84,7 +84,7 @@ def prepare(compute: Compute) -> Run:
     dtype = compute.dtype.numpy
     if 0 in shape:
         return lambda arrays: np.empty(shape, dtype)
-    if _keeps_order(compute):
+    if keeps_order(compute):
         run = _reshaped(shape)
     elif (pieces := _pieces(compute, shape)) is not None:
         run = in_pieces(compute, shape, pieces)
@@ -226,7 +226,7 @@ def _cut(shape: tuple[int, ...], piece: Box) -> int:
     return max(at for at, size in enumerate(shape, 1) if piece[at - 1] != (0, size))
 
 
-def _keeps_order(compute: Compute) -> bool:
+def keeps_order(compute: Compute) -> bool:
     """Whether the elements of the only input are the result, one after the other: a reshape."""
     load = compute.body
     if not isinstance(load, Load) or compute.inputs != (load.buffer,):

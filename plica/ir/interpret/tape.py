@@ -181,11 +181,9 @@ class Tape:
     def load(self, node: sc.Load) -> Placed:
         array = self.buffer(node.buffer)
         shape = tuple(number(size) for size in node.buffer.shape)
-        affine = [_affine(index) for index in node.indices]
-        if all(
-            each is not None and self.fits(each, n) for each, n in zip(affine, shape, strict=True)
-        ):
-            plain = [each for each in affine if each is not None]
+        found = [affine(index) for index in node.indices]
+        plain = [each for each in found if each is not None]
+        if len(plain) == len(found) and all(map(self.fits, plain, shape)):
             if self.is_whole(plain, shape):
                 return array, NO_MARKS
             return self.view(array, plain, shape), NO_MARKS
@@ -196,9 +194,9 @@ class Tape:
             value, mark = self.placed[index]
             indices.append(value)
             marks.append(mark)
-        found = self.step(locate(shape, code), *indices)
-        value = self.step(take, array, found)
-        return value, self.either((self.step(itemgetter(1), found), *marks))
+        place = self.step(locate(shape, code), *indices)
+        value = self.step(take, array, place)
+        return value, self.either((self.step(itemgetter(1), place), *marks))
 
     def extent(self, axis: Term) -> int:
         return self.around(axis)[0]
@@ -341,7 +339,8 @@ _CUSTOM: Final = 256
 Affine: TypeAlias = tuple[int, dict[Term, int]]  # a constant, and the factor of each axis
 
 
-def _affine(index: sc.Scalar) -> Affine | None:
+def affine(index: sc.Scalar) -> Affine | None:
+    """The constant and the factors of axes of an index, None where it is made otherwise."""
     start = 0
     factors: dict[Term, int] = {}
     for atoms, factor in polynomial(index).values():

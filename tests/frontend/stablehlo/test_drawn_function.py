@@ -16,6 +16,7 @@ import plica
 from plica.ir.graph.module import Module
 from tests.frontend.stablehlo.drawn_function import TABLE, drawn
 from tests.frontend.stablehlo.test_specification import agree
+from tests.frontend.stablehlo.xla import run
 
 FEW = range(4)
 
@@ -41,6 +42,7 @@ def test_a_drawn_function_is_compiled(seed: int) -> None:
     function, x = drawn(seed)
     module, expected = lowered(function, x)
     same(plica.compile(module)(x), expected)
+    same(tuple(run(plica.to_stablehlo(module), x)), expected)
 
 
 @pytest.mark.slow
@@ -54,6 +56,7 @@ def test_drawn_functions_are_right() -> None:
         except plica.UnsupportedError:
             continue
         same(plica.compile(module)(x), expected)
+        same(tuple(run(plica.to_stablehlo(module), x)), expected)
         right += 1
     assert right >= 285
 
