@@ -15,13 +15,15 @@ Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from attrs import evolve, frozen
 from pyrsistent import PMap, PVector, pmap, pvector
 
 from plica.core.collector import paused
 from plica.ir.graph.module import Module
+from plica.ir.type import known
 from plica.schedule.adapt import Candidate, Origin, candidates, fewer
 from plica.schedule.find_block import Plan, counterpart, plan
 from plica.schedule.handle import Handle
@@ -29,6 +31,7 @@ from plica.schedule.instruction import Instruction, Scene
 from plica.schedule.normalise import redirected
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.primitive.loops import GetLoops
+from plica.schedule.primitive.split import Split
 from plica.schedule.problem import Problem
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, taken, with_kernel
 from plica.schedule.report import Fate, TransportReport
@@ -54,10 +57,24 @@ class _Journey:
     roles: PMap[Handle, str]  # old blocks, and the role they had
 
 
+Sizes: TypeAlias = Callable[[int], tuple[int | None, ...]]
+"""The factors of a split as a function of the extent of its loop (`plica.schedule.parametric`)."""
+
+AS_THEY_ARE: Final[Mapping[int, Sizes]] = {}
+
+
 def transport(
-    trace: Trace, program: Program, kernel: str | None = None, *, source: Program | None = None
+    trace: Trace,
+    program: Program,
+    kernel: str | None = None,
+    *,
+    source: Program | None = None,
+    sizes: Mapping[int, Sizes] = AS_THEY_ARE,
 ) -> Transported:
-    """The program scheduled as nearly as the trace says as it can be; never refused as a whole."""
+    """The program scheduled as nearly as the trace says as it can be; never refused as a whole.
+
+    Splits whose numbers are in `sizes` have the factors that these give for the extents here.
+    """
     check_traces(trace)
     whole, name, found = kernel_of(program, kernel)
     scenes: list[Scene] = []
@@ -70,14 +87,14 @@ def transport(
         here, fates = _Journey(state, pvector(), pmap(), pmap()), list[Fate]()
         for number, step in enumerate(trace.steps):
             origin = (step.instruction, scenes[number]) if scenes else None
-            here, fate = _travelled(here, number, step, blocks, origin)
+            here, fate = _travelled(here, number, step, blocks, origin, sizes.get(number))
             fates.append(fate)
     module = with_kernel(whole, name, here.state.kernel)
     return Transported(module, Trace(tuple(here.steps)), TransportReport(tuple(fates)))
 
 
-def _travelled(
-    here: _Journey, number: int, step: Step, blocks: Plan, origin: Origin
+def _travelled(  # noqa: PLR0917  # a step, and all that is known of it
+    here: _Journey, number: int, step: Step, blocks: Plan, origin: Origin, sizes: Sizes | None
 ) -> tuple[_Journey, Fate]:
     """The journey after one more step, and what became of the step."""
     missing = [each for each in handles(step.instruction) if each not in here.now]
@@ -89,6 +106,10 @@ def _travelled(
             return here, Fate(number, step, "dropped", why, None)
         asked, cut = Step(less, step.decision), f"without {len(missing)} that are not there"
     asked = redirected(asked, here.now)
+    if sizes is not None and isinstance(split := asked.instruction, Split):
+        sized = _sized(split, sizes, here.state.scene)
+        if sized is not split:
+            cut, asked = f"factors {sized.factors}", Step(sized)
     if (alone := _alone(asked.instruction)) is not None:
         onward = evolve(here, now=here.now.set(Handle(number, 0, alone.sort), alone))
         return onward, Fate(
@@ -117,6 +138,12 @@ def _travelled(
         return here, Fate(number, step, "dropped", f"{first.where} is gone here", None)
     why = f"{first.precondition}: {first.where}, expected {first.expected}, found {first.found}"
     return here, Fate(number, step, "refused", why, None, first)
+
+
+def _sized(split: Split, sizes: Sizes, scene: Scene) -> Split:
+    """A split with the factors for its extent, where that is known."""
+    extent = None if scene.missing(split) else known(scene.loop(split.loop).node.extent)
+    return split if extent is None else Split(split.loop, sizes(extent))
 
 
 def _options(

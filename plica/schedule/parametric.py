@@ -1,0 +1,200 @@
+"""Parametric traces: one schedule for all sizes, learnt from traces that were tuned for some.
+
+    learnt = learn([(trace, kernel), …])     traces of programs of several sizes
+    learnt.on(kernel)                        transported to another size, with a report
+
+Traces of one skeleton (the same steps on the same handles) differ in the factors of their splits.
+Each factor becomes a function of the extent of its loop that fits all of them: the largest divisor
+up to a number, a fixed count of parts, the whole extent, or a constant.  Where none fits all, the
+divisor that is nearest to what was tuned is taken.
+
+>>> learnt_size([(56, 28), (28, 28), (14, 14)])
+SizeRule(kind='divisor', number=28)
+>>> learnt_size([(64, 16), (128, 32)]), learnt_size([(64, 16), (128, 32)]).at(256)
+(SizeRule(kind='parts', number=4), 64)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Literal, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.core import Term, map_bottom_up
+from plica.core.collector import paused
+from plica.ir.type import known
+from plica.runtime.error import Diagnostic, InputError
+from plica.schedule.adapt import divisor
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Instruction
+from plica.schedule.normalise import used
+from plica.schedule.primitive.split import Split
+from plica.schedule.replay import begin, kernel_of, states
+from plica.schedule.trace import Program, Step, Trace, check_traces
+from plica.schedule.transport import Sizes, Transported, transport
+
+RuleKind: TypeAlias = Literal["divisor", "parts", "whole", "constant"]
+
+
+@frozen
+class SizeRule:
+    """A factor of a split as a function of the extent of its loop."""
+
+    kind: RuleKind
+    number: int
+
+    def at(self, extent: int) -> int:
+        """The factor for an extent."""
+        match self.kind:
+            case "divisor":
+                return divisor(extent, self.number)
+            case "parts":
+                return max(1, extent // self.number)
+            case "whole":
+                return extent
+            case "constant":
+                return self.number
+
+    def __str__(self) -> str:
+        words = {
+            "divisor": f"the largest divisor up to {self.number}",
+            "parts": f"the extent / {self.number}",
+            "whole": "the extent",
+            "constant": str(self.number),
+        }
+        return words[self.kind]
+
+
+Factors: TypeAlias = tuple[SizeRule | None, ...]
+
+
+@frozen(eq=False)
+class ParametricTrace:
+    """A trace whose splits have factors that follow from extents; `learnt` says from how many
+    traces, of how many that were given."""
+
+    trace: Trace
+    rules: tuple[tuple[int, Factors], ...]
+    learnt: int
+    given: int
+
+    def on(self, program: Program, kernel: str | None = None) -> Transported:
+        """The program scheduled by the trace, with the factors for its extents."""
+        sizes: dict[int, Sizes] = {number: _sizes(factors) for number, factors in self.rules}
+        return transport(self.trace, program, kernel, sizes=sizes)
+
+    def __str__(self) -> str:
+        lines = [f"learnt from {self.learnt} of {self.given} traces, {len(self.trace)} steps"]
+        for number, factors in self.rules:
+            words = ["what is left" if each is None else str(each) for each in factors]
+            lines.append(f"step {number}: split by {', '.join(words)}")
+        return "\n".join(lines)
+
+
+def learn(tuned: Sequence[tuple[Trace, Program]]) -> ParametricTrace:
+    """The parametric trace of the most frequent skeleton among traces; an `InputError` where none
+    is given."""
+    if not tuned:
+        message, expected = "There is nothing to learn from.", "traces with their programs"
+        raise InputError(Diagnostic("input-type", message, None, expected, "none"))
+    check_traces(*[trace for trace, _ in tuned])
+    groups: dict[tuple[object, ...], list[tuple[Trace, Program]]] = {}
+    for trace, program in tuned:
+        plain = literal(trace)
+        groups.setdefault(skeleton(plain), []).append((plain, program))
+    alike = max(groups.values(), key=len)
+    seen: dict[int, list[tuple[int, tuple[int | None, ...]]]] = {}
+    with paused():
+        for trace, program in alike:
+            for number, extent, factors in splits_of(trace, program):
+                seen.setdefault(number, []).append((extent, factors))
+    rules = [(number, _factors(each)) for number, each in seen.items()]
+    return ParametricTrace(alike[0][0], tuple(rules), len(alike), len(tuned))
+
+
+def literal(trace: Trace) -> Trace:
+    """The trace with decided numbers written into the splits that use them."""
+    decided = trace.decisions()
+
+    def written(what: Instruction) -> Instruction:
+        if not isinstance(what, Split):
+            return what
+        factors = tuple([
+            decided[each.step][each.output] if isinstance(each, Handle) else each
+            for each in what.factors
+        ])  # fmt: skip
+        return evolve(what, factors=factors)
+
+    steps = [Step(written(each.instruction), each.decision) for each in trace.steps]
+    return used(Trace(tuple(steps)))
+
+
+def skeleton(trace: Trace) -> tuple[object, ...]:
+    """The steps without the factors of splits and without decisions: traces that have one skeleton
+    differ in sizes alone."""
+
+    def bare(node: Term) -> Term:
+        if isinstance(node, Split):
+            return evolve(node, factors=tuple([None if f is None else 1 for f in node.factors]))
+        return node
+
+    return tuple([map_bottom_up(bare, each.instruction) for each in trace.steps])
+
+
+def splits_of(trace: Trace, program: Program) -> list[tuple[int, int, tuple[int | None, ...]]]:
+    """The splits of loops of known extent: the number of the step, the extent, the factors."""
+    root = kernel_of(program)[2]
+    before = [begin(root), *states(trace, root)]
+    found: list[tuple[int, int, tuple[int | None, ...]]] = []
+    for number, (step, state) in enumerate(zip(trace.steps, before, strict=False)):
+        if isinstance(what := step.instruction, Split):
+            extent = known(state.scene.loop(what.loop).node.extent)
+            if extent is not None:
+                found.append((number, extent, tuple(what.numbers(state.scene))))
+    return found
+
+
+def _factors(seen: Sequence[tuple[int, tuple[int | None, ...]]]) -> Factors:
+    """The rule of each factor; an inner one is learnt from what those inside it leave."""
+    count = len(seen[0][1])
+    rest = [extent for extent, _ in seen]
+    found: list[SizeRule | None] = [None] * count
+    for at in reversed(range(count)):
+        values = [factors[at] for _, factors in seen]
+        pairs = [(e, f) for e, f in zip(rest, values, strict=True) if f is not None]
+        if len(pairs) == len(seen):
+            found[at] = learnt_size(pairs)
+            rest = [max(1, e // f) for e, f in pairs]
+    return tuple(found)
+
+
+def learnt_size(seen: Sequence[tuple[int, int]]) -> SizeRule:
+    """The rule for pairs of an extent and the factor that was tuned for it."""
+    factors = [factor for _, factor in seen]
+    rules = [
+        SizeRule("divisor", max(factors)), SizeRule("parts", max(1, seen[0][0] // factors[0])),
+        SizeRule("whole", 0), SizeRule("constant", factors[0]),
+    ]  # fmt: skip
+    for each in rules:
+        if all(each.at(extent) == factor for extent, factor in seen):
+            return each
+    divisors = [SizeRule("divisor", each) for each in sorted(set(factors))]
+    return min(divisors, key=lambda each: _distance(each, seen))
+
+
+def _distance(rule: SizeRule, seen: Sequence[tuple[int, int]]) -> float:
+    return sum(abs(log(rule.at(extent) / max(1, factor))) for extent, factor in seen)
+
+
+def _sizes(factors: Factors) -> Sizes:
+    def at(extent: int) -> tuple[int | None, ...]:
+        rest, found = extent, list[int | None]()
+        for rule in reversed(factors):
+            factor = None if rule is None else rule.at(rest)
+            found.append(factor)
+            rest = rest if factor is None else max(1, rest // factor)
+        return tuple(reversed(found))
+
+    return at
