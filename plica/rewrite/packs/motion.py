@@ -29,7 +29,7 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_explicit, is_order
-from plica.rewrite.packs.word import admitted, c, covers, op, same_shape, shape, spoken, v, z
+from plica.rewrite.packs.word import CoversShape, OneShape, admitted, c, op, spoken, v, z
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
@@ -52,15 +52,6 @@ ONE_SIDED: Final = ("divide", "subtract")
 def settings(name: str) -> dict[str, Any]:
     """A hole for each attribute of an operator."""
     return {each.name: hole(f"of_{each.name}") for each in op(name).attributes}
-
-
-def from_one_shape(match: PatternMatch) -> bool:
-    return same_shape(shape(match.x), shape(match.y))
-
-
-def is_covered(match: PatternMatch) -> bool:
-    """Whether the other argument is as large as the broadcast already."""
-    return covers(shape(match.z), match.t)
 
 
 def turned_back(match: PatternMatch) -> Term | None:
@@ -101,13 +92,13 @@ def binary(name: str) -> Iterator[Rule]:
     # fmt: off
     # ruff: noqa: E501  # a rule is one line
     yield rule(f"{part}-of-transposes",         of(transpose(x, p), transpose(y, p)),       transpose(of(x, y), p))
-    yield rule(f"{part}-of-reshapes",           of(reshape(x, r), reshape(y, r)),           reshape(of(x, y), r), when=from_one_shape)
+    yield rule(f"{part}-of-reshapes",           of(reshape(x, r), reshape(y, r)),           reshape(of(x, y), r), when=OneShape("x", "y"))
     yield rule(f"{part}-of-broadcasts",         of(broadcast_to(x, t), broadcast_to(y, t)), broadcast_to(of(x, y), t))
     yield rule(f"{part}-of-transpose-constant", of(transpose(x, p), c),                     with_constant)
     yield rule(f"{part}-of-reshape-scalar",     of(reshape(x, r), v),                       reshape(of(x, v), r))
     yield rule(f"{part}-of-broadcast-scalar",   of(broadcast_to(x, t), v),                  broadcast_to(of(x, v), t))
-    yield rule(f"{part}-right-broadcast",       of(z, broadcast_to(y, t)),                  of(z, y), when=is_covered)
-    yield rule(f"{part}-left-broadcast",        of(broadcast_to(x, t), z),                  of(x, z), when=is_covered)
+    yield rule(f"{part}-right-broadcast",       of(z, broadcast_to(y, t)),                  of(z, y), when=CoversShape("z", "t"))
+    yield rule(f"{part}-left-broadcast",        of(broadcast_to(x, t), z),                  of(x, z), when=CoversShape("z", "t"))
     if name in ONE_SIDED:
         yield rule(f"{part}-scalar-of-transpose", of(v, transpose(x, p)),                   transpose(of(v, x), p))
         yield rule(f"{part}-scalar-of-reshape",   of(v, reshape(x, r)),                     reshape(of(v, x), r))

@@ -131,11 +131,6 @@ def counted(match: PatternMatch, wanted: Shape) -> Term | None:
     return done
 
 
-def scaled_after(match: PatternMatch) -> Term:
-    done: Term = sum_(match.x, match.a, match.u) * match.q
-    return done
-
-
 def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
     """A running total along an axis of size 1."""
     done: Term | None = match.x if known(wanted[match.a]) == 1 else None
@@ -246,7 +241,7 @@ REDUCTION: Final[Pack] = pack(
     *map(laws, ("sum", "prod", "max", "min", "all", "any")),
     rule("sum-of-broadcast",    *shaped(sum_(broadcast_to(x, t), a, u),  counted),           float=reassociates),
     rule("sum-of-negative",     sum_(-x, a, u),                          -sum_(x, a, u),     float=signless_zero),
-    rule("sum-of-scaled",       sum_(x * q, a, u),                       scaled_after,       float=reassociates, when=lambda m: are_finite(m.q)),
+    rule("sum-of-scaled",       sum_(x * q, a, u),                       sum_(x, a, u) * q,  float=reassociates, when=lambda m: are_finite(m.q)),
     rule("supremum-of-some",    supremum(x, a, u),                       max_(x, a, u),      when=folds_some),
     rule("infimum-of-some",     infimum(x, a, u),                        min_(x, a, u),      when=folds_some),
     rule("max-of-negative",     max_(-f, a, u),                          -min_(f, a, u)),

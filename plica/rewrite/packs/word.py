@@ -150,6 +150,28 @@ class LikeLeft:
         return done
 
 
+@attrs.frozen
+class OneShape:
+    """A guard: what fills two holes has one shape."""
+
+    first: str
+    second: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return same_shape(shape(match[self.first]), shape(match[self.second]))
+
+
+@attrs.frozen
+class CoversShape:
+    """A guard: what fills a hole is as large as an attribute that is a shape."""
+
+    large: str
+    small: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return covers(shape(match[self.large]), match[self.small])
+
+
 def unfolded(name: str) -> Rule:
     """The rule that replaces a composite operator by what its record says it is made of."""
     of = op(name)

@@ -18,11 +18,12 @@ import attrs
 from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, If, Literal
 from plica.ir.graph.operator import Mismatch, Operator, find
-from plica.ir.loop.scalar import Lit, Load, Scalar, ScalarVar, Select
+from plica.ir.loop.scalar import Combiner, Lit, Load, Scalar, ScalarVar, Select
 from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.type import DType, TensorType, bool_
 from plica.rewrite.instantiate import is_value
 from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.packs.word import CoversShape, OneShape
 from plica.rewrite.pattern import Hole
 from plica.rewrite.prove.open_shape import (
     NOWHERE,
@@ -49,6 +50,9 @@ MOVES: Final = frozenset(
 KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
 FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
 """Operators that keep row-major positions; the shape depends on attributes and the old shape."""
+FOLDS: Final[Mapping[str, Combiner]] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+}  # fmt: skip
 FILLS: Final[dict[str, int | None]] = {"zeros_like": 0, "ones_like": 1, "full_like": None}
 
 
@@ -75,6 +79,15 @@ def constant(value: bool | int | float, dtype: DType) -> OpenTensor:
     return OpenTensor(dtype, SCALAR, lambda _: literal)
 
 
+@attrs.frozen(eq=False)
+class OpenFold:
+    """A reduction over the axes that an attribute names: what is combined at each place."""
+
+    combiner: Combiner
+    domain: tuple[Any, ...]
+    body: Scalar
+
+
 class RuleReading:
     """One rule with the dtypes of its holes: both sides are read with the same facts and atoms."""
 
@@ -82,9 +95,18 @@ class RuleReading:
         self.dtypes = dtypes
         self.facts = ShapeFacts()
         self.atoms: dict[tuple[Any, ...], ScalarVar] = {}
+        self.folds: dict[Scalar, OpenFold] = {}
         self.assumes = True
         self._seen: set[tuple[Any, ...]] = set()
         self._memo: dict[Term, OpenTensor] = {}
+
+    def guarded(self, guard: object) -> None:
+        """What a guard says of shapes is learnt; of another guard nothing."""
+        match guard:
+            case OneShape(first, second):
+                self.facts.learn_same(NamedShape(first), NamedShape(second))
+            case CoversShape(large, small):
+                self.facts.learn_below(NamedShape(small), NamedShape(large))
 
     def left(self, term: Expr) -> OpenTensor:
         """The left side, which is well formed: what it says of shapes is learnt.
@@ -158,8 +180,8 @@ class RuleReading:
                 return self._flatten(name, of, given)
             case name if name in MOVES:
                 return self._move(name, of, given)
-            case "copy":
-                return of
+            case name if name in FOLDS:
+                return self._fold(record, of, given["axis"], given["keepdims"])
         raise Unprovable(f"{record.name} is not modelled")
 
     def _operands(self, record: Operator, args: tuple[Expr, ...]) -> list[OpenTensor]:
@@ -269,6 +291,33 @@ class RuleReading:
         if not is_value(number, dtype):
             raise Unprovable(f"{number!r} may be no value of {dtype}")
         return OpenTensor(dtype, of.shape, lambda _: Lit(number, dtype))
+
+    def _fold(self, record: Operator, of: OpenTensor, axes: Any, kept: Any) -> OpenTensor:
+        """A reduction; with `keepdims` it is one without, reshaped."""
+        if axes == ():
+            return of
+        none = {"axis": (), "keepdims": False}
+        result = record.relation(none, TensorType((), of.dtype))
+        if isinstance(result, Mismatch):
+            raise IllTypedRule(result.message)
+        combiner = FOLDS[record.name]
+        self._legal(("fold", axes, of.shape), "a reduction of other axes")
+        if combiner in ("max", "min"):
+            self._legal(("nonempty", axes, of.shape), "an extreme of axes that are empty")
+        narrow = MappedShape("reduced", axes, of.shape)
+        wide = narrow if kept is False else MappedShape("reduced", (axes, kept), of.shape)
+        self.facts.learn_count(narrow, wide)
+
+        def at(index: OpenIndex) -> Scalar:
+            outer = self.facts.reshape(index, wide, narrow)
+            inner = MappedIndex(outer, "reduced", axes, of.shape)
+            body = of.at(inner)
+            domain = (outer, axes, of.shape)
+            found = self.atom(("fold", combiner, domain, body), of.dtype, combiner)
+            self.folds[found] = OpenFold(combiner, domain, body)
+            return found
+
+        return OpenTensor(of.dtype, wide, at)
 
     # --- arrangements -----------------------------------------------------------------------------
 

@@ -30,27 +30,19 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.core import IllTyped, Term, map_bottom_up, post_order
-from plica.ir.contract import APPROX, Contract, exact, signless_zero
+from plica.ir.contract import APPROX
 from plica.ir.graph.expression import Apply, Expr
-from plica.ir.loop.scalar import Scalar, dtype_of
 from plica.ir.type import DTYPES, DType
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.packs.word import Evaluated, LikeLeft, w
 from plica.rewrite.pattern import Dominator, Hole, Outputs, Recursive, Rest, alternatives
 from plica.rewrite.prove.element import IllTypedRule, OpenTensor, RuleReading, Unprovable
+from plica.rewrite.prove.equality import Claim, equal_folds
 from plica.rewrite.prove.open_shape import ROOT
-from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
-from plica.rewrite.prove.solver import MISSING, answer, is_available
 from plica.rewrite.rule import Rule
 
 MAX_TYPINGS: Final = 20_000
-REALS: Final = "real arithmetic"
-ONE_ZERO: Final = "one zero"
-_THEORIES: Final[dict[bool, tuple[FloatTheory, ...]]] = {
-    True: ("ieee", "reals"), False: ("reals",)
-}  # fmt: skip
-_SPOKEN: Final[dict[FloatTheory, str]] = {"ieee": "IEEE 754", "reals": REALS}
 
 
 @attrs.frozen
@@ -103,11 +95,12 @@ def _proof(rule: Rule) -> Proved:
                 raise Unprovable(f"more than {MAX_TYPINGS:,} choices of dtypes")
             try:
                 reading = RuleReading(dtypes)
+                reading.guarded(rule.when)
                 before = reading.left(each)
             except (IllTypedRule, IllTyped):
                 continue
             after = _arranged(reading, before, reading.tensor(right), rule.right)
-            _same_elements(before, after, rule.contract, laws, scripts)
+            laws.update(_same_elements(reading, before, after, Claim(rule.contract, scripts)))
             cases += 1
     if not cases:
         raise Unprovable("no choice of dtypes makes a term of the left side")
@@ -145,63 +138,15 @@ def _arranged(
 
 
 def _same_elements(
-    before: OpenTensor,
-    after: OpenTensor,
-    contract: Contract,
-    laws: dict[str, None],
-    scripts: dict[str, None],
-) -> None:
-    """Show that the sides have one dtype, one shape and the same elements."""
+    reading: RuleReading, before: OpenTensor, after: OpenTensor, claim: Claim
+) -> dict[str, None]:
+    """The laws under which the sides have one dtype, one shape and the same elements."""
     if before.dtype is not after.dtype:
         raise Unprovable(f"the sides are of {before.dtype} and {after.dtype}")
     if before.shape is not after.shape:
         raise Unprovable("the sides may have different shapes")
     a, b = before.at(ROOT), after.at(ROOT)
-    if a is b:
-        return
-    for law in _decide(a, b, contract, scripts):
-        laws[law] = None
-
-
-def _decide(a: Scalar, b: Scalar, contract: Contract, scripts: dict[str, None]) -> Sequence[str]:
-    """The laws under which two scalars are equal."""
-    if not is_available("z3"):
-        raise Unprovable(MISSING["z3"])
-    strict = contract <= signless_zero and _has_floats(a, b)
-    reasons: list[str] = []
-    for floats in _THEORIES[strict]:
-        try:
-            asked = query(a, b, floats, signless=contract is not exact)
-        except Unencodable as reason:
-            reasons.append(str(reason))
-            continue
-        said = answer(asked.text)
-        if said == "unsat":
-            scripts[asked.text] = None
-            return _laws(asked, floats, contract, (a, b))
-        where = _SPOKEN[floats] if _has_floats(a, b) else "integers"
-        if said == "sat" and asked.complete:
-            reasons.append(f"the sides differ in {where}")
-            break
-        reasons.append(f"z3 does not decide it in {where}")
-    raise Unprovable("; ".join(reasons))
-
-
-def _laws(
-    of: EqualityScript, floats: FloatTheory, contract: Contract, terms: Sequence[Scalar]
-) -> list[str]:
-    if not _has_floats(*terms):
-        return []
-    if floats == "reals":
-        return [REALS, *of.axioms]
-    return [*([ONE_ZERO] if contract is not exact else []), *of.axioms]
-
-
-def _has_floats(*terms: Scalar) -> bool:
-    return any(
-        dtype_of(node).is_float
-        for term in terms for node in post_order(term) if isinstance(node, Scalar)
-    )  # fmt: skip
+    return {} if a is b else dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
 def dtypes_of(left: Expr) -> Iterator[dict[str, DType]]:

@@ -10,8 +10,8 @@ from plica.ir.contract import exact, reassociates, signless_zero
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.shape import is_order
-from plica.rewrite.packs.word import Evaluated, c, e, f, op, spread, w
+from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.packs.word import CoversShape, Evaluated, c, e, f, op, spread, v, w
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.prove import Unproved, attempt, prove
 from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape, ShapeFacts
@@ -23,9 +23,12 @@ x, y, z = holes("x y z")
 n: Any = hole("n", dtypes="i32")
 p: Any = hole("p", when=is_order)
 transpose, maximum, where, relu = map(op, ["transpose", "maximum", "where", "nn.relu"])
+r: Any = hole("r", when=is_explicit)
+a, t, u = holes("a t u")
+sum_, max_ = op("sum"), op("max")
 negative, flip, exp = map(op, ["negative", "flip", "exp"])
 
-RIGHT = {
+RIGHT: dict[str, tuple[Any, ...]] = {
     "double negation": (negative(-x), x, exact, ()),
     "sum with zero": (f + 0, f, signless_zero, ("one zero",)),
     "relu is a maximum": (maximum(f, 0), relu(f), exact, ()),
@@ -40,10 +43,20 @@ RIGHT = {
     "constants together": (
         (f + c) + e, Evaluated(f + w, c + e), reassociates, ("real arithmetic",),
     ),
+    "a factor leaves a sum": (
+        sum_(f * v, a, u), sum_(f, a, u) * v, reassociates, ("real arithmetic",),
+    ),
+    "a maximum turns round": (max_(-f, a, u), -op("min")(f, a, u), exact, ()),
+    "kept axes are ones": (
+        op("reshape")(sum_(f, a, True), r), op("reshape")(sum_(f, a, False), r), exact, (),
+    ),
+    "broadcast by the other": (
+        f * op("broadcast_to")(y, t), f * y, exact, (), CoversShape("f", "t"),
+    ),
     "a smaller right side": (*spread(where(y, f, f), f), exact, ()),
 }  # fmt: skip
 
-WRONG = {
+WRONG: dict[str, tuple[Any, ...]] = {
     "a sign": (negative(-x), -x, exact),
     "zero of the other sign": (f + 0, f, exact),
     "a shape that is lost": (f - f, op("zeros_like")(y) * 0 + f, reassociates),
@@ -52,14 +65,23 @@ WRONG = {
     "a choice that guards": (
         where(op("not_equal")(f, 0), y / f, 1), y / f, reassociates,
     ),
+    "a square leaves a sum": (sum_(f * f, a, u), op("square")(sum_(f, a, u)), reassociates),
+    "a term leaves a sum": (sum_(f + v, a, u), sum_(f, a, u) + v, reassociates),
+    "a maximum keeps its sign": (max_(-f, a, u), -max_(f, a, u), exact),
+    "a factor that varies": (sum_(f * y, a, u), sum_(f, a, u) * y, reassociates),
+    "broadcast without a guard": (f * op("broadcast_to")(y, t), f * y, exact),
+    "reshapes of two shapes": (
+        op("reshape")(f, r) + op("reshape")(y, r), op("reshape")(f + y, r), exact,
+    ),
     "order of a sum": ((f + y) + z, f + (y + z), exact),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_rules_are_proved_with_their_laws(name: str) -> None:
-    left, right, contract, laws = RIGHT[name]
-    verdict = attempt(tabled(name, left, right, float=contract))
+    left, right, contract, laws, *guard = RIGHT[name]
+    made = tabled(name, left, right, float=contract, when=guard[0] if guard else None)
+    verdict = attempt(made)
     assert isinstance(verdict, Proved), verdict
     assert set(verdict.laws) == set(laws)
     assert all(answer(script) == "unsat" for script in verdict.certificate)

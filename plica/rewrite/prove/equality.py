@@ -1,0 +1,125 @@
+"""Equality of scalars: by a solver, and of reductions by what the scalars in them do.
+
+A function comes out of a reduction where it respects how terms are combined:
+
+    fold(op, i: g(e[i])) = g(fold(op', i: e[i]))    if g(op'(a, b)) = op(g(a), g(b))
+                                                    and g(unit of op') = unit of op
+
+An extreme has one term or more, so nothing is asked of its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from plica.core import Name, map_bottom_up, post_order
+from plica.ir.contract import Contract, exact, signless_zero
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
+from plica.rewrite.prove.element import OpenFold, RuleReading, Unprovable
+from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
+from plica.rewrite.prove.solver import MISSING, answer, is_available
+
+REALS: Final = "real arithmetic"
+ONE_ZERO: Final = "one zero"
+_THEORIES: Final[dict[bool, tuple[FloatTheory, ...]]] = {
+    True: ("ieee", "reals"), False: ("reals",)
+}  # fmt: skip
+_SPOKEN: Final[dict[FloatTheory, str]] = {"ieee": "IEEE 754", "reals": REALS}
+
+
+@attrs.frozen
+class Claim:
+    """How far the sides may differ, and the scripts that show that they do not, so far."""
+
+    contract: Contract
+    scripts: dict[str, None]
+    keeps_bits: bool = True
+    """Whether IEEE 754 can be asked: not where a sum in another order was made already."""
+
+
+def equal_folds(reading: RuleReading, a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
+    """The laws under which two scalars with reductions are equal."""
+    for whole, other in ((a, b), (b, a)):
+        fold, inner = reading.folds.get(whole), _one_fold(reading, other)
+        if fold is not None and inner is not None and reading.folds[inner].domain == fold.domain:
+            return _comes_out(fold, reading.folds[inner], inner, other, claim)
+    return equal(a, b, claim)
+
+
+def _one_fold(reading: RuleReading, term: Scalar) -> Scalar | None:
+    """The one reduction in a scalar; what it combines may hold others."""
+    found = [node for node in post_order(term) if node in reading.folds]
+    return found[0] if len(found) == 1 and isinstance(found[0], Scalar) else None
+
+
+def _comes_out(
+    whole: OpenFold, part: OpenFold, variable: Scalar, function: Scalar, claim: Claim
+) -> Sequence[str]:
+    """The laws under which a function of a reduction is a reduction of the function."""
+
+    def applied(to: Scalar) -> Scalar:
+        found = map_bottom_up(lambda node: to if node is variable else node, function)
+        assert isinstance(found, Scalar)
+        return found
+
+    dtype = dtype_of(part.body)
+    if {"sum", "prod"} & {whole.combiner, part.combiner}:
+        claim = attrs.evolve(claim, keeps_bits=False)  # each step is rounded
+    left, right = (ScalarVar(Name(name), dtype) for name in ("left", "right"))
+    unit, join = MEANING[part.combiner]
+    whole_unit, whole_join = MEANING[whole.combiner]
+    goals = [
+        (whole.body, applied(part.body)),
+        (applied(join(left, right)), whole_join(applied(left), applied(right))),
+    ]
+    if whole.combiner not in ("max", "min"):
+        goals.append((applied(unit(dtype)), whole_unit(dtype_of(function))))
+    both_ways = [each for goal in goals for each in (goal, goal[::-1])]  # where both are defined
+    return [law for sides in both_ways for law in equal(*sides, claim)]
+
+
+def equal(a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
+    """The laws under which two scalars are equal."""
+    if a is b:
+        return ()
+    if not is_available("z3"):
+        raise Unprovable(MISSING["z3"])
+    strict = claim.contract <= signless_zero and _has_floats(a, b)
+    reasons: list[str] = []
+    for floats in _THEORIES[strict and claim.keeps_bits]:
+        try:
+            asked = query(a, b, floats, signless=claim.contract is not exact)
+        except Unencodable as reason:
+            reasons.append(str(reason))
+            continue
+        said = answer(asked.text)
+        if said == "unsat":
+            claim.scripts[asked.text] = None
+            return _laws(asked, floats, claim.contract, (a, b))
+        where = _SPOKEN[floats] if _has_floats(a, b) else "integers"
+        if said == "sat" and asked.complete:
+            reasons.append(f"the sides differ in {where}")
+            break
+        reasons.append(f"z3 does not decide it in {where}")
+    raise Unprovable("; ".join(reasons))
+
+
+def _laws(
+    of: EqualityScript, floats: FloatTheory, contract: Contract, terms: Sequence[Scalar]
+) -> list[str]:
+    if not _has_floats(*terms):
+        return []
+    if floats == "reals":
+        return [REALS, *of.axioms]
+    return [*([ONE_ZERO] if contract is not exact else []), *of.axioms]
+
+
+def _has_floats(*terms: Scalar) -> bool:
+    return any(
+        dtype_of(node).is_float
+        for term in terms for node in post_order(term) if isinstance(node, Scalar)
+    )  # fmt: skip
