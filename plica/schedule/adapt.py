@@ -1,10 +1,10 @@
-"""Adapting: the instructions nearest to one that a program does not allow as it is.
+"""Adapting: the legal instructions nearest to an illegal one.
 
     adapter("split")(function)      what to try for a kind: (step, scene, origin) -> candidate*
 
-Decisions fit the new extents: for each part from the innermost, the largest divisor that is at
-most what it was.  A kind that has no adapter of its own is tried as it is; a decision of another
-form is replaced by the nearest of some that are drawn, always the same ones.
+Decisions are fitted to the new extents: each part, from the innermost, becomes the largest divisor
+not above its old value. A kind without an adapter is tried unchanged; a decision of another form is
+replaced by the nearest of some deterministic samples.
 
 >>> fitted(56, (4, 2, 16))
 (2, 2, 14)
@@ -63,7 +63,7 @@ def candidates(step: Step, scene: Scene, origin: Origin) -> Iterator[Candidate]:
 
 
 def fewer(what: Instruction, missing: frozenset[Handle]) -> Instruction | None:
-    """The instruction without handles that do not exist, where it takes any number of them."""
+    """The instruction without missing handles, if it takes any number of them."""
     values: list[Any] = []
     cls = type(what)
     for name, kind in zip(field_names(cls), field_kinds(cls), strict=True):
@@ -78,7 +78,8 @@ def fewer(what: Instruction, missing: frozenset[Handle]) -> Instruction | None:
 
 
 def fitted(extent: int, parts: Decision) -> Decision:
-    """Parts whose product is an extent, the inner ones divisors as near below as there are."""
+    """Parts whose product is an extent, the inner ones the nearest divisors below the old
+    values."""
     rest, found = extent, list[int]()
     for part in reversed(parts[1:]):
         factor = divisor(rest, part)
@@ -95,7 +96,7 @@ def divisor(number: int, most: int) -> int:
 
 @adapter("split")
 def _splits(step: Step, scene: Scene, origin: Origin) -> Iterator[Candidate]:
-    """As it is, unless it had no idle iterations and here it would have; then by divisors."""
+    """The old decision, unless it newly introduces idle iterations; then divisors."""
     what = step.instruction
     assert isinstance(what, Split)
     extent = known(scene.loop(what.loop).node.extent)

@@ -1,6 +1,6 @@
 """Advice: what to do about a precondition that does not hold, where the step itself says nothing.
 
-A test holds the table to the preconditions that steps refuse by.
+A test compares the table with the preconditions by which steps refuse.
 """
 
 from __future__ import annotations
@@ -144,5 +144,5 @@ ADVICE: Final[dict[str, str]] = {
 
 
 def advice(precondition: str) -> str | None:
-    """What is said of a precondition."""
+    """The advice for a precondition."""
     return ADVICE.get(precondition)

@@ -1,8 +1,8 @@
 """Alignment: which steps of two traces are the same step.
 
-A step is known by what it is and what it is done to, never by its number: `address` is its kind
-and the addresses of the steps that gave its handles, `identity` also holds everything else that is
-written in it.  Two traces are aligned so that as much as possible of both stays in order.
+A step is identified by its kind and operands, never by its number: `address` is its kind and the
+addresses of the steps that produced its handles; `identity` also includes its other arguments.
+Alignment maximises the common subsequence of both traces.
 
 >>> from plica.schedule.spelling import spell
 >>> from plica.schedule.trace import Step
@@ -36,7 +36,7 @@ SAME_KIND: Final = 1
 
 @frozen
 class Signature:
-    """What a step is apart from its number: in three degrees of detail."""
+    """The identity of a step apart from its number, at three levels of detail."""
 
     kind: str
     address: str  # the kind, and what it is done to

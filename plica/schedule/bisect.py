@@ -4,8 +4,8 @@
     found = bisect(trace, matmul, bad)        bad: Module -> bool, whatever is not wanted
     found.number, found.step                  the first step after which it is bad
 
-With a trace of n steps `bad` is asked at most ceil(log2 n) + 1 times: the program without the
-trace is taken to be good, and a step that breaks it is not mended by later ones.
+For a trace of n steps, `bad` is called at most ceil(log2 n) + 1 times, assuming that the
+unscheduled program is good and that later steps do not repair a broken one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from plica.schedule.trace import Program, Step, Trace, check_traces
 
 @frozen(eq=False)
 class Culprit:
-    """The first step after which a program is bad, what it made of what, and what that cost."""
+    """The first step after which a program is bad, the programs before and after, and the cost of
+    the search."""
 
     number: int
     step: Step
@@ -36,7 +37,7 @@ class Culprit:
 
     @property
     def changes(self) -> list[str]:
-        """What the step did to the program, as a unified difference of its text."""
+        """The step's effect as a unified diff of the program's text."""
         old, new = (str(each).splitlines() for each in (self.before, self.after))
         return list(unified_diff(old, new, "before", "after", lineterm="", n=2))
 
@@ -54,10 +55,9 @@ def bisect(
     bad: Callable[[Module], bool] | None = None,
     kernel: str | None = None,
 ) -> Culprit | None:
-    """The step that makes the program bad; None where it is not bad at the end.
+    """The step that makes the program bad, or None if it is not bad at the end.
 
-    Bad is, where nothing else is asked, what writes other numbers than the program did.
-    Raises `ScheduleRefused` where the trace does not replay.
+    By default, bad means different results. Raises `ScheduleRefused` if the trace does not replay.
     """
     check_traces(trace)
     whole, name, found = kernel_of(program, kernel)

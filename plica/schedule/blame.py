@@ -3,8 +3,8 @@
     for each in blame(trace, matmul, cost):       cost: Module -> float, e.g. a measured time
         print(each)
 
-Each step is left out in turn, with all that needs it; what the program then costs more is what the
-step was good for.  A cost may be measured several times: the spread says how far to trust it.
+Each step is omitted in turn, with its dependents; the increase in cost is the step's contribution.
+Costs may be measured repeatedly: the spread shows their reliability.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from plica.schedule.trace import Program, Step, Trace
 
 @frozen(eq=False)
 class Share:
-    """What a program costs more without a step; None where the rest is illegal without it."""
+    """The cost increase without a step; None if the remaining trace is illegal."""
 
     number: int
     step: Step

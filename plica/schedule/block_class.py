@@ -1,4 +1,4 @@
-"""Block classes: what the body of a block says about the order in which its instances may run.
+"""Block classes: constraints of a block's body on the execution order of its instances.
 
 A complete block computes each element it writes in one instance, without looking at it.  A
 reduction block begins an element where its reduce variables are 0 and updates it in each instance,
@@ -116,7 +116,7 @@ def scan_begun(block: Block) -> Problem | None:
 
 
 def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
-    """What a scan block goes on from, and where; nothing where its body is no scan.
+    """The buffers a scan block carries, with indices; empty if its body is no scan.
 
     Its stores update that by one operation, or store to other buffers what reads no other result.
     """
@@ -139,7 +139,7 @@ def carried_by(block: Block) -> dict[Buffer, tuple[Scalar, ...]]:
 
 
 def _stores(of: Stmt) -> list[Store] | None:
-    """The stores of a statement that does nothing else, None where it does."""
+    """The stores of a statement that contains nothing else, or None."""
     parts = of.stmts if isinstance(of, Seq) else (of,)
     found = [each for each in parts if isinstance(each, Store)]
     return found if len(found) == len(parts) else None
@@ -171,7 +171,7 @@ def _same_element(block: Block) -> Problem | None:
 
 @lru_cache(maxsize=2048)
 def _begins(block: Block) -> Problem | None:
-    """An init that stores what is updated, and does not look at it."""
+    """An init that initialises the updated elements without reading them."""
     where = f"the block {block.label}"
     if block.init is None:
         return Problem("starts", where, "an init", "none")
@@ -190,7 +190,8 @@ def _begins(block: Block) -> Problem | None:
 
 
 def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
-    """The boxes a statement writes, by buffer; None where one may be more than is written."""
+    """The exact boxes that a statement writes, by buffer; None if one may be larger than what is
+    written."""
     _, writes = boxes(stmt)
     if not all(each.exact for each in writes):
         return None
@@ -198,8 +199,8 @@ def _stored(stmt: Stmt) -> dict[Buffer, Corners] | None:
 
 
 def _distinct(block: Block, carried: frozenset[Buffer] = frozenset()) -> Problem | None:
-    """Instances that differ in spatial variables write different elements; of a scan, those that
-    differ in scan variables too, but for what is carried."""
+    """Instances that differ in spatial variables write different elements; in a scan, those that
+    differ in scan variables too, except for carried buffers."""
     sizes = dict(zip(block.vars, block.extents, strict=True))
     both = list(zip(block.vars, block.kinds, strict=True))
     for box in block_boxes(block)[1]:

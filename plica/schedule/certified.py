@@ -1,9 +1,9 @@
-"""Certified bounds: each access of a kernel is shown to be inside its buffer, and each variable of
-a block in its range; what is shown is rechecked.
+"""Certified bounds: proves each access of a kernel to be in bounds, and each block variable in its
+range, with certificates that are rechecked.
 
-The prover searches; what it finds is a certificate, which a checker that knows none of the search
-(`plica.analysis.index.certificate.holds`) checks again.  A claim that is neither proved nor refuted
-is left open, and named; so is one that fails for some data alone, which a program asks about.
+The prover searches for a certificate; an independent checker
+(`plica.analysis.index.certificate.holds`) rechecks it. Claims neither proved nor refuted are listed
+as open, and so are those that fail only for some data, which the program checks at run time.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import For, Store
@@ -46,8 +46,7 @@ class CertifiedBounds:
 
 @lru_cache(maxsize=256)
 def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds:
-    """What is shown of the accesses of a kernel before it is lowered, where conditions on its dims
-    are looked at before it runs."""
+    """The proofs about a kernel's accesses before lowering, given run-time checks of its dims."""
     proved, unsettled, wrong = 0, dict[str, None](), dict[str, None]()
     answers: dict[tuple[Scalar, Context], tuple[bool, Answer]] = {}
     data = {
@@ -81,7 +80,7 @@ def certified(kernel: Kernel, given: tuple[Scalar, ...] = ()) -> CertifiedBounds
 
 
 def _claims(kernel: Kernel) -> Iterator[tuple[str, Scalar, Iterable[Context]]]:
-    """What the message of each claim says, the claim, and what is known there, the least first."""
+    """The claims with their messages and contexts, minimal index first."""
     for label, var, stays, context in bindings(kernel):
         yield (
             f"the variable {str(var.name)!r} of the block {label!r} leaves its range",

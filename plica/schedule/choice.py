@@ -1,8 +1,8 @@
 """Choices: those that the range of a block's variable decides are made.
 
-A tensor that was joined from many asks for each element where it comes from.  In a part of the loop
-over it most of these questions have one answer; a chain of them is cut where it begins, so that
-what follows sees one tensor in each part and not all of them.
+A concatenated tensor selects its source per element. In a part of the loop over it most of these
+conditions are constant; a chain of them is cut where it starts, so that later code sees one source
+per part.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -63,7 +63,7 @@ def chosen(root: T, ranges: Ranges) -> T:
 
 
 def _decided(condition: Scalar, ranges: Ranges) -> bool | None:
-    """Whether a condition holds all over the ranges, or nowhere; None where that is not known."""
+    """Whether a condition is true or false on the whole ranges; None if unknown."""
     always = True
     for each in conjuncts(condition):
         match each:

@@ -6,10 +6,9 @@
 Rows are then as long as they can be: vectors are full, sums are sums of rows, and a batch of matrix
 products with one matrix is one product.  The tensors are the same memory, seen in another shape.
 
-Two neighbouring axes are one where every tensor that is read or written at one of them is so at
-both, in neighbouring dims that have just their sizes.  What stands in the way of one pair may do so
-by another, so pairs are struck out until all that are left agree.  Axes of length 1 are left out
-before that (`plica.schedule.collapse`).
+Two adjacent axes can be fused if every tensor indexed by one of them is indexed by both, in
+adjacent dims of exactly their sizes. Conflicts between pairs are resolved by removing pairs until
+all remaining ones agree. Axes of length 1 are dropped before.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -30,10 +29,9 @@ them.
     m[i, u < 1] = sum(x[i, k, u] for k)              -->   m[i] = sum(x[i, k] for k)
     m[i] = sum(x[i, k, u] for k, for u in range(1))  -->   m[i] = sum(x[i, k] for k)
 
-What a row is, and whether it is contiguous, is then seen by those who look at the last axis.  A dim
-is left out where all that read it are at an axis of length 1 or at 0; those before the first longer
-one stay, as loops over them cost nothing.  Where windows of a sum slide all stay: they may be that
-short.
+Code that inspects the last axis then sees the contiguous rows. A dim is dropped if all reads of it
+use an axis of length 1 or index 0; those before the first longer one stay, because loops over them
+cost nothing. All axes of window sums stay, because windows may be that short.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -64,7 +62,7 @@ from plica.ir.type import known, product
 
 
 def without_units(of: Stages, free: bool = False) -> Stages:
-    """The stages without such axes; those with open sizes as they are.
+    """The stages without unit axes; open sizes are unchanged.
 
     The runs of a sum depend on its axes, so these stay unless the order of terms is `free`.
     """
@@ -131,7 +129,7 @@ def _terms(of: Each, units: frozenset[ScalarVar]) -> bool:
 
 
 def _kept(of: Reduce, units: frozenset[ScalarVar]) -> tuple[ScalarVar, ...]:
-    """The axes of a reduction that stay: one at least."""
+    """The remaining axes of a reduction: at least one."""
     return tuple([each for each in of.axes if each not in units]) or of.axes[-1:]
 
 
@@ -187,7 +185,8 @@ T = TypeVar("T")
 def collapsed(of: Stages, free: bool = False, opened: bool = False) -> Stages:
     """The stages with as few axes as they can have; those with open sizes only if `opened`.
 
-    The runs of a sum depend on its axes, so these stay apart unless the order of terms is `free`.
+    The runs of a sum depend on its axes, so these stay separate unless the order of terms is
+    `free`.
     """
     if (of.dims and not opened) or not all(isinstance(each, Each | Scan) for each in of.stages):
         return of
@@ -237,7 +236,7 @@ class _Agreement:
         return _runs(of, lambda u, v: (number, u, v) in self.pairs)
 
     def stage(self, number: int, of: Each, views: Mapping[Buffer, Buffer]) -> Each:
-        """A stage over fewer axes: the first of those that become one stands for all."""
+        """A stage over fewer axes: the first of the fused axes represents all."""
 
         def change(node: Term) -> Term:
             match node:
@@ -273,7 +272,7 @@ def _runs(of: Iterable[T], joins: Callable[[T, T], bool]) -> list[list[T]]:
 
 
 def _lengths(of: Each) -> Lengths | None:
-    """How long each axis of a stage is; None where one name has two lengths."""
+    """The length of each axis of a stage; None if a name has two lengths."""
     found: dict[ScalarVar, Scalar] = {}
     for axes, shape in (
         (of.axes, of.out.shape),
@@ -314,8 +313,8 @@ def _agreement(whole: Stages, every: list[Each], lengths: list[Lengths], free: b
 
 
 def _boxes(of: Each, *, apart: bool = False) -> list[tuple[ScalarVar, ...]]:
-    """The axes of a stage, and those of each of its reductions; if `apart`, of those in runs
-    not."""
+    """The axes of a stage and those of each of its reductions; with `apart`, without those
+    in runs."""
     found = reductions(of.value)
     return [of.axes, *[each.axes for each in found if not (apart and each.runs)]]
 

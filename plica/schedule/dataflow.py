@@ -1,4 +1,4 @@
-"""Dataflow: what the stages of a scope hand to one another, and whether it stays as it is.
+"""Dataflow between the stages of a scope, and its preservation.
 
 A stage is an outermost block of a scope.  What it reads is *settled* where each buffer has one
 writer before it that is through with an element when it is read, and that would write the same
@@ -41,7 +41,7 @@ from plica.schedule.problem import Problem
 
 @frozen(eq=False)
 class FlowStage:
-    """A block of a scope, what is around it there, and the buffers it touches in that order."""
+    """A block of a scope, its enclosing statements there, and the buffers it touches, in order."""
 
     block: Block
     path: Above
@@ -100,7 +100,7 @@ def common(a: FlowStage, b: FlowStage) -> tuple[For, ...]:
 
 
 def depth_of(above: Above, shared: tuple[For, ...]) -> int:
-    """How much of a path is around the loops, or around the scope where there are none."""
+    """The length of the path prefix enclosing the loops, or the scope."""
     last = 0
     for at, (stmt, _) in enumerate(above):
         if isinstance(stmt, Block) or stmt in shared:
@@ -109,8 +109,7 @@ def depth_of(above: Above, shared: tuple[For, ...]) -> int:
 
 
 def steady(block: Block) -> Problem | None:
-    """A block that computes each element it writes from what it reads: complete, a reduction, or a
-    scan."""
+    """A block whose writes depend only on its reads: complete, a reduction, or a scan."""
     if "scan" in block.kinds:
         return scan_body(block)
     reduces = block.init is not None or "reduce" in block.kinds
@@ -118,7 +117,7 @@ def steady(block: Block) -> Problem | None:
 
 
 def unsettled(scope: Stmt, label: Name) -> Problem | None:
-    """Why what a stage reads is not shown to be settled."""
+    """Why a stage's inputs are not shown to be final."""
     return _unsettled(scope, label)[label]
 
 

@@ -3,9 +3,9 @@
     Edit ::= Keep(old, new) | Change(old, new, before, after) | Leave(old, before), Move(old, new)
            | Insert(new, after) | Delete(old, before)
 
-`old` and `new` count steps in the two traces.  A step that moves leaves one place and comes to
-another.  A hunk is a set of edits that need one another: a step that is inserted and those that
-use what it gives.  Any choice of hunks is a trace again.
+`old` and `new` are step numbers of the two traces. A moved step is removed in one place and added
+in another. A hunk is a set of mutually dependent edits: an inserted step with those that use its
+results. Any subset of hunks gives a valid trace.
 
 Laws: `apply(diff(a, b), a) is b`; `diff(a, a)` keeps every step.
 
@@ -122,7 +122,7 @@ Edit: TypeAlias = Keep | Leave | MovedStep | Change | Insert | Delete
 
 @frozen(eq=False)
 class Difference(Term):
-    """Edits in the order of the new trace; a deletion stands where its step was."""
+    """Edits in the order of the new trace; deletions are at the position of their step."""
 
     base: str  # the digest of the old trace
     edits: tuple[Edit, ...]

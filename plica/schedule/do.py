@@ -9,9 +9,9 @@
 
     trace_of(tiled(16), matmul)
 
-An instruction that always has one result gives it (`block`, `fuse`, `cache_read`), one that may
-have several always a tuple (`loops`, `split`), one that has none gives None.  A refused
-step raises `ScheduleRefused` at its `yield`, and a block that catches it goes on from before it.
+An instruction with exactly one result returns it (`block`, `fuse`, `cache_read`), one with several
+possible results always returns a tuple (`loops`, `split`), one without returns None. A refused step
+raises `ScheduleRefused` at its `yield`; a block that catches it continues from the state before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from plica.schedule.replay import (
 from plica.schedule.trace import Program, Step, Trace, check_decision, wrong_decision
 
 Request: TypeAlias = "Instruction | Step | Find | DoBlock"
-# Any: what a do-block receives depends on what it yields.
+# Any: the value a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
 
 HERE: Final = str(Path(__file__).parent)
@@ -55,7 +55,7 @@ HERE: Final = str(Path(__file__).parent)
 
 @frozen
 class Find:
-    """An instruction that depends on where it is asked for: names are resolved here."""
+    """An instruction that depends on its context: names are resolved here."""
 
     resolve: Callable[[Scene], Instruction | Problem]
     kind: str
@@ -84,7 +84,7 @@ class DoBlock:
 
 @frozen(eq=False)
 class Recorded:
-    """What running a do-block gives: the trace, the module it makes, what the block returned."""
+    """The result of a do-block: the trace, the scheduled module, and the return value."""
 
     trace: Trace
     module: Module
@@ -117,7 +117,7 @@ def trace_of(
 ) -> Trace:
     """The instructions a do-block yields on a program, and its decisions.
 
-    What is sampled follows from `seed`; `decisions` overrides some, by the number of the step.
+    Samples are determined by `seed`; `decisions` overrides some, by step number.
     """
     return record(schedule, program, kernel=kernel, seed=seed, decisions=decisions).trace
 
@@ -147,7 +147,7 @@ def record(
 
 
 def trace_if_legal(schedule: DoBlock, kernel: Kernel) -> Trace | None:
-    """The trace of a do-block that decides all itself, None where a step of it is refused."""
+    """The trace of a do-block without sampling, or None if a step is refused."""
     with paused():
         try:
             steps, _, _ = run(schedule, kernel, 0, {})
@@ -164,10 +164,10 @@ def run(
     *,
     late: bool = False,
 ) -> tuple[tuple[Step, ...], ReplayState, Any]:
-    """The steps of a do-block, the state they lead to, and what the block returned.
+    """The steps of a do-block, the resulting state, and the return value.
 
-    Each step keeps what the loops mean one iteration after another; with `late` it is asked of the
-    last kernel alone whether those that run at once may do so.
+    Each step is checked for serial execution of the loops; with `late`, parallel execution is
+    checked on the final kernel only.
     """
     state, steps = evolve(begin(kernel), late=late), list[Step]()
     stack = [schedule.start()]
@@ -220,7 +220,7 @@ def run(
 
 
 def _no_instruction(asked: object, line: Place | None) -> ArgumentError:
-    """What is said where a do-block yields something else."""
+    """The error for other objects yielded by a do-block."""
     error = wrong_argument(
         "A do-block yields instructions.", "an instruction, as split(loop, (None, 8))", asked
     )
@@ -228,8 +228,8 @@ def _no_instruction(asked: object, line: Place | None) -> ArgumentError:
 
 
 def line_of(stack: Sequence[Body]) -> Place | None:
-    """The line at which a do-block waits: the innermost of those that this package did not write,
-    and of the generators that it takes from."""
+    """The line at which a do-block waits: the innermost outside this package, including delegated
+    generators."""
     own = [each for body in stack for each in _taken_from(body)]
     theirs = [each for each in own if not each.gi_code.co_filename.startswith(HERE)]
     for each in reversed(theirs or own):
@@ -239,7 +239,7 @@ def line_of(stack: Sequence[Body]) -> Place | None:
 
 
 def _taken_from(body: Body) -> list[Any]:  # Any: the types know no `gi_yieldfrom`
-    """A generator, and those that it takes from, outermost first."""
+    """A generator and those it delegates to, outermost first."""
     found: list[Any] = [body]
     while isinstance(getattr(found[-1], "gi_yieldfrom", None), GeneratorType):
         found.append(found[-1].gi_yieldfrom)
@@ -247,10 +247,9 @@ def _taken_from(body: Body) -> list[Any]:  # Any: the types know no `gi_yieldfro
 
 
 def _unpacked(wrong: ValueError, answer: object, steps: Sequence[Step]) -> ScheduleRefused | None:
-    """The refusal of a block that has another number of names than there are handles.
+    """The refusal if a block unpacks another number of handles than returned.
 
-    Python says so by an error of its own, in the frame of the block itself; any other is the
-    block's own affair.
+    Python raises its own error for this in the block's frame; other errors are the block's own.
     """
     trace = wrong.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -293,7 +292,7 @@ def _decided(
         return explained(problem, instruction, state)
     if number in given:
         return Step(instruction, tuple(given[number]))
-    # A generator of its own for each step: an inserted step changes no later decision's source.
+    # A separate random generator per step: an inserted step does not affect later decisions.
     return Step(instruction, instruction.decide(scene, Random(f"{seed}/{number}")))
 
 

@@ -51,7 +51,7 @@ def read_do(text: str, file: str, form_of: Form) -> Trace:
 
 
 class _Reader:
-    """Reads one do-block; it knows what the names so far stand for."""
+    """Reads one do-block; knows the values of names so far."""
 
     def __init__(self, file: str, form_of: Form) -> None:
         self.file = file

@@ -1,8 +1,8 @@
 """Finding blocks again: which block of another program plays the part of one of ours.
 
-A block is known by its role (the kinds of its variables, whether it begins with an init) and by
-its order among those that a trace looks up.  Blocks of equal roles are matched first, in order;
-then those that are alike: both reduce, or neither does.
+A block is identified by its role (the kinds of its variables, and whether it has an init) and by
+its order among the trace's look-ups. Blocks of equal roles are matched first, in order; then
+similar ones: both or neither reduce.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALIKE: Final = 2
 
 
 def plan(trace: Trace, scene: Scene) -> Plan:
-    """The blocks for the look-ups that come before the first change of a program."""
+    """The blocks for the look-ups before the first change of a program."""
     asked: dict[int, GetBlock] = {}
     for number, step in enumerate(trace.steps):
         if not step.instruction.pure:
@@ -52,7 +52,7 @@ def plan(trace: Trace, scene: Scene) -> Plan:
 
 
 def counterpart(what: GetBlock, number: int, scene: Scene, blocks: Plan) -> GetBlock | None:
-    """The look-up that finds here what another finds there; None where nothing is like it."""
+    """The look-up that corresponds to one in another program, or None."""
     roles = roles_in(scene)
     if number in blocks:
         place = blocks[number]

@@ -1,13 +1,13 @@
-"""Forms: rules that change what is computed in which shape, `Stages -> Stages`.
+"""Forms: rules `Stages -> Stages` that restructure a computation.
 
     Form ::= Form(name, why, contract, apply, rank)
 
-Padding an axis, packing a side of a product, cutting a sum in parts: a form never changes the
-result beyond its float contract.  It looks at the stages, at what is known of their inputs and at
-the machine, and gives whatever it can make of them, each with the cycles that it should take; where
-it does not apply it gives nothing.  Forms are tested as a population, like all rules; installed
-libraries add theirs under the entry-point group `plica.forms`.  What those make needs no template
-of its own: plain loops fit everything, and say what it takes where the form does not.
+Padding an axis, packing an operand of a product, splitting a sum: a form preserves results within
+its float contract. It inspects the stages, facts about their inputs, and the machine, and returns
+all its alternatives, each with its estimated cycles; nothing if it does not apply. Forms are tested
+as a population, like all rules; installed libraries add theirs under the entry-point group
+`plica.forms`. Their results need no templates of their own: plain loops fit everything, and supply
+the cost estimate if the form has none.
 
 >>> Form("Two words", "An example.", exact, lambda of, facts, machine: ())
 Traceback (most recent call last):
@@ -42,17 +42,17 @@ GENERAL: Final = "general"
 """The template that fits every kernel."""
 
 UNCHANGED: Final = "unchanged"
-"""The form of stages that are scheduled as they are."""
+"""The form of unchanged stages."""
 
 AS_WRITTEN: Final = "as-written"
-"""What stands for a template where a form wrote the loops."""
+"""The template name if a form wrote the loops."""
 
 WORD: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @frozen
 class Facts:
-    """What is known of the inputs of stages before the program runs, and what their user allows.
+    """Compile-time facts about the inputs of stages, and the user's permissions.
 
     `constant` says which inputs are known, `fits_i8` which of these are of i32 and hold nothing but
     numbers from -128 to 127.
@@ -62,22 +62,22 @@ class Facts:
     fits_i8: tuple[int, ...] = ()
     contract: Contract = exact
     parts: int = 1
-    """Of how many parts that a machine does at once this is one, for all that is known."""
+    """The number of parts the machine runs in parallel, of which this is one, if known."""
 
     @property
     def reassociates(self) -> bool:
-        """Whether terms of a sum may be joined in another order than they come."""
+        """Whether sums may be reordered."""
         return self.contract >= reassociates
 
     @property
     def approximates(self) -> bool:
-        """Whether more than that may differ, as far as rounding goes."""
+        """Whether larger rounding differences are allowed."""
         return self.contract > reassociates
 
 
 @frozen(eq=False, slots=False)
 class Formed:
-    """What a form makes of some stages, once somebody asks, and the cycles that should take."""
+    """A form's result, computed on demand, and its estimated cycles."""
 
     form: str
     make: Callable[[], Stages]
@@ -90,7 +90,8 @@ class Formed:
 
 
 Made: TypeAlias = "Stages | tuple[float, Callable[[], Stages]]"
-"""What a form gives: stages, or cycles and how to make stages if those are the fewest."""
+"""A form's result: stages, or cycles with a function that builds the stages if they are
+cheapest."""
 
 Apply: TypeAlias = Callable[[Stages, Facts, Any], Iterable[Made]]
 """From stages, facts and a machine, which is whatever a target describes itself by."""
@@ -98,8 +99,8 @@ Apply: TypeAlias = Callable[[Stages, Facts, Any], Iterable[Made]]
 
 @frozen
 class Form:
-    """A rule over stages.  Of the forms that apply those of the lowest rank are taken, and of these
-    the one with the fewest cycles."""
+    """A rule over stages. Among applicable forms those of the lowest rank are considered, and of
+    these the one with the fewest cycles."""
 
     name: str
     why: str
@@ -124,7 +125,7 @@ class Form:
 
 @frozen(eq=False)
 class ScheduleTables:
-    """What the default schedules of a target are made of: its form pack and its trace templates.
+    """The tables behind a target's default schedules: its form pack and its trace templates.
 
     A template is whatever the target's scheduler asks; it is found by its name.
     """
@@ -134,7 +135,7 @@ class ScheduleTables:
 
 
 def priced(of: Form, cycles: Callable[[Stages, Any], float]) -> Form:
-    """The form with cycles for whatever it makes without a word of how many that takes."""
+    """The form with a cost estimate for results that lack one."""
 
     def apply(stages: Stages, facts: Facts, machine: Any) -> Iterator[Made]:  # as `Apply` says
         for each in of.apply(stages, facts, machine):
@@ -154,7 +155,7 @@ def itself(of: Stages) -> Stages:
 def reach(
     forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None = None
 ) -> list[Formed]:
-    """What the forms of the lowest rank that apply make of some stages, the cheapest first.
+    """The alternatives of the lowest applicable rank, cheapest first.
 
     With `only` a name, that form alone is tried.
     """
@@ -164,7 +165,7 @@ def reach(
 def in_order(forms: Sequence[Form], of: Stages, facts: Facts, machine: object) -> Iterator[Formed]:
     """What all forms that apply make of some stages: by rank, then the cheapest first.
 
-    A form is not asked before all that come before it were passed over.
+    A form is evaluated only after all earlier ones were rejected.
     """
     for found in _by_rank(forms, of, facts, machine, None):
         yield from found
@@ -173,7 +174,7 @@ def in_order(forms: Sequence[Form], of: Stages, facts: Facts, machine: object) -
 def _by_rank(
     forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None
 ) -> Iterator[list[Formed]]:
-    """What the forms of each rank make, the cheapest first, without ranks that make nothing."""
+    """The alternatives by rank, cheapest first, without empty ranks."""
     usable = [
         each for each in forms if each.contract <= facts.contract and only in (None, each.name)
     ]

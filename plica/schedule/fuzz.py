@@ -1,9 +1,9 @@
 """Fuzzing of schedules: random kernels go through random traces, and mean what they meant before.
 
-Every accepted trace keeps the meaning of its kernel, keeps names distinct and never crashes; every
-refusal names its precondition, the place, what is asked for and what is there.  A trace that fails
-is cut down to steps of which each is needed, the kernel and its data to what shows the mistake, and
-the step that spoils it is named.
+Every accepted trace preserves the meaning of its kernel, keeps names distinct and never crashes;
+every refusal states its precondition, the place, and the expected and actual values. A failing
+trace is reduced to necessary steps, the kernel and its data to a minimal example, and the faulty
+step is named.
 
 >>> fuzz(examples=3).finding is None
 True
@@ -42,7 +42,7 @@ from plica.schedule.unlowered import private, run_unlowered
 
 @attrs.frozen
 class TraceFinding(Finding):
-    """A smallest trace that goes wrong; `parts` are its steps, and the kind of one is guilty."""
+    """A minimal failing trace; `parts` are its steps, and the kind of one is blamed."""
 
     @property
     def step(self) -> str:
@@ -59,7 +59,7 @@ def fuzz(
     focus: Sequence[str] = (),
     say: Say | None = None,
 ) -> FuzzReport[TraceFinding]:
-    """Kernels through traces of up to `length` steps; those of a kind in `focus` come more often.
+    """Runs kernels through traces of up to `length` steps, preferring kinds in `focus`.
 
     It ends with the first finding.
     """
@@ -119,8 +119,7 @@ class _Trial:
         return None if self.wrong(after[-1].kernel) is None else self.blame()
 
     def blame(self) -> TraceFinding:
-        """The least part of the trace that goes wrong, on the least part of the kernel and its
-        data, and its first bad step."""
+        """The minimal failing trace on a minimal kernel and data, with its first bad step."""
         sizes: Mapping[Any, int] = self.case.sizes
         whole = ScheduledCase(specialise(self.case.kernel, sizes), self.case.arrays,
                               minimal(Trace(self.steps), self.fails))  # fmt: skip
@@ -140,7 +139,7 @@ class _Trial:
         return self.finding("meaning", kind, reason, trace.steps, pair)
 
     def fails(self, trace: Trace) -> bool:
-        """Whether a trace can be taken and spoils the kernel."""
+        """Whether a trace is accepted and breaks the kernel."""
         try:
             states = self.after(trace)
         except CRASHES:
@@ -148,7 +147,7 @@ class _Trial:
         return states is not None and self.wrong(states[-1].kernel) is not None
 
     def after(self, trace: Trace) -> list[ReplayState] | None:
-        """The states after each step; None where one is refused."""
+        """The states after each step, or None if one is refused."""
         state = begin(self.case.kernel)
         found = [state]
         for step in trace.steps:
@@ -188,8 +187,7 @@ def numbered(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def blamed(case: KernelCase, trace: Trace) -> TraceFinding | None:
-    """The least part of a trace that spoils the least part of a kernel; None where it spoils no
-    bit of it."""
+    """A minimal part of a trace that breaks a minimal part of a kernel, or None."""
     trial = _Trial(Random(0), case)
     trial.steps = trace.steps
     return trial.blame() if trial.fails(trace) else None
@@ -206,7 +204,7 @@ def _fails(of: ScheduledCase) -> bool:
 
 
 def silent(problem: Problem) -> str | None:
-    """What a refusal leaves unsaid."""
+    """The missing part of a refusal message."""
     for part in ("precondition", "where", "expected", "found"):
         if not getattr(problem, part):
             return f"the refusal {problem!r} does not say its {part!r}"
@@ -216,7 +214,7 @@ def silent(problem: Problem) -> str | None:
 
 
 def differs(kernel: Kernel, case: KernelCase, expected: tuple[Array, ...]) -> str | None:
-    """How a scheduled kernel differs from what it was made from; None where it does not."""
+    """How a scheduled kernel differs from the original, or None."""
     if distinct(kernel) is not kernel:
         return "a name is bound twice"
     loose = [str(each.name) for each in free_vars(kernel) if isinstance(each, Buffer | ScalarVar)]

@@ -1,4 +1,4 @@
-"""Handles: what an instruction gives to later ones.
+"""Handles: references to results of earlier instructions.
 
 A handle says which instruction of a trace made something and which of its results it is, never a
 name: a trace survives renaming.
@@ -19,7 +19,7 @@ from plica.ir.loop.scalar import ScalarVar
 Sort: TypeAlias = Literal["block", "loop", "number"]
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 Output: TypeAlias = Name | ScalarVar | int
-"""What a handle stands for in a kernel: a block's label, a loop's variable, or a decided number."""
+"""The object of a handle in a kernel: a block label, a loop variable, or a decided number."""
 
 
 @frozen(eq=False)

@@ -49,8 +49,8 @@ with lazy_imports(__name__):
 class Hoisted:
     """The stages that are left, and those that are done before.
 
-    `reads` says for each input of the rest which input of the whole it is, or which buffer of what
-    was done before.
+    `reads` gives for each input of the remaining stages the original input, or the buffer computed
+    in advance.
     """
 
     rest: Stages
@@ -62,8 +62,8 @@ class Hoisted:
 
 @lru_cache(maxsize=1024)
 def hoist(of: Stages, constant: tuple[bool, ...]) -> Hoisted:
-    """The stages, less those that read nothing but constants; the result is never one of them, nor
-    is a buffer in registers or shared memory, which does not outlive a launch."""
+    """Splits off the stages that read only constants; never the result, nor a buffer in registers
+    or shared memory, which does not outlive a launch."""
     told = {buffer for buffer, known_now in zip(of.inputs, constant, strict=True) if known_now}
     before: list[Each] = []
     left: list[Stage] = []
@@ -85,7 +85,7 @@ def hoist(of: Stages, constant: tuple[bool, ...]) -> Hoisted:
 
 
 def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list[int | Buffer]:
-    """What is read in the end: what is made of an input takes its place where nothing else does."""
+    """The final inputs: a precomputed buffer replaces its input if nothing else reads it."""
     source: dict[Buffer, Buffer] = {
         each: each for each in of.inputs
     }  # the first that it is made of
@@ -108,7 +108,7 @@ def _reads(of: Stages, before: Sequence[Each], touched: Container[Term]) -> list
 
 
 class DoneBefore(Protocol):
-    """What is made of constants before a program runs."""
+    """What is computed from constants before a program runs."""
 
     @property
     def before(self) -> tuple[Each, ...]:
@@ -121,7 +121,7 @@ class DoneBefore(Protocol):
 
 @frozen(eq=False)
 class PackedConstants(Term):
-    """What some stages make of constants, each of which is the input of a number."""
+    """The stages computed from numbered constant inputs."""
 
     before: tuple[Each, ...]
     inputs: tuple[Buffer, ...]
@@ -138,7 +138,7 @@ class PackedConstant(Term):
 
 
 def constants(of: DoneBefore, given: Mapping[int, Array | ColumnwiseArray]) -> dict[Buffer, Array]:
-    """What was done before, from the arrays of constant inputs by their places."""
+    """The precomputed arrays, from the constant inputs by number."""
     held: dict[Buffer, Array] = {}
     later: dict[Buffer, ColumnwiseArray] = {}
     for number, array in given.items():
@@ -170,7 +170,7 @@ def put_by_columns(of: Each, later: Mapping[Buffer, Shape]) -> tuple[Load, int, 
     """A stage that puts whole columns in another order: what it reads, along which axis they lie,
     and the order of those that they are made of, whose shapes are given.
 
-    None where it does something else.
+    None if it does something else.
     """
     if (found := _load(of.value)) is None or (source := later.get(found[0].buffer)) is None:
         return None
@@ -187,7 +187,7 @@ def put_by_columns(of: Each, later: Mapping[Buffer, Shape]) -> tuple[Load, int, 
 
 
 def copied(of: Each) -> tuple[Load, StridedCopy] | None:
-    """A stage that puts elements in another order, as one strided copy; None where it is none.
+    """A stage that permutes elements as one strided copy, or None.
 
     Where places are outside of the source, and a guard says so, it is padded first.
     """
@@ -209,7 +209,7 @@ def _strided(
     fill: bool | int | float | None,
     source: Shape,
 ) -> StridedCopy | None:
-    """Where a load finds elements for axes of these sizes in what has that shape."""
+    """The strides of a load from an array of this shape, for axes of these sizes."""
     sizes = dict(zip(axes, shape, strict=True))
     if not all(shape):
         return None
@@ -237,7 +237,7 @@ def _strided(
 
 
 def _load(of: Scalar) -> tuple[Load, bool | int | float | None] | None:
-    """What a stage copies, and what stands outside of it."""
+    """The load that a stage copies, and the padding value."""
     match of:
         case Load():
             return of, None

@@ -1,9 +1,9 @@
 """Instructions: the steps of a schedule, as terms.
 
-A primitive is one file: a term that says what is asked for, a `check` of its preconditions, and an
-`edit` that may take them for granted.  Instructions refer to loops, blocks and decided numbers by
-handle.  A kind is declared with `@primitive("name")`; another package declares its own and names
-their modules under the entry-point group `plica.instructions`.
+A primitive is one file: a term with its arguments, a `check` of its preconditions, and an `edit`
+that may assume them. Instructions refer to loops, blocks and decided numbers by handles. A kind is
+declared with `@primitive("name")`; packages declare their own and name their modules under the
+entry-point group `plica.instructions`.
 
 >>> kinds()["split"].__name__
 'Split'
@@ -48,23 +48,23 @@ WANTED: Final[Mapping[str, tuple[Sort, ...]]] = {
     "parent": ("block", "loop"), "target": ("loop", "block"),
     "number": NUMBER, "factors": NUMBER, "lengths": NUMBER,
 }  # fmt: skip
-"""What the handles in a field stand for, by the name of the field."""
+"""The sort of handle in a field, by field name."""
 
 
 @frozen(eq=False)
 class Scene:
-    """A kernel, and what the handles of a trace stand for in it."""
+    """A kernel, and the objects of a trace's handles in it."""
 
     kernel: Kernel
     outputs: Mapping[Handle, Output]
     late: bool = False
-    """Whether it is asked once, after all steps, if loops that run at once may do so."""
+    """Whether the legality of parallel loops is checked once, after all steps."""
     ended: bool = False
-    """Whether nothing is sampled any more: `enter_postproc` was taken."""
+    """Whether sampling has ended with `enter_postproc`."""
     _made: dict[Instruction, Edited] = field(factory=dict, init=False)
 
     def after(self, step: Instruction) -> Edited:
-        """What a step makes here, found once: the checks of some look at the kernel it gives."""
+        """The result of a step here, cached: some checks inspect the resulting kernel."""
         if (made := self._made.get(step)) is None:
             made = self._made[step] = step.edit(self)
         return made
@@ -94,7 +94,7 @@ class Scene:
         return found
 
     def missing(self, instruction: Instruction) -> Problem | None:
-        """The problem of an instruction with fields that are no such things, or are gone."""
+        """The problem if an instruction's handles are of another sort, or gone."""
         if (problem := ill_fitting(instruction)) is not None:
             return problem
         if self.ended and isinstance(instruction, Sampling):
@@ -119,7 +119,7 @@ class Scene:
 
 @frozen
 class Edited:
-    """What a step makes: the new kernel, and what it gives to later steps."""
+    """The result of a step: the new kernel and its outputs."""
 
     kernel: Kernel
     outputs: tuple[Output, ...] = ()
@@ -128,8 +128,8 @@ class Edited:
 class Instruction(Term):
     """A step; its fields are handles, numbers, words and terms.
 
-    Three promises: `check` is None or says which precondition is broken and where; `edit` after a
-    clean `check` keeps the meaning of the kernel; both look at nothing but the scene.
+    Three requirements: `check` returns None or the violated precondition with its place; `edit`
+    after a successful `check` preserves the kernel's meaning; both depend only on the scene.
     """
 
     kind: ClassVar[str] = ""
@@ -141,17 +141,17 @@ class Instruction(Term):
     """Whether nothing may be sampled after a step of this kind."""
 
     gives: ClassVar[Gives] = "any"
-    """What a do-block receives: the one handle, always a tuple, or (any) a tuple if any."""
+    """The value returned to a do-block: one handle, always a tuple, or (any) a tuple or none."""
 
     contract: ClassVar[Contract] = exact
     """How far a step of this kind may move a float at most: `exact` where work only moves."""
 
     wants: ClassVar[Mapping[str, tuple[Sort, ...]]] = WANTED
-    """What the handles in each field stand for; a field that is not named takes any."""
+    """The sort of handle in each field; unnamed fields take any."""
 
     @classmethod
     def not_a_term(cls, given: object) -> TypeError:
-        """A do-block gave something else where a handle is asked for."""
+        """A do-block passed another object where a handle is required."""
         message = f"{cls.kind} expects handles of blocks, loops or buffers."
         hint = 'c = yield block("C") gives that of a block, i, j = yield loops(c) those of loops.'
         return wrong_argument(message, "a handle, which a do-block receives", given, hint)
@@ -161,7 +161,7 @@ class Instruction(Term):
         raise AssertionError(f"{type(self).__name__} checks nothing.")
 
     def keeps(self, scene: Scene) -> Contract:
-        """The contract that the step keeps here, where `check` finds no problem."""
+        """The contract that the step keeps here, after a successful `check`."""
         return self.contract
 
     def edit(self, scene: Scene) -> Edited:
@@ -179,7 +179,7 @@ class Sampling(Instruction):
         raise AssertionError(f"{type(self).__name__} decides nothing.")
 
     def accepts(self, scene: Scene, decision: Decision) -> Problem | None:
-        """What is wrong with a decision that was recorded, None where it is in the support."""
+        """Why a recorded decision is not in the support, or None."""
         raise AssertionError(f"{type(self).__name__} accepts nothing.")
 
     def edit(self, scene: Scene) -> Edited:
@@ -222,7 +222,7 @@ _kinds: Final[dict[str, type[Instruction]]] = {}
 
 
 def primitive(kind: str) -> Callable[[I], I]:
-    """Declare a kind of instruction; put it above `@frozen(eq=False)`."""
+    """Declares a kind of instruction; use it above `@frozen(eq=False)`."""
 
     def declare(cls: I) -> I:
         known = _kinds.setdefault(kind, cls)
@@ -239,7 +239,7 @@ def primitive(kind: str) -> Callable[[I], I]:
 
 
 def kind_of(name: str) -> type[Instruction] | None:
-    """The kind of instruction of that name; other packages are asked only if none is known yet."""
+    """The instruction kind of that name; other packages are loaded only for unknown names."""
     found = _kinds.get(name)
     return kinds().get(name) if found is None else found
 
@@ -247,8 +247,7 @@ def kind_of(name: str) -> type[Instruction] | None:
 def kinds() -> Mapping[str, type[Instruction]]:
     """Every kind of instruction by name, those of installed packages too.
 
-    They come in the order of their names, whatever was imported first: who draws from them by a
-    seed draws the same in every process.
+    Sorted by name, independent of import order, so that seeded draws are equal in every process.
     """
     load_all("plica.schedule.primitive")
     every = {**_kinds, **{each.kind: each for each in INSTRUCTIONS.all()}}

@@ -6,9 +6,9 @@
       {"kind": "sample_perfect_tile", "loop": "loop 1.0", …, "decision": [4, 3]},
       {"kind": "split", "loop": "loop 1.0", "factors": ["number 2.0", "number 2.1"]}]}
 
-A step has the fields its kind declares.  A handle is written `sort step.output`; an index map as
+A step has the fields declared by its kind. A handle is written `sort step.output`; an index map as
 `{"map": "lambda i: (i // 4, i % 4)"}`, another term as `{"term": …}` in the encoding of
-`plica.core.encode`; what JSON has no word for as an object of one key (`text`, `name`, `float`,
+`plica.core.encode`; values without a JSON form as an object with one key (`text`, `name`, `float`,
 `bytes`).
 
 >>> from plica.schedule.primitive import loops

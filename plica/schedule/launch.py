@@ -1,12 +1,12 @@
-"""Launches: whether threads that run at once do what a serial loop does.
+"""Launches: whether concurrent threads are equivalent to a serial loop.
 
 A launch is an outermost loop over threads, with all inside.  Blocks of threads are never ordered;
 the threads of one block are ordered by barriers, which lowering puts where memory of the scope
 `shared` is written by some and read by others.  So what threads hand to one another must live
 there, and what each needs alone must live where it has its own.
 
-A block whose reduce variable follows a thread is a reduction across threads, which lowering turns
-into shuffles or steps through shared memory.
+A block with a reduce variable bound to a thread is a cross-thread reduction, which lowering turns
+into shuffles or a tree in shared memory.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Kernel, Store
@@ -23,10 +23,10 @@ independent
 
 Concurrent loops: whether those a kernel has still may run at once after a step.
 
-Steps that move data are thought of as serial: what a block reads is there when it runs.  Where
-loops are parallel, vectorized or bound to threads, it must be asked again whether their iterations
-meet, and whether a buffer that each thread or block has to itself is used in one launch only.  And
-where a buffer is allocated for a part of the kernel, whether nothing outside of it uses it.
+Data movement steps assume serial execution: a block's inputs are ready when it runs. For parallel,
+vectorized or thread-bound loops, it must be checked whether their iterations conflict, whether a
+buffer private to a thread or block is used in one launch only, and whether a locally allocated
+buffer is unused outside of its scope.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, seq
@@ -155,7 +155,7 @@ def _launches(root: st.Stmt) -> list[st.Stmt]:
 def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> Problem | None:
     """Whether a loop that is bound to threads in this scene does what it did as a serial one.
 
-    With `only` the question is asked of that buffer alone.
+    With `only`, checks that buffer alone.
     """
     loop = site.node
     again = next(
@@ -195,7 +195,7 @@ def thread_loops(scene: Scene) -> tuple[Site[For], ...]:
 
 
 def _ends(site: Site[For], root: Site[For], only: Buffer | None) -> Problem | None:
-    """What threads have to themselves ends with them: nobody else uses it."""
+    """Thread-private data ends with the threads: nobody else uses it."""
     loop = site.node
     if loop.kind == "virtual":
         return None
@@ -253,10 +253,10 @@ def _repeats(loop: For, user: Child) -> bool:
 
 
 def shares(loop: For) -> Iterable[Stmt]:
-    """The parts of what a loop over threads does that they do each for itself.
+    """The parts of a thread loop's body that each thread executes separately.
 
-    A part is as large as can be where all threads would do the same; what a loop over the same
-    threads inside shares out is left out.
+    A part is maximal if all threads would do the same; work distributed by an inner loop over the
+    same threads is excluded.
     """
     stack: list[Stmt] = [loop.body]
     while stack:
@@ -289,7 +289,7 @@ def _writes(part: Stmt, buffer: Buffer) -> bool:
 
 
 def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
-    """A loop inside another over the same threads: each does a part of what all did."""
+    """A nested loop over the same threads: each does a part of the common work."""
     loop, where = site.node, f"the loop {site.node.var.name}"
     if not same_dim(loop.extent, around.extent):
         expected = f"the extent of {around.var.name}, which is bound to {loop.kind} around it"
@@ -314,7 +314,8 @@ def _shares_out(scene: Scene, site: Site[For], around: For) -> Problem | None:
 
 @lru_cache(maxsize=256)
 def _handed_over(root: For, only: Buffer | None) -> Problem | None:
-    """What threads of one loop hand to threads of another, where no barrier can come between."""
+    """Data that threads of one loop pass to threads of another without a possible barrier
+    between."""
     for tag in THREADS:
         units = _units(root, tag)
         if len(units) < 2:
@@ -370,7 +371,7 @@ def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:
 
 
 def _units(root: For, tag: str) -> list[list[Access]]:
-    """The accesses of each outermost loop over `tag` inside a launch, and of what is in none."""
+    """The accesses of each outermost loop over `tag` in a launch, and of the code outside."""
     units: list[list[Access]] = []
     alone: list[Access] = []
     stack: list[Stmt] = [root]

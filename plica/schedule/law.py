@@ -2,11 +2,11 @@
 
     Law ::= Law(name, form, left, right, when, same)
 
-The two sides are sequences of instructions on the same loops, blocks and numbers, which are the
-handles `loop(n)`, `of_block(n)` and `number(n)`; what a step of a side gives is `given(step, n)`.
-A law says: wherever both sides are legal (and `when` holds), they make the same kernel, up to names
-and loops of one iteration, and the handles in `same` stand for the same loops.  Every law is tested
-on generated kernels (`tests/schedule/test_law.py`).
+The two sides are instruction sequences on the same loops, blocks and numbers, which are the handles
+`loop(n)`, `of_block(n)` and `number(n)`; a result of a step is `given(step, n)`. A law states:
+wherever both sides are legal (and `when` holds), they produce the same kernel, up to names and unit
+loops, and the handles in `same` refer to the same loops. Every law is tested on generated kernels
+(`tests/schedule/test_law.py`).
 
 - inverse     the second step undoes the first: `split` then `fuse`
 - idempotent  a second step of the kind changes nothing: `set_scope` twice
@@ -118,7 +118,7 @@ def divides(kernel: Kernel, arguments: Arguments) -> bool:
 
 
 def are_nested(kernel: Kernel, arguments: Arguments) -> bool:
-    """Each loop stands directly in the one before."""
+    """Whether each loop is directly inside the previous one."""
     loops = [arguments[each] for each in (I, J, K) if each in arguments]
     inside = [map_of(kernel).loops[each].node for each in loops if isinstance(each, ScalarVar)]
     return all(outer.body is inner for outer, inner in pairwise(inside))
@@ -220,7 +220,7 @@ def _taken(side: tuple[Instruction, ...], kernel: Kernel, of: Arguments) -> Repl
 
 
 def _marked(kernel: Kernel, state: ReplayState, handle: Handle, mark: int) -> Kernel | None:
-    """The kernel with a note on a loop, None where the loop is gone."""
+    """The kernel with a mark on a loop, or None if the loop is gone."""
     var = state.outputs[handle]
     assert isinstance(var, ScalarVar)
     if var not in map_of(kernel).loops:
@@ -252,8 +252,7 @@ def replaced_units(kernel: Kernel) -> Kernel:
 
 
 def simplest(stmt: Stmt, context: Context) -> Stmt:
-    """A block with what it is bound to in simplest form, and the conditions on it in the order of
-    the loops that they are about."""
+    """A block with simplified bindings, and its conditions in the order of their loops."""
     if not isinstance(stmt, Block):
         return stmt
     place: dict[Term, int] = {each.var: at for at, each in enumerate(context.ranges)}

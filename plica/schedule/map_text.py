@@ -1,7 +1,7 @@
 """Index maps as text: `lambda i, j: (i // 4, j, i % 4)`, in JSON and in Python text alike.
 
-Only maps that come back as they were are written so: of named indices, whole numbers and
-`+ - * // %`, not too long.  Others are written as terms.
+Only maps with an exact text are written this way: named indices, integers and `+ - * // %`, of
+limited length. Others are written as terms.
 
 >>> from plica.ir.loop.index_map import index_map
 >>> tiles = index_map(lambda i, j: (i // 4, (j + 1) * 2, i % 4))
@@ -39,11 +39,11 @@ OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 # fmt: on
 
 Shown: TypeAlias = "tuple[str, int] | None"
-"""A text and how tightly it binds; None where there is none."""
+"""A text and its precedence; None if there is none."""
 
 
 def show_map(of: IndexMap) -> str | None:
-    """The map as a Python lambda that reads back to it; None where there is no such text."""
+    """The map as a Python lambda that reads back to it, or None."""
     results = [_shown(each) for each in of.results]
     texts = [each for each in results if each is not None]
     if len(texts) < len(results) or sum(map(len, texts)) > LONGEST:
@@ -55,7 +55,7 @@ def show_map(of: IndexMap) -> str | None:
 
 
 def read_map(text: str) -> IndexMap | None:
-    """The map that a lambda means, without running it; None where it is none of ours."""
+    """The map of a lambda, parsed without running it; None for other texts."""
     if len(text) > 2 * LONGEST:
         return None
     try:
@@ -108,7 +108,7 @@ def _shown(root: Scalar) -> str | None:
 
 
 def _value(root: ast.expr, variables: dict[str, ScalarVar]) -> Scalar | int | None:
-    """What an expression means, computed as Python would; with a stack, since it may be deep."""
+    """The value of an expression, computed as Python would; with an explicit stack."""
     done: list[Any] = []
     stack: list[tuple[ast.expr, bool]] = [(root, False)]
     while stack:

@@ -1,10 +1,10 @@
-"""Matching: whether nests of a program do what a tensor intrinsic means, and on which regions.
+"""Matching: whether nests of a program implement a tensor intrinsic, and on which regions.
 
 The order of loops does not matter where the order of updates does not, nor do loops of one
 iteration, dimensions of one element, and the sides of a sum or a product.  What differs otherwise
 is said: the farthest that a comparison got.
 
-Not here: what is done with a match (`plica.schedule.primitive.tensorize`).
+Not here: the use of a match (`plica.schedule.primitive.tensorize`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Pairs: TypeAlias = "tuple[tuple[sc.Load, sc.Load], ...]"
 
 @frozen(eq=False)
 class IntrinsicMatch:
-    """What the parameters and the dims of an intrinsic are in a program."""
+    """The values of an intrinsic's parameters and dims in a program."""
 
     regions: Mapping[Name, Region]
     sizes: Mapping[sc.ScalarVar, sc.Scalar]
@@ -50,7 +50,8 @@ class IntrinsicMatch:
 
 @frozen
 class MatchFailure:
-    """Where a program is not what an intrinsic means; `depth` is how far they agreed."""
+    """Where a program differs from an intrinsic's meaning; `depth` is the extent of the
+    agreement."""
 
     expected: str
     found: str
@@ -88,7 +89,7 @@ def described(intrinsic: TensorIntrinsic) -> Description | str:
 
 
 def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFailure:
-    """What the parameters of an intrinsic are, so that it does what the nests do."""
+    """The parameters with which an intrinsic implements the nests."""
     if len(nests) != len(of.nests):
         return MatchFailure(f"{len(of.nests)} nests of loops", f"{len(nests)}")
     states = [IntrinsicMatch({}, {})]
@@ -155,7 +156,7 @@ def _sizes(
     theirs: Sequence[tuple[sc.ScalarVar, sc.Scalar]],
     known_sizes: Mapping[sc.ScalarVar, sc.Scalar],
 ) -> dict[sc.ScalarVar, sc.Scalar] | None:
-    """What the dims of an intrinsic are when loops are paired so; None where extents differ."""
+    """The dims of an intrinsic for a pairing of loops, or None if extents differ."""
     sizes = dict(known_sizes)
     for (_, size), (_, wanted) in zip(ours, theirs, strict=True):
         if isinstance(wanted, sc.ScalarVar):
@@ -223,7 +224,7 @@ def _ways(ours: sc.Scalar, theirs: sc.Scalar) -> Iterator[Pairs | MatchFailure]:
 
 
 def _operands(a: sc.Scalar, b: sc.Scalar) -> tuple[tuple[sc.Scalar, sc.Scalar], ...] | None:
-    """The operands of two operations in pairs, None where the operations differ."""
+    """The paired operands of two operations, or None if the operations differ."""
     if type(a) is not type(b) or isinstance(a, sc.Reduce | sc.Lit | sc.ScalarVar | sc.Load):
         return None
     pairs: list[tuple[sc.Scalar, sc.Scalar]] = []
@@ -253,7 +254,7 @@ def _placed(
     sizes: Mapping[sc.ScalarVar, sc.Scalar],
     regions: dict[Name, Region],
 ) -> MatchFailure | None:
-    """Enter the region that a parameter stands for, or say why there is none."""
+    """Records the region of a parameter, or returns why there is none."""
     load, wanted = pair
     param, buffer = wanted.buffer, load.buffer
     depth = 10 + len(regions)

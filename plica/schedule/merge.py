@@ -1,12 +1,12 @@
-"""Merge: two traces that come from one, brought together.
+"""Merge: combines two traces derived from a common one.
 
     merge(base, a, b, program)     a trace with the changes of both, or why they cannot both be made
 
-Changes meet where both touch one step of the base differently, where one needs a step that the
-other takes away, and where both do the same kind of thing to the same target in different ways (a
-loop split by 4 here and by 8 there).  What both did alike is done once.  Whether the steps of one
-side are legal after those of the other depends on the program (one unrolls a loop that the other
-splits), so the merged trace is replayed on it, and a step that is refused is a conflict.
+Changes conflict if both change one step of the base differently, if one needs a step that the other
+removes, or if both apply the same kind of step to one target in different ways (a loop split by 4
+here and by 8 there). Equal changes are made once. Whether steps of one side are legal after those
+of the other depends on the program (one unrolls a loop that the other splits), so the merged trace
+is replayed on it, and a refused step is a conflict.
 
 Laws: the result replays on the program, or names a conflict; for traces that replay on it
 `merge(base, a, base) is a`, `merge(base, a, a) is a`; `merge(base, a, b)` is `merge(base, b, a)`.
@@ -62,7 +62,7 @@ class Conflicts:
 
 @frozen
 class _Side:
-    """One trace against the base: what it did with each step, and what it put between them."""
+    """One trace relative to the base: what it did with each step, and what it inserted."""
 
     name: str
     trace: Trace
@@ -138,7 +138,7 @@ def _side(name: str, base: Trace, trace: Trace) -> _Side:
 
 
 def _merged(base: Trace, ours: _Side, theirs: _Side) -> tuple[Trace | Conflicts, Sequence[Item]]:
-    """The merged trace, and where each of its steps comes from."""
+    """The merged trace, and the origin of each of its steps."""
     found = _clashes(base, ours, theirs)
     same: dict[Item, Item] = {}  # what both made alike, theirs -> ours
     order: list[Item] = []
@@ -228,7 +228,7 @@ def _same_targets(order: list[Item], ours: _Side, theirs: _Side) -> list[Conflic
 
 
 def _target(step: Step, side: _Side) -> tuple[Handle, ...] | None:
-    """What of the base a step is done to, in its numbers; None where it is something else."""
+    """The target of a step in the numbering of the base, or None if it is not from there."""
     found = []
     for handle in handles(step.instruction):
         origin, number = side.origin[handle.step]
@@ -245,13 +245,13 @@ def _changed(at: int, side: _Side) -> Step | None:
 
 
 def _in_base(step: Step, side: _Side) -> Step:
-    """A step in terms of the base where its handles come from there."""
+    """A step with handles renumbered to the base where possible."""
     place = {n: o[1] if o[0] == "base" else -1 - o[1] for n, o in side.origin.items()}
     return renumbered(step, place)
 
 
 def _step_of(item: Item, base: Trace, ours: _Side, theirs: _Side) -> tuple[Step, dict[int, Item]]:
-    """A step of the result, and where the steps come from that its handles count."""
+    """A step of the result, and the origins of the steps its handles refer to."""
     name, number = item
     for side in (ours, theirs):
         if name == side.name:

@@ -2,8 +2,8 @@
 
     smallest = minimise(trace, matmul, good)     good: Module -> bool, e.g. "within 3 % of the best"
 
-Steps are taken away in ever smaller groups, each with all that needs it, then decisions are made
-simpler: towards (extent, 1, 1 …) for tiles, towards 0 and 1 for single numbers.
+Steps are removed in ever smaller groups, each with its dependents; then decisions are simplified:
+towards (extent, 1, 1 …) for tiles, towards 0 and 1 for single numbers.
 
 Law: the result is 1-minimal.  It replays and is good; without any one of its steps (and what needs
 it), or with any one decision replaced by one of `simpler`, it is refused or not good.

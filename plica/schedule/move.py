@@ -1,4 +1,4 @@
-"""Moves: what must hold for a block to run inside another loop, and where it goes there.
+"""Moves: preconditions and position of a block in another loop.
 
 Shared by `compute_at`, which brings a producer to its readers, and `reverse_compute_at`, which
 brings a consumer to its producers.
@@ -42,7 +42,7 @@ FIRST = -2
 
 @frozen(eq=False)
 class MovePlan:
-    """Where the block goes, and in which loops."""
+    """The position of the block, and its new loops."""
 
     place: InsertionPoint
     nest: Stmt
@@ -77,12 +77,12 @@ class BlockMove(Instruction):
         return self.planned(scene.kernel, label, loop.var)
 
     def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
-        """The same, of a block and a loop that are known by their names."""
+        """The same for a block and a loop given by name."""
         raise AssertionError(f"{type(self).__name__} moves nothing.")
 
 
 def movable(scope: Stmt, site: Site[Block], target: Site[For]) -> Problem | None:
-    """A block that may run in other loops of its scope, as far as it is concerned itself."""
+    """A block that may run in other loops of its scope, regarding its own properties."""
     block, where = site.node, f"the block {site.node.label}"
     if site.scope is not target.scope:
         found = f"the loop {target.node.var.name} is in another"
@@ -123,7 +123,7 @@ def is_under(stage: FlowStage, loop: For) -> bool:
 
 
 def part_of(stage: FlowStage, loop: For) -> int:
-    """In which of the parts of a loop's body a stage stands."""
+    """The index of the part of a loop's body that contains a stage."""
     depth = next(at for at, (stmt, _) in enumerate(stage.path) if stmt is loop)
     if not isinstance(loop.body, Seq):
         return 0

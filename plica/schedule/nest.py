@@ -1,6 +1,6 @@
-"""Nests: a statement as stores in loops, blocks and what they bind taken away.
+"""Nests: a statement as stores in loops, without blocks and bindings.
 
-What is left can be compared with another program: `plica.schedule.match` does so.
+The result can be compared with another program: `plica.schedule.match` does so.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import block
@@ -40,9 +40,9 @@ class Nest:
 
 @lru_cache(maxsize=512)
 def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
-    """The nests of a statement in the order they run, or what stands in the way.
+    """The nests of a statement in execution order, or why there are none.
 
-    The init of a reduction becomes a nest of its own, before that of its updates.
+    The init of a reduction becomes a separate nest before that of its updates.
     """
     found: list[Nest] = []
     stack: list[tuple[Stmt, tuple[For, ...], Values, Context]] = [(root, (), {}, context)]
@@ -76,7 +76,7 @@ def nests_of(root: Stmt, context: Context = EMPTY) -> tuple[Nest, ...] | str:
 
 
 def _begun(block: Block, loops: tuple[For, ...], own: Values) -> tuple[For, ...] | None:
-    """The loops over which an init runs; None where it can't run before all updates."""
+    """The loops over which an init runs, or None if it cannot run before all updates."""
     if reduction_body(block) is not None:
         return None
     feeding: dict[str, set[Term]] = {"spatial": set(), "reduce": set()}

@@ -5,10 +5,10 @@
   `reorder` and back, `annotate` then `unannotate`);
 - steps that commute stand in one order: as early as they may, by their identity.
 
-What holds for every program is done without one.  Which steps may undo one another is data, the
-laws of `plica.schedule.law`.  The other laws hold for some programs only
-(whether two steps commute depends on what stands in their loops), so they are tried on the one
-that is given.  Law: `normalise(t, p)` replays on `p` to the digest that `t` replays to.
+Program-independent laws are applied without a program. Which steps may cancel each other is data,
+the laws of `plica.schedule.law`. Other laws depend on the program (whether two steps commute
+depends on their loop bodies), so they are tried on the given one. Law: `normalise(t, p)` replays on
+`p` to the digest that `t` replays to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plica.schedule.replay import ReplayState, begin, kernel_of, scheduled, stat
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 
 Spot: TypeAlias = tuple[str, int]
-"""What a handle stands for, apart from names: the number of a loop or a block, or a number."""
+"""The name-independent object of a handle: the index of a loop or a block, or a number."""
 
 MOST_ROUNDS: Final = 100
 
@@ -128,8 +128,8 @@ def _may_undo(trace: Trace, early: int, late: int) -> bool:
 
 
 def _dropped(trace: Trace, reached: list[ReplayState], early: int, late: int) -> Trace | None:
-    """The trace without a step, or without two of which the later can follow the earlier at once;
-    None where they change something, or give something that nothing else stands for."""
+    """The trace without a step, or without two steps that cancel each other; None if they have an
+    effect, or if a result has no replacement."""
     first = trace.steps[early]
     if first.instruction.pure or not handles(first.instruction):
         return None
@@ -164,8 +164,8 @@ def _dropped(trace: Trace, reached: list[ReplayState], early: int, late: int) ->
 
 
 def _ordered(trace: Trace, root: Kernel) -> Trace:
-    """The lexicographic normal form: each step in turn goes as far down as it may to come before
-    the first one whose identity is greater."""
+    """The lexicographic normal form: each step in turn moves before the first commuting one with a
+    greater identity."""
     keys = [f"{each.kind} {each.identity}" for each in signatures(trace)]
     reached = [begin(root), *states(trace, root)]
     for number in range(1, len(trace)):
@@ -199,8 +199,8 @@ def _commutes_down(trace: Trace, reached: list[ReplayState], number: int, place:
 def _swapped(
     trace: Trace, reached: list[ReplayState], number: int, at: int, here: ReplayState | None
 ) -> ReplayState | None:
-    """The state after step `number` is taken in place of step `at`, where both orders are the same;
-    `here` is what it makes one place higher."""
+    """The state after exchanging step `number` with step `at`, if both orders are equivalent;
+    `here` is its result one place earlier."""
     moving, other = trace.steps[number], trace.steps[at]
     if any(handle.step == at for handle in handles(moving.instruction)):
         return None
@@ -238,7 +238,7 @@ def _same(a: ReplayState, b: ReplayState, swapped: Mapping[int, int]) -> bool:
 
 
 def spots(state: ReplayState) -> dict[Handle, Spot]:
-    """Where each handle of a state stands; those whose loop or block is gone are left out."""
+    """The objects of a state's handles, without those that are gone."""
     map_ = state.scene.map
     loops = {var: number for number, var in enumerate(map_.loops)}
     blocks = {label: number for number, label in enumerate(map_.blocks)}

@@ -33,13 +33,13 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type import bf16, f16, f32, f64
 
 Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
-"""Something that may as well be done to a sum as to each of its terms."""
+"""An operation that distributes over a sum."""
 
 
 def _rescaling() -> Combine:
     """Greatest, sum of exponentials and weighted sum of some scores, joined with those of others.
 
-    Nothing is as great as minus infinity: what has that for its greatest counts for nothing.
+    Nothing exceeds minus infinity: a maximum of that value has no terms.
     """
     old, new = (
         tuple([sc.ScalarVar(Name(word, at), f32) for at in range(3)]) for word in ("old", "new")
@@ -63,7 +63,7 @@ RESCALING: Final = _rescaling()
 
 @lru_cache(maxsize=256)
 def online_softmax(of: Stages) -> Stages | None:
-    """Softmax between two products as one fold; None where stages are something else."""
+    """Softmax between two products as one fold, or None for other stages."""
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or len(of.outputs) != 1:
         return None
@@ -95,7 +95,7 @@ def online_softmax(of: Stages) -> Stages | None:
 
 
 def folds_and_last(every: list[Each]) -> list[Each]:
-    """The stages that reduce, and the last; others are put where they are read."""
+    """The reducing stages and the last one; others are inlined."""
     held: dict[sc.Buffer, Each] = {}
     found: list[Each] = []
 
@@ -131,7 +131,7 @@ def _weighted(mixed: Each, held: Each) -> tuple[sc.Scalar, sc.Scalar, sc.ScalarV
 
 
 def _reduced(of: Each, at: sc.Load, key: sc.ScalarVar, word: str) -> sc.Scalar | None:
-    """What a stage reduces along the scores, at the place where it is read."""
+    """The reduction of a stage along the scores, at the place where it is read."""
     whole = of.value
     if not isinstance(whole, sc.Reduce) or whole.combiner != word or len(whole.axes) != 1:
         return None
@@ -143,7 +143,7 @@ def _reduced(of: Each, at: sc.Load, key: sc.ScalarVar, word: str) -> sc.Scalar |
 
 
 def _linear(of: sc.Scalar, element: sc.Scalar, key: sc.ScalarVar) -> Linear | None:
-    """What is done to an element, where it may be done to a sum of such; else None."""
+    """The operation on an element, if it distributes over a sum; else None."""
     steps: list[Linear] = []
 
     def is_free(term: sc.Scalar) -> bool:
@@ -190,7 +190,7 @@ def _folded(
     after: Linear,
     rows: tuple[sc.Buffer, sc.Buffer],
 ) -> Stages:
-    """The scores, the fold, and what is made of it."""
+    """The scores, the fold, and its epilogue."""
     held, mixed, last = parts
     score, value, key = terms
     assert isinstance(mixed.value, sc.Reduce)

@@ -1,8 +1,8 @@
-"""The oracle of traces: whether two kernels write the same, asked of the interpreter.
+"""The oracle of traces: whether two kernels write the same values in the interpreter.
 
-Inputs are small whole numbers, so that sums are exact and their order does not matter.  A kernel
-that reads what nothing wrote, leaves its buffers or races is not the same as one that does not;
-barriers and places of buffers that lowering is going to make are there already (`unlowered`).
+Inputs are small integers, so that sums are exact in any order. A kernel with uninitialised reads,
+accesses out of bounds or races differs from one without; barriers and buffer placements that
+lowering will introduce are applied before (`unlowered`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plica.runtime.error import Diagnostic, EvaluationError, InputError
 from plica.schedule.unlowered import run_unlowered
 
 SIZE: Final = 5
-"""What a symbolic size is where nothing is said: small, and divided by nothing."""
+"""The default value of a symbolic size: small and prime."""
 
 
 def agree(

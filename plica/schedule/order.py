@@ -1,10 +1,9 @@
 """Order: which orders of iterations keep the order of everything that meets in memory.
 
-Two iterations of a nest meet where one writes an element that the other touches.  If the value of a
-loop follows from the element, in one and the same way for every access, then iterations that meet
-agree in that loop; the loops of which this is not shown are *open* for the buffer.  A permutation
-that keeps the order of a buffer's open loops among themselves keeps the order in which its elements
-are read and written.
+Two iterations of a nest conflict if one writes an element that the other accesses. If the value of
+a loop is a function of the element, the same for every access, then conflicting iterations agree in
+that loop; other loops are *open* for the buffer. A permutation that keeps the order of a buffer's
+open loops preserves the order of accesses to its elements.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store
@@ -46,8 +45,8 @@ ZERO: Final = index(0)
 def ways(
     root: Stmt, span: tuple[ScalarVar, ...], buffers: frozenset[Buffer]
 ) -> Mapping[Buffer, tuple[Scalar | None, ...]]:
-    """How each loop of `span` follows from an element `at, at_1, …` of some buffers, None where
-    it does not, or not in one way for all accesses."""
+    """How each loop of `span` is determined by an element `at, at_1, …` of some buffers, or None if
+    it is not, or not uniformly for all accesses."""
     found: dict[Buffer, tuple[Scalar | None, ...]] = {}
     for access in accesses(root):
         if access.buffer in buffers:
@@ -70,7 +69,7 @@ def open_loops(root: For, span: tuple[ScalarVar, ...]) -> Mapping[Buffer, tuple[
 
 
 def follows(access: Access, span: tuple[ScalarVar, ...]) -> tuple[Scalar | None, ...]:
-    """Each loop of `span` in terms of the element accessed, None where it does not follow."""
+    """Each loop of `span` in terms of the accessed element, or None if it is not determined."""
     sizes = dict(access.inner)
     values: list[Scalar] = []
     places: list[Scalar] = []
@@ -116,7 +115,7 @@ def writes_floats(of: Stmt) -> bool:
 def begins_at_zero(site: Site[Block]) -> bool:
     """Whether the init of a block is shown to run before its updates, in any order of the loops.
 
-    Its reduce variables follow from loops of their own, one by one, and are 0 where these are.
+    Its reduce variables are determined one by one by their own loops, and 0 where these are.
     """
     block = site.node
     if rectangular(site) is not None or not bindings_of(site).injective:
@@ -134,8 +133,8 @@ def begins_at_zero(site: Site[Block]) -> bool:
 def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
     """Whether an iteration of a loop never sees what others left in a buffer.
 
-    Nobody outside the loop touches it, and what is read in an iteration was written in the same,
-    by the first block that touches the buffer there.
+    It is not accessed outside the loop, and reads in an iteration are of elements written in the
+    same one, by the first block that accesses the buffer there.
     """
     loop = site.node
     if unblocked_statement(loop.body) is not None or not is_only_inside(site, buffer):
@@ -156,7 +155,7 @@ def is_own(scene: Scene, site: Site[For], buffer: Buffer) -> bool:
 
 
 def is_only_inside(site: Site[For], buffer: Buffer) -> bool:
-    """Whether nobody outside a loop touches a buffer that is used in it."""
+    """Whether a buffer used in a loop is not accessed outside of it."""
     home = next((s for s, _ in site.above if isinstance(s, Alloc) and s.buffer is buffer), None)
     return home is not None and _touches(home.body, buffer) == _touches(site.node, buffer)
 
@@ -171,7 +170,7 @@ def updates_in_any_order(site: Site[Block], buffer: Buffer) -> bool:
 
 
 def _restarts(site: Site[Block], loop: For) -> bool:
-    """Whether a reduction begins anew in each iteration of a loop, and is done at its end."""
+    """Whether a reduction starts anew in each iteration of a loop, and completes in it."""
     if site.node.init is None or reduction_body(site.node):
         return False
     if not _runs_through(site) and not begins_at_zero(site):
@@ -182,7 +181,7 @@ def _restarts(site: Site[Block], loop: For) -> bool:
 
 
 def _runs_through(site: Site[Block]) -> bool:
-    """Whether the terms of an element come one after the other, with nothing between them.
+    """Whether the terms of an element are accumulated consecutively.
 
     Then it does not matter whether other iterations make the same element again.
     """

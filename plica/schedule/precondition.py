@@ -69,7 +69,7 @@ with lazy_imports(__name__):
 
 
 def guarded(root: Stmt, condition: Scalar) -> Stmt:
-    """The statement with one more condition on each of its outermost blocks."""
+    """The statement with an additional condition on each of its outermost blocks."""
     done: list[Stmt] = []
     stack: list[tuple[Stmt, bool]] = [(root, False)]
     while stack:
@@ -100,7 +100,7 @@ def all_of(conditions: Iterable[Scalar]) -> Scalar:
 
 
 def unguardable(loop: For) -> Problem | None:
-    """What stands inside a loop, outside blocks, that cannot carry a condition."""
+    """A statement in a loop, outside blocks, that cannot carry a condition."""
     stack: list[Stmt] = [loop.body]
     while stack:
         if isinstance(stmt := stack.pop(), Block):
@@ -199,7 +199,7 @@ def sole_writer(scene: Scene, site: Site[Block]) -> Problem | None:
 
 
 def complete(scene: Scene, site: Site[Block]) -> Problem | None:
-    """A block all of whose instances may run in any order, the only writer of what it writes."""
+    """A block whose instances may run in any order, and the only writer of its outputs."""
     return sole_writer(scene, site) or complete_body(site.node)
 
 
@@ -215,7 +215,7 @@ def complete_or_reduction(scene: Scene, site: Site[Block]) -> Problem | None:
 
 
 def stage_pipeline(scene: Scene, site: Site[Block]) -> Problem | None:
-    """A scope where each buffer's writers come before its readers, in the same iterations."""
+    """A scope in which each buffer's writers precede its readers, in the same iterations."""
     if (problem := only_loops(scene, site)) is not None:
         return problem
     scope = scope_of(scene.kernel, site)
@@ -243,7 +243,7 @@ def _in_stages(scope: Stmt) -> Problem | None:
 
 
 def covered(scene: Scene, site: Site[Block]) -> Problem | None:
-    """A block that reads, in each iteration of a loop it shares, what was written in the same."""
+    """A block that reads, in each iteration of a shared loop, only what was written in it."""
     scope = scope_of(scene.kernel, site)
     mine = {loop.var for loop in site.loops}
     for child in children(scope):
@@ -260,7 +260,7 @@ def covered(scene: Scene, site: Site[Block]) -> Problem | None:
 
 
 def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
-    """A buffer that nobody outside the kernel sees."""
+    """A buffer that is local to the kernel."""
     if buffer not in scene.kernel.params:
         return None
     expected, found = "a buffer made inside the kernel", "a parameter"
@@ -268,7 +268,7 @@ def intermediate(scene: Scene, buffer: Buffer) -> Problem | None:
 
 
 def known_scope(scope: str, where: str) -> Problem | None:
-    """A memory scope that somebody declared."""
+    """A declared memory scope."""
     if is_scope(scope):
         return None
     names = ", ".join(each.name for each in scopes())
@@ -316,7 +316,7 @@ def same_scope(scene: Scene, a: Site[Block], b: Site[Block]) -> Problem | None:
 
 
 def _around(site: Site[Block]) -> list[Stmt]:
-    """What stands around a block inside its scope, outermost first."""
+    """The enclosing statements of a block inside its scope, outermost first."""
     found: list[Stmt] = []
     for stmt, _ in reversed(site.above):
         if isinstance(stmt, Block):

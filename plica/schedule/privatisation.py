@@ -6,8 +6,8 @@
         with block("t", …): t[…] = …                with block("t", …): t[…] = …
         with block("y", …): y[…] = t[…] …           with block("y", …): y[…] = t[…] …
 
-A buffer is such where nothing outside the loop touches it and an iteration reads of it only what it
-has written before itself.  Then iterations that meet nowhere else may run at once.
+A buffer is private if nothing outside the loop accesses it and an iteration reads only what it has
+written before. Then iterations without other conflicts may run in parallel.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, block, seq
@@ -40,7 +40,7 @@ def private(kernel: Kernel, site: Site[For]) -> tuple[Buffer, ...]:
 
 
 def with_private(kernel: Kernel, site: Site[For], buffers: Iterable[Buffer]) -> Kernel:
-    """The kernel with buffers made anew in each iteration of the loop."""
+    """The kernel with buffers allocated in each iteration of the loop."""
     own = list(buffers)
     loop = site.node
     body = allocated(loop.body, reversed(own))
@@ -77,7 +77,7 @@ def _is_private(kernel: Kernel, site: Site[For], buffer: Buffer) -> bool:
 def _reads_own(
     kernel: Kernel, loop: For, buffer: Buffer, before: list[Child], reader: Child
 ) -> bool:
-    """Whether a block reads of a buffer only what was written before in the same iteration."""
+    """Whether a block reads from a buffer only what was written before in the same iteration."""
     if not before and _accumulates(kernel, loop, reader.block):
         return True
     blocks = map_of(kernel).blocks

@@ -29,7 +29,7 @@ RenderLevel = Literal["detail", "fast", "none"]
 
 @frozen
 class Problem:
-    """A broken precondition: a stable word for it, where, what it asks for, what there is."""
+    """A violated precondition: its stable name, the place, the expected and the actual state."""
 
     precondition: str
     where: str
@@ -39,7 +39,7 @@ class Problem:
 
 
 class ScheduleRefused(PlicaError):
-    """A step of a trace is illegal where it is to be taken; the program before it is untouched.
+    """A step of a trace is illegal at its place; the program before it is unchanged.
 
     `line` is where a do-block asked for it, `path` leads from the root of the kernel to the place,
     and `rendered` is the kernel with that place underlined, which a traceback shows as well.
@@ -74,12 +74,12 @@ class ScheduleRefused(PlicaError):
 
     @property
     def suggestion(self) -> str | None:
-        """What to do about it: said by the step, or what is said of its precondition."""
+        """What to do about it: given by the step, or by its precondition."""
         return self.problem.suggestion or advice(self.problem.precondition)
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The loops and blocks from the root of the kernel to the place, none where it has none."""
+        """The loops and blocks from the root of the kernel to the place, or None."""
         return () if self._place is None else self._place().path
 
     def rendered(self, level: RenderLevel = "detail") -> str:
@@ -90,7 +90,7 @@ class ScheduleRefused(PlicaError):
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # `add_note` adds to this list
-        """What a traceback shows below the message; made when somebody looks."""
+        """The notes of a traceback, computed on demand."""
         if self._notes is None:
             shown = self.rendered()
             self._notes = [shown] if shown else []

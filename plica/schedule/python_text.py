@@ -18,9 +18,9 @@ def schedule():
 >>> from_python(to_python(of)) is of
 True
 
-Run by Python it records the same trace; `from_python` reads it without running anything.  A name
-says what it stands for: it begins with `block_`, `loop_` or `number_`.  Where the program is given
-as well, the names are those of its loops and blocks.
+Executed by Python it records the same trace; `from_python` reads it without executing anything.
+Names are prefixed by their sort: `block_`, `loop_` or `number_`. With a program, the names are
+those of its loops and blocks.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def from_python(text: str, file: str = "<trace>") -> Trace:
 
 
 def form_of(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
-    """How the function of a kind takes the fields: parameter, field, whether it takes the rest.
+    """How the function of a kind takes the fields: parameter, field, whether it is variadic.
 
-    None where the kind has no function that takes its fields one by one.
+    None if the kind has no function that takes its fields one by one.
     """
     return _form(cls)
 
@@ -100,13 +100,13 @@ def _form(cls: type[Instruction]) -> tuple[tuple[str, str, bool], ...] | None:
 
 
 def function_of(cls: type[Instruction]) -> Any:
-    """The function that stands beside an instruction class under the name of its kind."""
+    """The function with the name of a kind, next to its instruction class."""
     found = getattr(sys.modules.get(cls.__module__), cls.kind, None)
     return found if inspect.isfunction(found) else None
 
 
 def _called(step: Step, words: dict[str, set[str]]) -> str:
-    """The call that makes a step, with a slot for each of its handles."""
+    """The call of a step, with a slot for each of its handles."""
     what = step.instruction
     kind, fields = spelled(what)
     form = form_of(type(what))
@@ -214,5 +214,5 @@ def _unused(hint: str, taken: set[str]) -> str:
 
 
 def term(text: str) -> Term:
-    """The term of an instruction that has no syntax of its own, in the encoding of the core."""
+    """The term of an instruction without a syntax of its own, in the encoding of the core."""
     return encode.from_json(text)

@@ -1,4 +1,4 @@
-"""Recipes followed: a constant made anew of what a model stores, by the term that says how.
+"""Recipe evaluation: a constant recomputed from a model's stored tensors, by its recipe term.
 
 A recipe is an expression over variables that are named by what they stand for, or a buffer that
 stages make of such expressions (`plica.ir.graph.provenance`).  It is followed as it was the first
@@ -49,12 +49,12 @@ with lazy_imports(__name__):
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Stored: TypeAlias = Callable[[str], FrozenBytes | None]
-"""What stands for the name of a variable, None where nothing does."""
+"""Returns the bytes of a variable name, or None."""
 
 
 def followed(text: str, stored: Stored) -> Array | None:
-    """The array that a recipe makes of what is stored; None where it has no value, or something is
-    not there."""
+    """The array of a recipe over stored tensors; None if it has no value, or a tensor is
+    missing."""
     try:
         recipe = from_json(text, own=True)
         if not isinstance(recipe, PackedConstant):
@@ -68,8 +68,8 @@ def followed(text: str, stored: Stored) -> Array | None:
 
 
 def packed_text(of: Const) -> str | None:
-    """The recipe of a constant, which may be packed, plain where numpy alone can follow it; None
-    where it is longer than what is kept."""
+    """The recipe of a possibly packed constant, in plain form if numpy suffices; None if it is too
+    long."""
     recipe, steps = recipe_of(of), list[Step]()
     if not isinstance(recipe, PackedConstant):
         text = recipe_text(of)
@@ -79,7 +79,8 @@ def packed_text(of: Const) -> str | None:
 
 
 def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
-    """Put down the steps of a packed constant, as `constants` takes them; whether that is all."""
+    """Appends the steps of a packed constant, for `constants`; returns whether they are
+    complete."""
     whole = recipe.whole
     held: dict[Buffer, PlainArray] = {}
     read = {load.buffer for each in whole.before for load in loads(each)}
@@ -113,7 +114,7 @@ def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
 
 
 class NotStored(Exception):
-    """What a recipe names is not there; nobody but its reader hears of it."""
+    """A tensor named by a recipe is missing; caught by its reader."""
 
 
 def _constant(recipe: Term, stored: Stored) -> Const:

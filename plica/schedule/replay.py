@@ -45,7 +45,7 @@ NO_TAKERS: Final[PMap[Handle, str]] = pmap()
 
 @frozen(eq=False)
 class ReplayState:
-    """A kernel under way, what the handles stand for, and how many steps were taken."""
+    """A kernel being scheduled, the objects of handles, and the number of steps taken."""
 
     kernel: Kernel
     outputs: PMap[Handle, Output] = NO_OUTPUTS
@@ -53,7 +53,7 @@ class ReplayState:
     late: bool = False
     ended: bool = False
     takers: PMap[Handle, str] = NO_TAKERS
-    """Which step took away what a handle stood for, and what that step gave."""
+    """The step that removed a handle's object, and its results."""
     latest: tuple[Handle, ...] = ()
     """The handles that the last step gave."""
 
@@ -63,7 +63,7 @@ class ReplayState:
 
 
 def begin(kernel: Kernel) -> ReplayState:
-    """The state before the first step; memory scopes that nobody declared are refused."""
+    """The state before the first step; undeclared memory scopes are refused."""
     for stmt in statements(kernel.body):
         if isinstance(stmt, Alloc):
             scope(stmt.buffer.scope)
@@ -73,7 +73,7 @@ def begin(kernel: Kernel) -> ReplayState:
 
 
 def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
-    """The state after a step, or why it cannot be taken."""
+    """The state after a step, or why it is illegal."""
     scene, instruction = state.scene, step.instruction
     problem = scene.missing(instruction) or instruction.check(scene) or undecided(step)
     if problem is None and isinstance(instruction, Sampling) and step.decision is not None:
@@ -93,7 +93,7 @@ def taken(state: ReplayState, step: Step) -> ReplayState | Problem:
 
 
 def explained(problem: Problem, instruction: Instruction, state: ReplayState) -> Problem:
-    """The problem, saying which step took away what is asked for where it is gone."""
+    """The problem, with the step that removed the requested object."""
     if problem.precondition != "alive":
         return problem
     gone = [each for each in handles(instruction) if each in state.takers]
@@ -128,9 +128,9 @@ def undecided(step: Step) -> Problem | None:
 
 
 def buried(state: ReplayState, after: Kernel) -> dict[Handle, Output]:
-    """Handles of a state whose loop or block a step takes away, and what stands for nothing.
+    """The handles whose loop or block a step removes.
 
-    Their names are free again, and a later step may give one of them to another loop.
+    Their names are free again, and a later step may reuse one for another loop.
     """
     there, here = map_of(state.kernel), map_of(after)
     lost = there.loops.keys() - here.loops.keys(), there.blocks.keys() - here.blocks.keys()
@@ -163,13 +163,13 @@ def refused_step(
     state: ReplayState,
     line: Place | None = None,
 ) -> ScheduleRefused:
-    """The error of a step that is illegal where it is to be taken; a do-block asked in a line."""
+    """The error of an illegal step; `line` is the do-block's line."""
     place = partial(_place_of, problem, instruction, state.scene)  # found when somebody asks
     return ScheduleRefused(problem, instruction.kind, number, line, place)
 
 
 def _place_of(problem: Problem, instruction: Instruction, scene: Scene) -> RefusalPlace:
-    """What a refusal is about: what it speaks of by name, or else what the step was given."""
+    """The object of a refusal: one it names, or else the step's arguments."""
     said = set(re.findall(r"[\w.]+", problem.where))
     named: list[Site[For] | Site[Block]] = [
         *[site for var, site in scene.map.loops.items() if str(var.name) in said],
@@ -202,8 +202,8 @@ def replay(trace: Trace, program: Program, kernel: str | None = None) -> Module:
 
 
 def kernel_of(program: Program, name: str | None = None) -> tuple[Module, Var, Kernel]:
-    """The kernel meant by a program, and the module around it; the name may be left out if
-    there is only one."""
+    """The kernel of a program, with its module; the name is optional if there is only one
+    kernel."""
     if isinstance(program, Kernel):
         var = Var(Name(name or "kernel"), None)
         return module({var: program}), var, program

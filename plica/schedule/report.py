@@ -57,7 +57,7 @@ class TransportReport:
 
     @property
     def kept(self) -> float:
-        """The part of the instructions that is the same or adapted; 1 where there are none."""
+        """The fraction of instructions that are unchanged or adapted; 1 if there are none."""
         kept = sum(each.verdict in KEPT for each in self.fates)
         return kept / len(self.fates) if self.fates else 1.0
 

@@ -1,4 +1,4 @@
-"""Resampling: a stored trace whose decisions are missing, or are to be made by somebody else.
+"""Resampling: a stored trace with missing decisions, or with decisions by a provider.
 
     resample(trace, program, seed=3)                   draws what is missing; the rest stays
     resample(undecided(trace), program, seed=3)        draws everything
@@ -7,8 +7,8 @@
 
 A trace may be stored without its decisions; replaying such a one is refused (`decided`).
 
-Laws: the same seed gives the same trace; `resample(trace, program) is trace` where every decision
-is there.
+Laws: the same seed gives the same trace; `resample(trace, program) is trace` if no decision is
+missing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plica.schedule.replay import begin, kernel_of, refused_step, taken
 from plica.schedule.trace import Program, Step, Trace, check_decision
 
 Provider: TypeAlias = Callable[[int, Sampling, Scene, "Decision | None"], "Decision | None"]
-"""From the number of a step, the step, its scene and what was decided: what is, or None."""
+"""From a step's number, the step, its scene and the recorded decision to the decision, or None."""
 
 
 def undecided(trace: Trace) -> Trace:
@@ -32,7 +32,7 @@ def undecided(trace: Trace) -> Trace:
 
 
 def without_postproc(trace: Trace) -> Trace:
-    """The steps before `enter_postproc`, all of them where there is none."""
+    """The steps before `enter_postproc`, or all of them."""
     ends = [n for n, each in enumerate(trace.steps) if each.instruction.ends_sampling]
     return trace.prefix(ends[0]) if ends else trace
 
@@ -45,10 +45,10 @@ def resample(
     seed: int = 0,
     provider: Provider | None = None,
 ) -> Trace:
-    """The trace with a decision at every step that samples, each of them legal there.
+    """The trace with a legal decision at every sampling step.
 
-    What the provider decides comes first, then what the trace holds, then what is drawn by the
-    seed.  Raises `ScheduleRefused` at a step that is illegal.
+    The provider's decisions come first, then the trace's, then random ones by the seed. Raises
+    `ScheduleRefused` at an illegal step.
     """
     _, _, found = kernel_of(program, kernel)
     state, steps = begin(found), list[Step]()

@@ -1,4 +1,4 @@
-"""Edits of a scope: the text of a scope with blocks changed or taken away, and a statement put in.
+"""Scope edits: replacing or removing blocks of a scope, and inserting a statement.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, block, statements
@@ -8,7 +8,7 @@
 >>> len(list(statements(reworked(nest, lambda found: None))))
 1
 
-A loop or an allocation around nothing goes away with what it held.
+Empty loops and allocations are removed with their contents.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def reworked(
     place: InsertionPoint | None = None,
     new: st.Stmt = st.NOTHING,
 ) -> st.Stmt:
-    """The scope with each of its blocks changed (None: taken away), and one statement more."""
+    """The scope with each of its blocks transformed (None: removed), and an additional
+    statement."""
     done: list[st.Stmt] = []
     stack: list[tuple[st.Stmt, bool]] = [(scope, False)]
     while stack:
@@ -87,7 +88,7 @@ def _remade(
 
 
 def parts_of(stmt: st.Stmt) -> tuple[st.Stmt, ...]:
-    """What stands one after another in a statement: itself if it is no `Seq`."""
+    """The statements of a sequence; a single one for other statements."""
     return stmt.stmts if isinstance(stmt, st.Seq) else (stmt,)
 
 
@@ -99,7 +100,7 @@ def front_of(scope: st.Stmt) -> InsertionPoint:
 
 
 def with_scope(kernel: st.Kernel, site: Site[st.Block] | Site[st.For], body: st.Stmt) -> st.Kernel:
-    """The kernel with another body of the scope in which a block or a loop stands."""
+    """The kernel with another body of the scope that contains a block or a loop."""
     above: Above = site.above
     last = max((at for at, (stmt, _) in enumerate(above) if isinstance(stmt, st.Block)), default=-1)
     return with_body(kernel, rebuilt(above[: last + 1], body))
@@ -139,7 +140,7 @@ def nest_of(
 ) -> st.Stmt:
     """The block in new loops, over these values of its variables (None: over all of them).
 
-    Where a span may leave the values there are, a predicate keeps the block inside.
+    If a range may exceed the valid values, the block gets a predicate.
     """
     names = fresh_names(kernel, [Name("ax", at) for at in range(len(block.vars))])
     predicate: Scalar = st.TRUE
@@ -193,7 +194,7 @@ def fresh_vars(kernel: st.Kernel, hint: str, count: int) -> tuple[ScalarVar, ...
 
 
 def staged_buffer(kernel: st.Kernel, like: Buffer, scope: str) -> Buffer:
-    """A row-major buffer of the shape of another, in a scope, with a name of its own."""
+    """A fresh row-major buffer with the shape of another, in a memory scope."""
     (name,) = fresh_names(kernel, [Name(f"{like.name}_{scope.replace('.', '_')}")])
     return Buffer(name, like.shape, like.dtype, scope)
 

@@ -1,8 +1,8 @@
 """Smaller cases: of a kernel, a trace and data that go wrong, the least part that still does.
 
-First steps of the trace go, then statements of the kernel with the buffers nobody needs then, then
-operations of what is stored, then extents become less, then numbers become zero.  What is tried
-must keep a value: the interpreter says so, which checks bounds and what was never written.
+First trace steps are removed, then kernel statements with unused buffers, then operations in stored
+values; then extents are reduced, and numbers become zero. Candidates must have a value in the
+interpreter, which checks bounds and initialisation.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def smaller(of: C) -> Iterator[C]:
 
 
 def _plainer(body: Stmt) -> Iterator[Stmt]:
-    """A body in which one operation is one of its operands; a running sum goes on being one."""
+    """The body with one operation replaced by an operand; running sums stay."""
     for store in [each for each in statements(body) if isinstance(each, Store)]:
         for node in reversed(post_order(store.value)):
             if not isinstance(node, Scalar) or not dtype_of(node).is_float:
@@ -110,7 +110,7 @@ def _replaced(term: T, old: Term, new: Term) -> T:
 
 
 def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
-    """The buffers of a kernel, and what is done with them."""
+    """The buffers of a kernel, and the inner statement."""
     found = []
     while isinstance(body, Alloc):
         found.append(body.buffer)
@@ -119,8 +119,8 @@ def _opened(body: Stmt) -> tuple[list[Buffer], Stmt]:
 
 
 def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Iterator[C]:
-    """The case with another body, and only the buffers that it needs; where no result is written
-    any more, what was written last is the result."""
+    """The case with another body and only the buffers it needs; if no result is written any more,
+    the last written buffer becomes the result."""
     free = free_vars(body)
     reads = [n for n, each in enumerate(of.kernel.params[: of.kernel.inputs]) if each in free]
     if not (writes := [each for each in of.kernel.params[of.kernel.inputs :] if each in free]):
@@ -138,7 +138,7 @@ def _rebuilt(of: C, allocs: Sequence[Buffer], body: Stmt, trace: Trace) -> Itera
 
 
 def _without_blocks(trace: Trace, blocks: Sequence[int], gone: int) -> Trace | None:
-    """The trace for a kernel that lacks a statement; None where a step names a block of it."""
+    """The trace for a kernel without a statement, or None if a step names a block of it."""
     first = sum(blocks[:gone])
     last = first + blocks[gone]
     steps = []
@@ -164,7 +164,7 @@ def _extents(kernel: Kernel) -> list[int]:
 
 
 def _resized(of: C, extent: int, less: int) -> Iterator[C]:
-    """The case with a smaller number wherever there is a certain one, if it makes sense."""
+    """The case with all occurrences of a number reduced, if that is consistent."""
     old, new = index(extent), index(less)
     made = map_bottom_up(lambda node: new if node is old else node, of.kernel)
     if well_formed(made):

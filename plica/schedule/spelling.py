@@ -31,7 +31,7 @@ def spelled(of: Instruction) -> tuple[str, dict[str, Any]]:
 
 
 def spell(kind: str, **fields: Any) -> Instruction:
-    """The instruction of a kind with these fields; raises `Malformed` where there is none."""
+    """The instruction of a kind with these fields; raises `Malformed` if there is none."""
     return read(kind, fields, None)
 
 

@@ -1,4 +1,4 @@
-"""Tidying: what blocks are bound to, in simplest form, after loops around them have changed.
+"""Tidying: simplifies block bindings after changes of enclosing loops.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store, block
@@ -79,7 +79,7 @@ def trimmed(loop: For, context: Context) -> For:
 
 
 def _without(root: Stmt, condition: Scalar) -> Stmt:
-    """The statement whose outermost blocks do not ask for a condition."""
+    """The statement with a condition removed from its outermost blocks."""
 
     def change(stmt: Stmt, _: Context) -> Stmt:
         if not isinstance(stmt, Block):
@@ -127,7 +127,8 @@ def mapped(
 
 
 def _loose(var: ScalarVar, start: Scalar, stop: Scalar) -> Range:
-    """The range of a loop; one of a single iteration is given two, so that it stays in terms."""
+    """The range of a loop; a unit loop counts as two iterations, so that its variable stays in
+    terms."""
     return Range(var, start, TWO if start is ZERO and stop is ONE else stop)
 
 

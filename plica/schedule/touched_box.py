@@ -61,7 +61,7 @@ def reached(
 def _trimmed(box: Box, context: Context) -> Box:
     """The box cut off at the ends of its buffer, where that is no matter of cases.
 
-    Elsewhere it stays: a predicate on a loop of known extent is worth more than no predicate.
+    Otherwise the axis is unchanged: a predicate on a loop of constant extent is better than none.
     """
     zero = index(0)
     starts, extents = list(box.starts), list(box.extents)
@@ -94,9 +94,9 @@ def is_written(writer: FlowStage, shared: tuple[For, ...], box: Box, context: Co
 
 
 def stays_inside(block: Block, buffer: Buffer) -> bool:
-    """Whether what a block accesses of a buffer is in it for all values of its variables.
+    """Whether a block's accesses to a buffer are in bounds for all values of its variables.
 
-    Behind a guard it need not be: then there are instances that do not look at the buffer.
+    Guarded accesses need not be: some instances then skip the buffer.
     """
     return _stays_inside(unbound(block), buffer)
 

@@ -29,7 +29,7 @@ with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted
 
 Program: TypeAlias = "Module | Kernel | Scripted"
-"""What can be scheduled: a kernel, or a module that holds one."""
+"""A schedulable program: a kernel, or a module that contains one."""
 
 
 @frozen(eq=False)
@@ -58,7 +58,7 @@ class Trace(Term):
         return Trace(self.steps[:length])
 
     def decisions(self) -> dict[int, Decision]:
-        """What was decided, by the number of the step."""
+        """The decisions by step number."""
         return {i: s.decision for i, s in enumerate(self.steps) if s.decision is not None}
 
     def with_decision(
@@ -66,8 +66,8 @@ class Trace(Term):
     ) -> Trace:
         """The trace with exactly that decision changed.
 
-        A trace does not know which extents its loops have; with a `program` the step is asked
-        there, and what it does not accept raises `ScheduleRefused` at once.
+        A trace does not know the extents of its loops; with a `program` the step is checked there,
+        and an invalid decision raises `ScheduleRefused` at once.
         """
         if type(number) is not int or not 0 <= number < len(self.steps):
             expected = f"the number of one of the {len(self.steps)} steps, from 0"
@@ -84,7 +84,8 @@ class Trace(Term):
         return Trace((*changed.steps, *self.steps[number + 1 :]))
 
     def only(self, kept: tuple[int, ...]) -> Trace | None:
-        """Some of the steps, in order, with handles renumbered; None if one needs what is gone."""
+        """Some of the steps, in order, with renumbered handles; None if one needs a removed
+        step."""
         place = {old: new for new, old in enumerate(kept)}
         steps = []
         for number in kept:
@@ -108,7 +109,7 @@ class Trace(Term):
 
     @staticmethod
     def from_json(text: str | bytes) -> Trace:
-        """The trace that a JSON text holds; raises `Malformed`."""
+        """The trace of a JSON text; raises `Malformed`."""
         found = late("plica.schedule.json:from_json")(text)
         assert isinstance(found, Trace)
         return found
@@ -126,7 +127,7 @@ class Trace(Term):
 
 
 def check_traces(*given: Trace) -> None:
-    """Refuse what is no trace."""
+    """Refuses objects that are no traces."""
     for each in given:
         if not isinstance(each, Trace):
             hint = "trace_of(do-block, program) gives one, and so does Trace.from_json(text)."
@@ -138,7 +139,7 @@ class DecisionError(InputError, ValueError):
 
 
 def wrong_decision(message: str, expected: str, found: object) -> DecisionError:
-    """The error for a decision, with what was given for it."""
+    """The error for an invalid decision, with its value."""
     return DecisionError(*wrong_argument(message, expected, found).diagnostics)
 
 
@@ -148,7 +149,7 @@ def is_decision(what: Any) -> bool:
 
 
 def check_decision(what: Any) -> None:  # Any: whatever was given for one
-    """Refuse what is no decision."""
+    """Refuses invalid decisions."""
     if not is_decision(what):
         raise wrong_decision("This is no decision.", "a tuple of integers", what)
 

@@ -1,8 +1,8 @@
 """The float contract of a trace: how far its steps together may move a float.
 
-Most steps move work and keep every bit.  Those that change the order in which a reduction combines
-are `reassociates`, and padding a sum with zeros may change the sign of one (`signless_zero`).  What
-a step keeps is asked of the scene it is taken on: reordering loops of no reduction is `exact`.
+Most steps move work and are exact. Those that reorder a reduction are `reassociates`, and zero
+padding of a sum may change the sign of a zero (`signless_zero`). A step's contract depends on its
+scene: reordering loops without a reduction is `exact`.
 
 >>> from plica.schedule.trace import Trace
 >>> from plica.ir.type.dtype import f32
@@ -26,7 +26,7 @@ from plica.schedule.trace import Trace
 
 
 def step_contracts(trace: Trace, kernel: Kernel) -> Iterator[Contract]:
-    """What each step keeps where it is taken; raises `ScheduleRefused` at one that is illegal."""
+    """The contract of each step at its place; raises `ScheduleRefused` at an illegal one."""
     state = begin(kernel)
     for number, step in enumerate(trace.steps):
         if isinstance(after := taken(state, step), Problem):

@@ -4,13 +4,13 @@
     moved.module, moved.trace              the other program, scheduled, and the trace that does it
     print(moved.report)                    what became of each instruction, and why
 
-Blocks are found again by their role and their order, never by name; decisions and factors become
-the nearest ones that fit the new extents; instructions about loops that do not exist are dropped.
-Every step of the new trace is checked as in any replay, so the new program keeps its meaning.
+Blocks are matched by role and order, never by name; decisions and factors become the nearest ones
+that fit the new extents; instructions about missing loops are dropped. Every step of the new trace
+is checked as in any replay, so the meaning of the new program is preserved.
 
-Where the program of the trace is given as `source`, splits that were exact there stay exact.
+With the original program as `source`, splits that were exact there stay exact.
 
-Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace stays the same.
+Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace is unchanged.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Transported:
 
 @frozen(eq=False)
 class _Journey:
-    """How far a transport has come: the new program, its trace, and where old handles lead."""
+    """The progress of a transport: the new program, its trace, and the mapping of old handles."""
 
     state: ReplayState
     steps: PVector[Step]
@@ -166,7 +166,7 @@ def _alone(what: Instruction) -> Handle | None:
 
 
 def _leads(here: _Journey, number: int, step: Step, after: ReplayState) -> PMap[Handle, Handle]:
-    """Where old handles lead after a step: to what it gives here."""
+    """The mapping of old handles after a step."""
     new = [each for each in after.outputs if each.step == here.state.steps]
     found = here.now
     moved: dict[int, int] | None = None

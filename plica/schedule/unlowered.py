@@ -45,7 +45,7 @@ AWAITING: Final = ("data-race", "uninitialised-read")
 def run_unlowered(
     kernel: st.Kernel, arrays: Sequence[Any], sizes: Sizes | None = None
 ) -> tuple[Array, ...]:
-    """What a kernel writes once lowering has put its buffers and barriers where they belong."""
+    """The outputs of a kernel after placing buffers and barriers as lowering will."""
     try:
         return run_kernel(private(kernel), arrays, sizes)
     except EvaluationError as error:
@@ -55,7 +55,7 @@ def run_unlowered(
 
 
 def private(kernel: st.Kernel) -> st.Kernel:
-    """The kernel with each buffer where lowering will put it; see Note [Private buffers]."""
+    """The kernel with each buffer placed as lowering will; see Note [Private buffers]."""
     held: list[st.Alloc] = []
     body = kernel.body
     while isinstance(body, st.Alloc):
@@ -91,7 +91,7 @@ def _has_threads(kernel: st.Kernel) -> bool:
 
 
 def _sunk(alloc: st.Alloc, root: st.Stmt) -> st.Stmt:
-    """The statement with a buffer of its own in each iteration of the innermost loop it may."""
+    """The statement with a buffer allocated in the innermost possible loop."""
     buffer = alloc.buffer
     above: Above = ()
     best: tuple[Above, st.For] | None = None

@@ -2,10 +2,10 @@
 
     UPGRADES[v - 1] makes a document of version v + 1 from one of version v
 
-The version of the format is one more than the number of upgrades, so a change of the format is
-one function appended here; those before it are never touched, and stored traces replay for ever.
-A kind or a field that gets another name, or a default that gets another meaning, is such a
-change; a new field with a default that means what was meant before is none.
+The format version is the number of upgrades plus one, so a change of the format is one function
+appended here; earlier ones are never modified, and stored traces replay forever. Renaming a kind or
+a field, or changing the meaning of a default, is such a change; a new field whose default preserves
+the old meaning is not.
 
 >>> def renamed(step):
 ...     return {**step, "kind": "split"} if step["kind"] == "tile" else step
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-# Any: what JSON holds, before it was looked at.
+# Any: unvalidated JSON data.
 Steps: TypeAlias = "list[Any]"
 Upgrade: TypeAlias = Callable[[Steps], Steps]
 
@@ -35,7 +35,7 @@ def upgraded(steps: Steps, version: int, upgrades: tuple[Upgrade, ...] = UPGRADE
 
 
 def each_step(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Upgrade:
-    """An upgrade that looks at one step at a time; what is no step stays, to be refused later."""
+    """An upgrade of single steps; other data is unchanged and refused later."""
 
     def upgrade(steps: Steps) -> Steps:
         return [

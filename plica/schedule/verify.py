@@ -28,7 +28,7 @@ from plica.runtime.error import Diagnostic, Place
 
 @frozen(eq=False)
 class VerifiedAccess:
-    """A buffer that is touched: where, by whom, and what is known there."""
+    """An access to a buffer: its place, its statement, and its context."""
 
     buffer: sc.Buffer
     starts: tuple[sc.Scalar, ...]
@@ -45,8 +45,8 @@ class VerifiedAccess:
         return sc.And(sc.Le(low, start), sc.Le(start + self.extents[at], high))
 
     def bound(self) -> Context:
-        """What is known where variables of blocks are what they are bound to, too: a predicate is
-        about the loops around a block, an index about its variables."""
+        """The context with block variables equal to their bindings: predicates refer to loops,
+        indices to block variables."""
         pairs = [
             pair for block in self.blocks for pair in zip(block.vars, block.bindings, strict=True)
         ]
@@ -54,7 +54,7 @@ class VerifiedAccess:
 
 
 def in_bounds(kernel: st.Kernel, *, checked_reads: bool = False) -> tuple[Diagnostic, ...]:
-    """The accesses, and the bindings of blocks, that are not shown to stay in their ranges.
+    """The accesses and block bindings not shown to stay in their ranges.
 
     With `checked_reads` a read of which nothing is shown is no finding: code that checks such
     indices when it runs says where one was outside.
@@ -121,8 +121,8 @@ def _is_covered(access: VerifiedAccess, declared: Sequence[st.Region]) -> bool:
 
 
 def bindings(kernel: st.Kernel) -> Iterator[tuple[str, sc.ScalarVar, sc.Scalar, Context]]:
-    """Of each variable of each block: the label of the block, the variable, the claim that its
-    binding is in its range, and what is known there."""
+    """For each block variable: the block's label, the variable, the claim that its binding is in
+    range, and the context."""
     for stmt, context, _ in _places(kernel):
         if not isinstance(stmt, st.Block):
             continue
@@ -143,7 +143,7 @@ def _bindings(kernel: st.Kernel) -> Iterator[Diagnostic]:
 
 @lru_cache(maxsize=64)
 def accesses(kernel: st.Kernel) -> tuple[VerifiedAccess, ...]:
-    """Every access of a kernel, in the order of the text, with what is known there."""
+    """Every access of a kernel, in text order, with its context."""
     found: list[VerifiedAccess] = []
     for stmt, context, blocks in _places(kernel):
         scalars: tuple[sc.Scalar, ...] = ()
@@ -178,7 +178,7 @@ def accesses(kernel: st.Kernel) -> tuple[VerifiedAccess, ...]:
 
 
 def _places(kernel: st.Kernel) -> Iterator[tuple[st.Stmt, Context, tuple[st.Block, ...]]]:
-    """Every statement with what is known around it."""
+    """Every statement with its context."""
     start = EMPTY.where(*[sc.Le(sc.index(0), each) for each in kernel.dims])
     stack: list[tuple[st.Stmt, Context, tuple[st.Block, ...]]] = [(kernel.body, start, ())]
     while stack:
@@ -263,7 +263,7 @@ def _made_inside(block: st.Block) -> frozenset[sc.Buffer]:
 def point_text(
     point: tuple[tuple[sc.Scalar, int], ...], data: Collection[sc.Scalar] = ()
 ) -> str | None:
-    """The variables of a point, and what they are there; None where it speaks of data as well."""
+    """The variables of a point with their values; None if it mentions data as well."""
     named = [
         f"{var.name} = {n}" for var, n in point if isinstance(var, sc.ScalarVar) and var not in data
     ]
@@ -271,5 +271,5 @@ def point_text(
 
 
 def _refutation(answer: object) -> str | None:
-    """Where a claim fails, None where that is not shown: what fails for some data may hold."""
+    """A counterexample of a claim, or None if it may hold for all data."""
     return point_text(answer.point) if isinstance(answer, Fails) else None

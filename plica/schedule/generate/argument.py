@@ -1,8 +1,7 @@
-"""Arguments for random steps: what an instruction may be given where it stands.
+"""Random arguments for steps, by context.
 
-They are found by the names of an instruction's fields: `ARGUMENTS` has a row for a name, or for one
-kind's field (`"reorder.loops"`) where that needs more thought.  What a row gives often makes sense,
-and may be refused.
+They are chosen by field name: `ARGUMENTS` has a row per name, or per kind and field
+(`"reorder.loops"`) for special cases. Arguments are usually plausible, and may be refused.
 
 >>> argument("split", "loop") is argument("unroll", "loop")
 True
@@ -36,7 +35,7 @@ C = TypeVar("C")
 
 
 class NoArgument(Exception):
-    """There is no argument of a sort where a step is to be taken."""
+    """There is no argument of a kind in the current state."""
 
 
 @frozen(eq=False)
@@ -57,12 +56,12 @@ class Here:
         return self.random.choice(options)
 
     def loops(self) -> list[Handle]:
-        """The handles of loops that are there; a loop has one of its handles."""
+        """The handles of existing loops, one per loop."""
         mine = {var: handle for handle, var in self._alive("loop")}
         return [mine[var] for var in self.map.loops if var in mine]
 
     def blocks(self) -> list[Handle]:
-        """The handles of blocks that are there."""
+        """The handles of existing blocks."""
         mine = {label: handle for handle, label in self._alive("block")}
         return [mine[label] for label in self.map.blocks if label in mine]
 
@@ -214,7 +213,7 @@ def _fitting(here: Here) -> list[str]:
 
 
 def _intrinsic(here: Here, given: Given) -> str:
-    """An intrinsic that fits, if there is one; at times any."""
+    """A matching intrinsic, if there is one; sometimes any."""
     fitting = _fitting(here) if here.random.random() < 0.9 else []
     names = fitting or list(NAMES)  # a kernel may have dtypes that no intrinsic is of
     here.random.shuffle(names)
@@ -226,7 +225,7 @@ def _intrinsic(here: Here, given: Given) -> str:
 
 
 def _tensorizable(here: Here, given: Given) -> Handle:
-    """A loop or a block that some intrinsic does, if there is one; at times any."""
+    """A loop or a block that matches an intrinsic, if there is one; sometimes any."""
     targets = [*here.loops(), *here.blocks()]
     if here.random.random() < 0.7:
         here.random.shuffle(targets)
@@ -252,7 +251,7 @@ def _siblings(here: Here, given: Given) -> tuple[Handle, ...]:
 
 
 def _map(here: Here, given: Given) -> IndexMap:
-    """A map that permutes indices, and takes one apart into digits now and then."""
+    """A permutation of indices, sometimes with a split into digits."""
     ranks = [1, 2, 3] if here.random.random() < 0.2 else [len(_vars(here, given))]
     ranks += [len(each.shape) for each in here.map.buffers if each.shape]
     own = [axis("abcdef"[at % 6], at // 6) for at in range(here.pick(ranks[:2]))]

@@ -58,7 +58,7 @@ class _Maker(Material):
         self.stmts.append(stages[kind]())
 
     def block(self, kinds: str, extents: Extents, body: Body, label: str = "") -> BlockInLoops:
-        """A block bound to loops of its own, which are given back."""
+        """A block bound to its own loops, which are returned."""
         label = label or str(self.buffer("y", (), self.dtype).name)
         loops = tuple(self.axis() for _ in extents)
         own = tuple(axis(f"v{loop.name.hint}", loop.name.index) for loop in loops)
@@ -76,7 +76,7 @@ class _Maker(Material):
     def stored(
         self, shape: Extents, value: Value, element: Element = lambda made, own, value: value
     ) -> Body:
-        """What a new buffer holds: an element of a value, and of the buffer itself."""
+        """The content of a new buffer: an element of a value, and of the buffer itself."""
 
         def body(own: Vars) -> tuple[Stmt | None, Stmt]:
             found = value(own)
@@ -88,7 +88,8 @@ class _Maker(Material):
     def folded(
         self, shape: Extents, value: Value, operation: Operation = sc.Add, start: float = 0
     ) -> Body:
-        """What a new buffer of the first axes comes to, element by element of the others."""
+        """A reduction into a new buffer over the first axes, element by element along the
+        others."""
 
         def body(own: Vars) -> tuple[Stmt | None, Stmt]:
             found, at = value(own), own[: len(shape)]
@@ -147,7 +148,7 @@ class _Maker(Material):
         return Alloc(wide, seq(first, self.nest("s", spatial, rounded)))
 
     def product(self) -> Stmt:
-        """A matrix product of what there is and an input."""
+        """A matrix product of an existing buffer and an input."""
         left = self.source()
         if len(left.shape) != 2:
             left = self.input(self.shape(2))
@@ -176,7 +177,7 @@ class _Maker(Material):
         return self.nest("s" * len(shape), shape, self.stored(shape, value))
 
     def stencil(self) -> Stmt:
-        """A window slides over an input, or over what was made if it is wide enough."""
+        """A window over an input, or over an existing buffer if it is wide enough."""
         (size,) = self.shape(1)
         width = self.random.choice((2, 3))
         number = known(size)

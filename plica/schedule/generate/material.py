@@ -53,7 +53,7 @@ class Material:
         self.input(shape)
 
     def case(self) -> KernelCase:
-        """What was made: buffers that no stage reads are results, some of the others too."""
+        """The finished case: buffers that no stage reads are results, and some of the others."""
         read = {each for stmt in self.stmts for each in _loaded(stmt)}
         results = [each for each in self.made if each not in read]
         results += [each for each in self.made if each in read and self.random.random() < 0.15]
@@ -88,7 +88,7 @@ class Material:
         return sc.Buffer(Name(f"{hint}{number}"), shape, dtype)
 
     def input(self, shape: tuple[sc.Scalar, ...], dtype: DType | None = None) -> sc.Buffer:
-        """One more input; a stage may ask for one of a shape that suits it."""
+        """One more input; a stage may request a suitable shape."""
         new = self.buffer("x", shape, dtype or self.dtype)
         self.inputs.append(new)
         return new
@@ -104,7 +104,7 @@ class Material:
         return shape[0]
 
     def shape(self, rank: int) -> tuple[sc.Scalar, ...]:
-        """Extents whose product stays small."""
+        """Extents with a small product."""
         found: list[sc.Scalar] = []
         points = 1
         for _ in range(rank):
@@ -116,7 +116,7 @@ class Material:
         return tuple(found)
 
     def source(self) -> sc.Buffer:
-        """A buffer to read; what was made last is likely."""
+        """A buffer to read, usually the latest one."""
         if self.made and self.random.random() < 0.7:
             return self.made[-1]
         return self.random.choice([*self.inputs, *self.made])

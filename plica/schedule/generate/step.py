@@ -68,7 +68,7 @@ class Refusal:
 def opening(
     kernel: Kernel, known: Mapping[str, type[Instruction]]
 ) -> tuple[list[Step], ReplayState]:
-    """The steps that give handles to all blocks and loops there are."""
+    """The steps that create handles for all blocks and loops."""
     state, steps = begin(kernel), list[Step]()
 
     def take(instruction: Instruction) -> None:
@@ -93,7 +93,7 @@ def walk(
 ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
     """Random steps that are legal, and those that were refused on the way.
 
-    Half of the steps are of a kind in `focus`.  `watch` is told what is about to be tried.
+    Half of the steps are of a kind in `focus`. `watch` is called before each attempt.
     """
     known = kinds()
     steps, state = opening(kernel, known)

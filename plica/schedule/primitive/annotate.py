@@ -50,7 +50,7 @@ def declare_key(key: str, of: Literal["bool", "int", "float", "str", "tuple"]) -
 @primitive("annotate")
 @frozen(eq=False)
 class Annotate(Instruction):
-    """What is said of a loop or a block under a key."""
+    """An annotation of a loop or a block."""
 
     target: Handle
     key: str
@@ -82,7 +82,7 @@ def annotate(
 
 
 def said(scene: Scene, target: Handle, key: str, value: Plain | None) -> Edited:
-    """The kernel where that is said of a loop or a block; None takes it away."""
+    """The kernel with an annotation of a loop or a block set; None removes it."""
     if target.sort == "loop":
         site = scene.loop(target)
         loop = site.node

@@ -50,7 +50,7 @@ class GetBlock(Instruction):
 def block(name: str | int, role: str | None = None) -> Find | Instruction:
     """The block of that name, or the one at that place in the order of the text.
 
-    With a place and a role there is nothing to resolve: that is how traces are printed.
+    With a place and a role there is nothing to resolve: traces are printed in this form.
     """
     if isinstance(name, int) and role is not None:
         return GetBlock(name, role)
@@ -69,6 +69,6 @@ def block(name: str | int, role: str | None = None) -> Find | Instruction:
 
 
 def role_of(of: Block) -> str:
-    """What a block is apart from names and sizes: `ssr+init` for a matrix product."""
+    """The structure of a block without names and sizes: `ssr+init` for a matrix product."""
     letters = "".join(kind[0] if kind != "opaque" else "q" for kind in of.kinds)
     return f"{letters}+init" if of.init is not None else letters

@@ -6,10 +6,10 @@
             with block("C", v=i_0 * 8 + i_1):      for i_1 in range(8):
                 …                                      with block("C", v=vo * 8 + i_1): …
 
-If one block is inside, each of its variables is divided. The part from the loops outside becomes
-a variable of the new block; the part from the loops inside stays. Its init becomes the init of
-the new block, over the inner loops that feed spatial variables. If several blocks are inside, the
-new block has the outer loops as its variables.
+With a single inner block, each of its variables is split: the part from the outer loops becomes a
+variable of the new block; the part from the inner loops stays. Its init becomes the init of the new
+block, over the inner loops that feed spatial variables. With several inner blocks, the new block
+has the outer loops as its variables.
 
 Preconditions:
 
@@ -98,7 +98,7 @@ def problem_of(scene: Scene, site: Site[For]) -> Problem | None:
 
 
 def only_block(loop: For) -> tuple[tuple[For, ...], Block] | None:
-    """The block in a nest of loops and the loops, where nothing else stands inside."""
+    """The only block in a nest of loops, with the loops, or None."""
     loops = [loop]
     while isinstance(loop.body, For):
         loop = loop.body
@@ -207,7 +207,7 @@ class _Division:
         )  # fmt: skip
 
     def divided(self, kind: IterKind, extent: Scalar, value: Scalar) -> _Part | None:
-        """A variable divided, None where it is not shown to be a sum of the two."""
+        """A split variable, or None if it is not shown to be a sum of the two parts."""
         free = free_vars(value)
         one, zero = index(1), index(0)
         if free.isdisjoint(self.within):
@@ -260,7 +260,8 @@ class _Division:
         predicate: Scalar,
         own: Sequence[ScalarVar],
     ) -> Stmt | Problem:
-        """The init of the new block: that of the one inside, over the loops of what it begins."""
+        """The init of the new block: the inner one, over the loops of the elements it
+        initialises."""
         feeding: dict[IterKind, set[Term]] = {"spatial": set(), "reduce": set()}
         for part in parts:
             feeding[part.kind] |= free_vars(part.inner) & self.within.keys()

@@ -9,7 +9,7 @@
                                             C[v] = A_shared[v] * 2
 
 The copy comes right after the block that writes the buffer, or at the start of the scope, and
-takes the box that is read. The index counts the buffers in the order in which the block reads
+covers the box that is read. The index counts the buffers in the order in which the block reads
 them, without those it writes. Without `consumers`, every reader in the scope reads the copy.
 
 Preconditions:
@@ -57,7 +57,7 @@ from plica.schedule.touched_box import is_filled, is_written, reached
 
 @frozen(eq=False)
 class CopySpot:
-    """Where a copy goes: the place, the loops around it, and what it takes."""
+    """The position of a copy: the place, its enclosing loops, and its box."""
 
     place: InsertionPoint
     shared: tuple[For, ...]
@@ -149,7 +149,7 @@ class StagedCopy(Instruction):
         return None
 
     def spot(self, scene: Scene) -> CopySpot | Problem:
-        """Where the copy goes."""
+        """The position of the copy."""
         raise AssertionError(f"{type(self).__name__} stages nothing.")
 
 

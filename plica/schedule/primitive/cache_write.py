@@ -96,5 +96,5 @@ def after_all(stage: FlowStage) -> InsertionPoint:
 def cache_write(
     block: Handle, index: int, scope: str = "global", consumers: tuple[Handle, ...] = ()
 ) -> Instruction:
-    """Stage what a block writes to a buffer; gives the block that copies it out."""
+    """Stages a block's writes to a buffer; returns the block that copies them out."""
     return CacheWrite(block, index, scope, tuple(consumers))

@@ -8,10 +8,10 @@
         for j1 in range(4):                 for j1 in range(4):
             with block("C", …): …               with block("C", …): …  reads B[v] .. B[v + 2]
 
-A shared-memory buffer holds what all threads of the block need. While no loop of the producer is
-bound to these threads, thread 0 fills it for the others. `index` is the position in the body of
-the loop: a number, -1 for the last legal position (just before the first reader), -2 for the
-first one (just after its own producers).
+A shared-memory buffer must contain the elements that all threads of the block need. While no loop
+of the producer is bound to these threads, thread 0 fills it for the others. `index` is the position
+in the body of the loop: a number, -1 for the last legal position (just before the first reader), -2
+for the first one (just after its own producers).
 
 Preconditions:
 
@@ -134,7 +134,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
 
 
 def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-    """The indices of an element that is written; what is no single one says nothing."""
+    """The indices of a single written element, or None."""
     return tuple(
         [
             start if start is not None and known(extent) == 1 else extent

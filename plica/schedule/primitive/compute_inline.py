@@ -51,7 +51,7 @@ from plica.schedule.touched_box import is_written, reached
 @primitive("compute_inline")
 @frozen(eq=False)
 class ComputeInline(Instruction):
-    """A block whose value goes to where it is read; gives nothing."""
+    """Inlines a block into its readers; returns nothing."""
 
     block: Handle
 
@@ -111,7 +111,7 @@ class ComputeInline(Instruction):
 
 
 def plain_store(block: Block) -> Mapping[ScalarVar, int] | None:
-    """Which index of the only store of a block each of its variables is; None where it is not so.
+    """The index of the only store that each variable of a block is, or None.
 
     A variable of extent 1 may be none of them: it is always 0.
     """
@@ -138,7 +138,7 @@ def plain_indices(block: Block, indices: tuple[Scalar, ...]) -> Mapping[ScalarVa
 
 @lru_cache(maxsize=256)
 def inlined(scope: Stmt, label: Name) -> Stmt:
-    """The scope without a block, whose value is computed wherever it is read."""
+    """The scope without a block, whose value is computed in its readers."""
     block = stages(scope)[label].block
     places, store = plain_store(block), block.body
     assert places is not None
@@ -175,5 +175,5 @@ def axes_of(block: Block) -> frozenset[Term]:
 
 
 def compute_inline(block: Handle) -> Instruction:
-    """A block's value is computed where it is read; the block goes away."""
+    """Computes a block's value in its readers, and removes the block."""
     return ComputeInline(block)

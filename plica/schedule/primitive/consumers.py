@@ -1,4 +1,4 @@
-"""consumers: return the blocks of the same scope that read what a block writes, in text order.
+"""consumers: return the blocks of the same scope that read a block's outputs, in text order.
 
     (relu,) = yield consumers(conv)     a tuple, of several where there are several
 

@@ -8,9 +8,9 @@
                                                with block("P", v=i, where=1 <= i <= n):
                                                    P[v] = x[v - 1]
 
-The constant fills the whole box that the block writes inside the loop, before that loop. The
-loops keep their extents: the copy has a predicate, which lowering turns into loop bounds. It
-returns the block that fills.
+The constant fills the whole box that the block writes inside the loop, before that loop. The loops
+keep their extents: the copy has a predicate, which lowering turns into loop bounds. Returns the
+filling block.
 
 Preconditions:
 

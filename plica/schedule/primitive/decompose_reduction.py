@@ -74,7 +74,7 @@ class DecomposeReduction(Instruction):
         return self.alone(site, loop)
 
     def alone(self, site: Site[Block], loop: For) -> Problem | None:
-        """The problem of somebody else inside the loop who would see that the init has moved."""
+        """The problem if another statement in the loop would see the moved init."""
         block, where = site.node, f"the block {site.node.label}"
         assert block.init is not None
         written = {each.buffer for each in accesses(loop) if each.written}
@@ -150,5 +150,5 @@ def _renamed(stmt: Stmt | None, variables: dict[ScalarVar, ScalarVar]) -> Stmt:
 
 
 def decompose_reduction(block: Handle, loop: Handle) -> Instruction:
-    """The init of a reduction as a block of its own, before a loop around it; gives that block."""
+    """Moves the init of a reduction before an enclosing loop; returns the new block."""
     return DecomposeReduction(block, loop)

@@ -5,8 +5,8 @@
                                 for i_1 in range(max(n - 2, 0)): …  with i = 2 + i_1
 
 One length may be None: the remainder. Blocks and loops inside are copied for each part; the first
-copy keeps their handles. Where the extent is a number, conditions that the range of a part
-decides are resolved: a part of a concatenation reads one tensor.
+copy keeps their handles. With a constant extent, conditions that the range of a part decides are
+resolved: a part of a concatenation reads one tensor.
 
 Preconditions:
 

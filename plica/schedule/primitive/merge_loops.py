@@ -5,8 +5,8 @@
     for j in range(n): B            A
                                     B  with j = i
 
-The given loops are the innermost merged loop of each nest. The loops around them are merged too,
-up to where the nests part. The first nest keeps its handles.
+The given loops are the innermost merged loop of each nest. Their enclosing loops are merged too, up
+to where the nests diverge. The first nest keeps its handles.
 
 Preconditions:
 
@@ -38,7 +38,7 @@ from plica.schedule.problem import Problem
 
 @frozen(eq=False)
 class Nests:
-    """What stands around all the nests, the number of the first, the loops of each."""
+    """The common enclosing statements, the index of the first nest, and the loops of each."""
 
     above: Above
     first: int
@@ -72,7 +72,7 @@ class MergeLoops(Instruction):
         return self.meets(found)
 
     def nests(self, scene: Scene) -> Nests | Problem:
-        """The nests, as far as they are apart."""
+        """The nests from where they diverge."""
         sites = [scene.loop(each) for each in self.loops]
         if len(sites) < 2 or len({site.node for site in sites}) < len(sites):
             return Problem("count", "merge_loops", "at least two loops, each once", f"{len(sites)}")

@@ -8,8 +8,8 @@
             C[vi] += f64(A[vi, vk])                 C[vi] += A[vi, vk]
     … reads C[i]                            … reads f64(C[i])
 
-Partial sums of a long sum need no wide accumulator: `rfactor` makes partial sums, and this step
-narrows them. Their sum stays wide.
+Partial sums of a long sum need no wide accumulator: `rfactor` creates partial sums, and this step
+narrows them. Their total stays wide.
 
 Preconditions:
 
@@ -90,7 +90,7 @@ class NarrowSum(Instruction):
                 case Load(buffer, indices) if buffer is wide:
                     return Cast(Load(narrow, indices), wide.dtype)
                 case Store(buffer, indices, Add()) if buffer is wide:
-                    # Its sides were changed before it: the term is taken from the block.
+                    # Its operands were rewritten before: the term is taken from the block.
                     return Store(narrow, indices, Add(Load(narrow, indices), term))
                 case Store(buffer, indices, _) if buffer is wide:
                     return Store(narrow, indices, start(dtype))
@@ -103,7 +103,7 @@ class NarrowSum(Instruction):
 
 
 def _narrowed(store: Store) -> Scalar | None:
-    """The term of an update before it was widened; None where it was not."""
+    """The term of an update before widening, or None."""
 
     def inner(term: Scalar | None) -> Scalar | None:
         match term:
@@ -125,7 +125,7 @@ def _is_narrower(one: DType, other: DType) -> bool:
 
 
 def _used_plainly(scene: Scene, block: Block, buffer: Buffer) -> Problem | None:
-    """The problem of a buffer that others write, or of which somebody uses a region."""
+    """The problem of a buffer with other writers, or with region accesses."""
     where = f"the buffer {buffer.name}"
     for site in scene.map.blocks.values():
         other = site.node

@@ -7,8 +7,8 @@
                                                    C_pad[i, j] += A_pad[i, k] * B_pad[k, j]
                                            C = C_pad without what is outside
 
-Every extent is rounded up to a multiple, so that tiles and intrinsics fit. It returns the blocks
-that pad, then the block that copies the result, if there is one.
+Every extent is rounded up to a multiple, so that tiles and intrinsics fit. Returns the padding
+blocks, then the block that copies the result, if any.
 
 Preconditions:
 
@@ -93,7 +93,7 @@ class PadEinsum(Instruction):
         return None
 
     def wider(self, block: Block) -> dict[sc.ScalarVar, sc.Scalar]:
-        """The variables whose extents grow, and to what."""
+        """The variables whose extents grow, with their new extents."""
         found: dict[sc.ScalarVar, sc.Scalar] = {}
         for var, extent, multiple in zip(block.vars, block.extents, self.padding, strict=True):
             size = known(extent)
@@ -136,7 +136,7 @@ def pad_einsum(block: Handle, padding: Iterable[int]) -> Instruction:
 
 
 def einsum(block: Block) -> tuple[sc.Load, ...] | None:
-    """The factors that a block multiplies and sums from 0, None where it does something else."""
+    """The factors whose product a block accumulates from 0, or None."""
     init, body = block.init, block.body
     if not isinstance(init, Store) or not isinstance(body, Store):
         return None
@@ -193,7 +193,7 @@ class _Padding:
         return name
 
     def widened(self, of: sc.Load) -> sc.Buffer | None:
-        """The larger buffer for one, None where it stays."""
+        """The enlarged buffer, or None if unchanged."""
         if not any(var in self.wider for var in of.indices):
             return None
         if of.buffer not in self.buffers:
@@ -203,7 +203,7 @@ class _Padding:
         return self.buffers[of.buffer]
 
     def padded(self, of: sc.Load) -> Stmt | None:
-        """The copy of an input with zeros around it; None where there is one, or it stays."""
+        """The zero-padded copy of an input, or None if it exists or is unchanged."""
         made = of.buffer in self.buffers
         wide = self.widened(of)
         if wide is None or made:
@@ -220,7 +220,7 @@ class _Padding:
         return self.nest(wide, wide.shape, loops, own, Store(wide, tuple(own), value))
 
     def cropped(self, target: sc.Load) -> list[Stmt]:
-        """The copy of the result without what was added; nothing where nothing was."""
+        """The copy of the result without padding; empty if unchanged."""
         if (wide := self.widened(target)) is None:
             return []
         extents = tuple([self.sizes[var] for var in target.indices])

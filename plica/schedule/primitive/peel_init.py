@@ -8,7 +8,7 @@
                 C[vi] += A[vi, vk]                  with block("C", …, reduce=k):
                                                         C[vi] += A[vi, vk + 1]
 
-Short folds save an operation and a dependence. A sum of one term -0.0 keeps its sign.
+This saves short folds an operation and a dependence. A sum of a single term -0.0 keeps its sign.
 
 Preconditions:
 
@@ -99,7 +99,7 @@ class PeelInit(Instruction):
 
 
 def _has_first_term(site: Site[Block], loop: For) -> Problem | None:
-    """The problem of a fold without a first term that is there before the loop."""
+    """The problem of a fold whose first term is not available before the loop."""
     where = f"the block {site.node.label}"
     if site.node.kinds.count("reduce") != 1:
         found = f"{site.node.kinds.count('reduce')} reduce variables"

@@ -1,4 +1,4 @@
-"""producers: return the blocks of the same scope that write what a block reads, in text order.
+"""producers: return the blocks of the same scope that write a block's inputs, in text order.
 
     (pad,) = yield producers(conv)      a tuple, of several where there are several
 

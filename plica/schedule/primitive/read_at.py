@@ -36,7 +36,7 @@ from plica.schedule.primitive.compute_at import ComputeAt
 from plica.schedule.problem import Problem
 
 COPY = Handle(-1, 0, "block")
-"""What the copy is called between the two halves of the step; no trace has such a handle."""
+"""The placeholder handle of the copy between the two halves of the step."""
 
 
 @frozen(eq=False)
@@ -94,7 +94,7 @@ class ReadAt(CopyAt):
 
 @lru_cache(maxsize=16)
 def _staged(kernel: Kernel, label: Name, index: int, scope: str) -> Edited:
-    """A copy of what a block reads: first it is asked whether it may be, then it is made."""
+    """A copy of a block's input: checked first, then inserted."""
     return CacheRead(COPY, index, scope, (COPY,)).edit(Scene(kernel, {COPY: label}))
 
 
@@ -108,5 +108,5 @@ def not_around(scene: Scene, loop: Handle, block: Handle) -> Problem | None:
 
 
 def read_at(loop: Handle, block: Handle, index: int, scope: str = "global") -> Instruction:
-    """Stage what a block reads of a buffer inside a loop; gives the block that copies."""
+    """Stages a block's reads of a buffer inside a loop; returns the copying block."""
     return ReadAt(loop, block, index, scope)

@@ -50,7 +50,7 @@ class ReaderLoop(Instruction):
 
 
 def loops_of_reader(scene: Scene, block: Handle) -> tuple[For, ...] | Problem:
-    """The loops around the first block that reads what a block writes, outermost first."""
+    """The loops around the first reader of a block's output, outermost first."""
     site = scene.block(block)
     label = site.node.label
     if not (readers := consumers(scope_of(scene.kernel, site), label)):

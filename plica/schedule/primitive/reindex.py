@@ -8,9 +8,9 @@
                                             with block("C", v=i, u=j):
                                                 C[v, u] = A_reindex[v, u]
 
-The copy has one dimension per variable of the block that the access depends on. With `map`, it
-has one per result of a map of the block's variables. The copy of an input comes where
-`cache_read` would put it, the copy of an output where `cache_write` would.
+The copy has one dimension per block variable that the access depends on. With `map`, it has one per
+result of a map of the block's variables. The copy of an input is placed as by `cache_read`, the
+copy of an output as by `cache_write`.
 
 Preconditions:
 
@@ -183,7 +183,7 @@ class Reindex(Instruction):
         return None
 
     def _spot(self, scene: Scene, buffer: Buffer) -> InsertionPoint | Problem:
-        """Where the copy goes."""
+        """The position of the copy."""
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
         every = stages(scope)

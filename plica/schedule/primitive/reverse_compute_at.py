@@ -8,7 +8,7 @@
         with block("C", v=j):                   with block("C", v=i0 * 4 + ax):
             C[v] = B[v] * 2                         C[v] = B[v] * 2
 
-It computes there what the producers have written. `index` is the position in the body of the
+It computes there on what the producers have written. `index` is the position in the body of the
 loop: a number, -1 for the end, -2 for the first legal position (just after its producers).
 
 Preconditions:

@@ -110,7 +110,7 @@ class ReverseComputeInline(Instruction):
 def _between(
     scene: Scene, site: Site[Block], mine: FlowStage, every: list[FlowStage], made: list[Buffer]
 ) -> Problem | None:
-    """What is wrong with the buffer through which the block gets its input."""
+    """The problem of the buffer between producer and block."""
     block, where = mine.block, f"the block {mine.block.label}"
     if not any(_loads(block, each) is not None for each in made):
         expected = "an input that it loads at its variables, each once"
@@ -207,7 +207,7 @@ def plain_writes(block: Block, indices: tuple[Scalar, ...]) -> dict[ScalarVar, i
 
 
 def _taken_in(maker: Block, block: Block, buffer: Buffer) -> Block:
-    """The producer, doing what the block does with what it made."""
+    """The producer with the block's computation applied to its results."""
     store = block.body
     assert isinstance(store, Store)
     indices = _loads(block, buffer)
@@ -269,5 +269,5 @@ def _outside(
 
 
 def reverse_compute_inline(block: Handle) -> Instruction:
-    """What a block does with its input is done where that is made; the block goes away."""
+    """Applies a block's computation in its producer, and removes the block."""
     return ReverseComputeInline(block)

@@ -10,7 +10,7 @@
                                                    with init(): C[vi] = 0
                                                    C[vi] += C_rf[vk1, vi]
 
-The new dimension comes before the dimension `axis` of the buffer; a negative axis counts from the
+The new dimension is inserted before dimension `axis` of the buffer; a negative axis counts from the
 end. Results are combined in another order: floating-point sums differ by rounding.
 
 Preconditions:
@@ -59,7 +59,8 @@ from plica.schedule.problem import Problem
 @primitive("rfactor")
 @frozen(eq=False)
 class Rfactor(Instruction):
-    """A loop of a reduction, and where its dimension goes; gives the block of partial results."""
+    """A loop of a reduction, and the position of its dimension; returns the block of partial
+    results."""
 
     contract = reassociates
 
@@ -80,7 +81,7 @@ class Rfactor(Instruction):
         return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
 
     def shaped(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
-        """The problem of what the block computes, and where the new dimension is to be."""
+        """The problem of the block's computation, or of the new dimension's position."""
         block, where = site.node, f"the block {site.node.label}"
         store = block.body
         if not isinstance(block.init, Store) or not isinstance(store, Store):
@@ -104,7 +105,7 @@ class Rfactor(Instruction):
         return None
 
     def apart(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
-        """The problem of loops that cannot be told apart into two nests."""
+        """The problem of loops that cannot be separated into two nests."""
         where = f"the block {site.node.label}"
         reducing = {each.var: each for each in reduce_loops(site)}
         chain = chain_of(site)
@@ -256,7 +257,7 @@ def _with(terms: tuple[Scalar, ...], axis: int, one: Scalar) -> tuple[Scalar, ..
 
 
 def block_below(scene: Scene, site: Site[For]) -> Site[Block] | None:
-    """The block that is all that stands in a loop, further loops apart."""
+    """The only block in a loop, possibly inside further loops."""
     stmt: Stmt = site.node
     while isinstance(stmt, For):
         stmt = stmt.body

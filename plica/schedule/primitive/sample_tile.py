@@ -54,7 +54,7 @@ class SamplePerfectTile(Sampling):
         extent = known(scene.loop(self.loop).node.extent)
         assert extent is not None
         # Each prime goes to one of the parts, so that all tiles of one shape are equally likely;
-        # the last takes only what keeps it small.
+        # the last part takes only primes that keep it small.
         parts = [1] * self.parts
         for prime in primes(extent):
             open_parts = range(self.parts)

@@ -6,9 +6,9 @@
             with block("C", v=i_0 * 4 + i_1):      invoke("doc.add4", A[vo * 4 : …], C[vo * 4 : …])
                 C[v] = C[v] + A[v]
 
-The intrinsic is declared by its meaning, a kernel. Matching ignores the order of loops, loops of
-one iteration, dimensions of one element, and the order of operands of sums and products. If the
-intrinsic does not initialise what it updates, the init of the block stays.
+The intrinsic is declared by its meaning, a kernel. Matching ignores the order of loops, unit loops,
+unit dimensions, and the order of operands of sums and products. If the intrinsic does not
+initialise its accumulator, the init of the block stays.
 
 Preconditions:
 

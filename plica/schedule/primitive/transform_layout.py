@@ -136,7 +136,7 @@ class TransformLayout(Instruction):
         return Edited(_padded(new, place, back.map, back.padding, self.pad))
 
     def ranges(self, scene: Scene) -> Context:
-        """What is known of all variables of the kernel: each has a name of its own."""
+        """The context of all variables of the kernel, which have unique names."""
         return all_ranges(scene.kernel)
 
 
@@ -217,7 +217,7 @@ def _relaid(
 
 
 def within(term: Scalar, ranges: Context) -> Context:
-    """What a context says of the variables of a term."""
+    """The part of a context about the variables of a term."""
     free = free_vars(term)
     return Context(tuple([each for each in ranges.ranges if each.var in free]))
 
@@ -240,7 +240,7 @@ def _is_whole(scene: Scene, output: Buffer) -> bool:
 
 
 def _copied(kernel: Kernel, param: Buffer, place: Buffer, of: IndexMap) -> Kernel:
-    """The kernel with what takes the place of a parameter, filled first or copied from last."""
+    """The kernel with a parameter's replacement, filled first or copied back last."""
     variables = fresh_vars(kernel, "v", len(param.shape))
     there, here = (place, of.apply(variables)), (param, variables)
     is_input = param in kernel.params[: kernel.inputs]
@@ -259,7 +259,7 @@ def _copied(kernel: Kernel, param: Buffer, place: Buffer, of: IndexMap) -> Kerne
 def _padded(
     kernel: Kernel, buffer: Buffer, back: IndexMap, padding: Scalar, value: int | float
 ) -> Kernel:
-    """The kernel with a block that fills what no element comes to."""
+    """The kernel with a block that fills the padding elements."""
     variables = fresh_vars(kernel, "v", len(buffer.shape))
     store = Store(buffer, variables, lit(value, buffer.dtype))
     spatial = ("spatial",) * len(variables)

@@ -12,11 +12,11 @@
                                                 with block("P", …):
                                                     P[8 * k + c_1, v] = tile[v, c_1] + 1
 
-Reads are contiguous along `rows`, writes along `lanes`. Without this step each lane would load
-one element. Tiles are as wide as the vector; loops between `rows` and `lanes` are unrolled, so
-that whole lines are stored. If the lanes do not divide the rows, the last tile overlaps the
-previous one. Elements outside a predicate are neither read nor written. Fewer rows than lanes use
-part of one tile. Handles stay: `rows` counts tiles, `lanes` is vectorized. Exact.
+Reads are contiguous along `rows`, writes along `lanes`. Without this step each lane would load one
+element. Tiles are as wide as the vector; loops between `rows` and `lanes` are unrolled, so that
+whole lines are stored. If the lanes do not divide the rows, the last tile overlaps the previous
+one. Elements outside a predicate are neither read nor written. Fewer rows than lanes use part of
+one tile. Handles stay: `rows` counts tiles, `lanes` is vectorized. Exact.
 
 Preconditions:
 
@@ -131,7 +131,7 @@ class TransposeTile(Instruction):
             start = Min(start, index(count - width))
 
         def tile_row(of: Sequence[Scalar], lane: Scalar) -> Scalar:
-            """Where a lane is, of the square that loops beside one another are at."""
+            """The lane's index in the square addressed by adjacent loops."""
             at: Scalar = index(0)
             for var, each in zip(of, beside, strict=True):
                 at = at * each.extent + var
@@ -179,7 +179,7 @@ class TransposeTile(Instruction):
 
 
 def _nest(rows: For, lanes: For, block: Block) -> tuple[For, ...] | None:
-    """The loops from that of rows to that of lanes, None where something else is there."""
+    """The loops from that of rows to that of lanes, or None if other statements are between."""
     found = [rows]
     while found[-1] is not lanes:
         if not isinstance(found[-1].body, For):
@@ -190,8 +190,8 @@ def _nest(rows: For, lanes: For, block: Block) -> tuple[For, ...] | None:
 
 @frozen(eq=False)
 class CrossingRead:
-    """The element that lies along the rows, what the squares hold of it, and what that is taken
-    for: the element, or a choice of it by a condition that is the same along the rows."""
+    """The element along the rows, its copy in the squares, and the replaced term: the element, or a
+    select of it by a condition uniform along the rows."""
 
     load: Load
     value: Scalar
@@ -210,8 +210,7 @@ def one_store(block: Block) -> Problem | None:
 
 
 def _crossing(site: Site[Block], row: ScalarVar, lane: ScalarVar) -> CrossingRead | None:
-    """The one element that is read along the rows and differs along the lanes; None where there are
-    more, or none."""
+    """The only element read along the rows that differs per lane, or None."""
     block, there = site.node, inside(site)
     assert isinstance(block.body, Store)
     values: dict[Term, Scalar] = dict(zip(block.vars, block.bindings, strict=True))
@@ -282,7 +281,7 @@ def _is_contiguous(indices: Sequence[Scalar], along: ScalarVar) -> bool:
 
 
 def _is_step(place: Scalar, along: ScalarVar) -> bool:
-    """Whether a place goes on by one along a variable."""
+    """Whether an index grows by one along a variable."""
     found = [
         (atoms, factor)
         for atoms, factor in polynomial(place).values()

@@ -38,5 +38,5 @@ class Unannotate(Instruction):
 
 
 def unannotate(target: Handle, key: str) -> Instruction:
-    """What was said of a loop or a block, taken away."""
+    """Removes an annotation of a loop or a block."""
     return Unannotate(target, key)

@@ -3,8 +3,8 @@
     before                      after  vectorize(i)
     for i in range(8): …        for i in vectorized(8): …
 
-An outer loop is vectorized as it stands: its body runs for all lanes at once, and strided
-elements are gathered. Nested vector loops form a tile.
+An outer loop is vectorized in place: its body runs for all lanes at once, and strided elements are
+gathered. Nested vector loops form a tile.
 
 Preconditions:
 

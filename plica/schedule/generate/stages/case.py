@@ -29,7 +29,7 @@ LEAST, MOST = 2048, 1 << 14
 
 @frozen(eq=False)
 class StagesCase:
-    """Stages, what is known of their inputs, arrays for them, and what an element may be off by."""
+    """Stages, facts about their inputs, input arrays, and the tolerance per element."""
 
     stages: Stages
     facts: Facts
@@ -43,7 +43,7 @@ class StagesCase:
         return f"{', '.join(shapes)}\n{self.stages}\n{self.facts}"
 
     def _repr_pretty_(self, printer: Any, _: bool) -> None:
-        """What hypothesis shows: stages as they are printed, and no arrays."""
+        """Hypothesis's display: printed stages without arrays."""
         printer.text(repr(self))
 
 
@@ -94,7 +94,7 @@ def case(
 
 
 class Axes:
-    """Index variables of some sizes, with names of their own."""
+    """Index variables of some sizes, with unique names."""
 
     def __init__(self) -> None:
         self.sizes: dict[sc.ScalarVar, int] = {}
@@ -108,7 +108,7 @@ class Axes:
         return tuple([self.sizes[each] for each in of])
 
     def read(self, name: str, of: Sequence[sc.ScalarVar], dtype: DType) -> sc.Load:
-        """A load of a buffer of its own, at variables alone."""
+        """A load of a new buffer, indexed by variables only."""
         return sc.Load(placeholder(name, self.shape(of), dtype), tuple(of))
 
     def reduced(
@@ -125,7 +125,7 @@ class Axes:
 def followed(
     draw: DrawFn, axes: Axes, fold: Each | Scan, bias: Sequence[sc.ScalarVar]
 ) -> tuple[list[Each | Scan], list[sc.Buffer]]:
-    """What is done to each element of a stage, and what that reads."""
+    """An elementwise epilogue of a stage, and its operands."""
     kinds = draw(
         st.lists(st.sampled_from(("bias", "relu", "residual", "cast", "scale")), max_size=3)
     )
@@ -167,7 +167,7 @@ def combiner(draw: DrawFn, *words: sc.Combiner) -> sc.Combiner:
 def product_with(
     draw: DrawFn, axes: Axes, x: sc.Load, body: sc.Scalar, orders: Sequence[Sequence[sc.ScalarVar]]
 ) -> tuple[sc.Scalar, list[sc.Buffer]]:
-    """What is read, at times times another operand of the same dtype; and all that is read."""
+    """A load, sometimes multiplied by another operand of the same dtype; and all loads."""
     if not draw(st.booleans()):
         return body, [x.buffer]
     order = draw(st.sampled_from(orders)) if len(orders) > 1 else orders[0]

@@ -192,7 +192,7 @@ def quantised(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def few_bits(draw: DrawFn) -> StagesCase:
-    """Products by weights of 2, 4 or 8 bits, in groups, with what is done to their sums."""
+    """Products with grouped 2-, 4- or 8-bit weights, and their epilogues."""
     axes, bits = Axes(), draw(st.sampled_from((2, 4, 8)))
     m, words = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 24)))
     groups = draw(st.integers(1, 3)) if words < 24 else 1

@@ -29,7 +29,7 @@ from plica.schedule.generate.stages.case import (
 
 @st.composite
 def reductions(draw: DrawFn) -> StagesCase:
-    """Reductions along any axes, of what is read and maybe changed."""
+    """Reductions along any axes of inputs, possibly transformed."""
     join = combiner(draw, "max", "min", "sum")
     axes = Axes()
     sizes = [
@@ -74,7 +74,7 @@ def columns(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def chains(draw: DrawFn) -> StagesCase:
-    """Rows in stages: softmax, and what is moved and scaled by its mean."""
+    """Chains of row stages: softmax, and normalisation by mean and scale."""
     axes = Axes()
     rows = [axes(size) for size in axis_sizes(draw, draw(st.integers(1, 2)), 12)]
     length = draw(st.sampled_from((5, 12, 16, 33, 64, 100, 200)))
@@ -113,7 +113,7 @@ def chains(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def column_chains(draw: DrawFn) -> StagesCase:
-    """Rows before columns in stages: softmax, and what is moved by a mean and scaled by column."""
+    """Chains of stages along rows followed by columns: softmax, and normalisation by column."""
     axes = Axes()
     outer = [axes(size) for size in axis_sizes(draw, draw(st.integers(0, 2)), 3)]
     length = draw(st.sampled_from((20, 32, 47, 64, 90)))
@@ -270,7 +270,7 @@ def concats(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def steps(draw: DrawFn) -> StagesCase:
-    """Elements that are put a given number of places apart, and something else between them."""
+    """Elements placed with a stride, and a filler between them."""
     axes = Axes()
     every = [axes(draw(st.integers(9, 40))) for _ in range(2)]
     dtype = draw(st.sampled_from((f32, f32, f64, i32)))
@@ -293,7 +293,7 @@ def steps(draw: DrawFn) -> StagesCase:
 
 @st.composite
 def transposes(draw: DrawFn) -> StagesCase:
-    """Axes in another order, and what is done on the way."""
+    """Transposes with elementwise operations."""
     axes = Axes()
     wide = st.sampled_from((7, 16, 17, 20, 33))
     every = [axes(size) for size in (draw(st.sampled_from((1, 2, 3))), draw(wide), draw(wide))]

@@ -1,4 +1,4 @@
-"""Producers of what random stages read: parts of larger tensors, and tensors of several pieces.
+"""Producers for the inputs of random stages: slices of larger tensors, and concatenations.
 
     prefix       x[i, j]                           of an input that is longer along an axis
     slice        x[i + start, j * step]
@@ -7,9 +7,9 @@
     interleave   a[i // 2] where i is even, else b[i // 2], as phases of a strided window
     flip         x[n - 1 - i]
 
-A kind of stages (`plica.schedule.generate.stages.kind`) reads inputs of just the sizes of its axes.
-Models do not: fusion reads a slice, a pad or a concatenation where it is used.  So inputs of a case
-may be made by these, one after another, in place or by a stage of its own.  See Note [Missed by
+A kind of stages (`plica.schedule.generate.stages.kind`) reads inputs of exactly the sizes of its
+axes. Models do not: fusion inlines a slice, a pad or a concatenation into its user. So inputs of a
+case may be produced by these, possibly chained, inlined or as a separate stage. See Note [Missed by
 2,000 kernels].
 
 # Note [Missed by 2,000 kernels]
@@ -44,7 +44,7 @@ MAX_DEPTH: Final = 2
 Indices: TypeAlias = "tuple[sc.Scalar, ...]"
 
 Source: TypeAlias = "tuple[list[sc.Buffer], Callable[[Indices], sc.Scalar]]"
-"""What is read instead of an input, and the element at a place of that input."""
+"""The producer's inputs, and the element at an index of the original input."""
 
 
 def with_source(
@@ -54,9 +54,8 @@ def with_source(
     kept: Collection[int],
     depth: int = 1,
 ) -> tuple[list[sc.Buffer], list[Each | Scan]]:
-    """The stages with one of their inputs made by a producer, and perhaps what that reads by one
-    more, or another input; inputs that are `kept`, by number, stay as they are.  Operands that a
-    producer adds come last."""
+    """The stages with one input produced by a producer, possibly chained or with a second input;
+    inputs in `kept`, by number, are unchanged. Additional operands come last."""
     choices = [n for n, each in enumerate(inputs) if n not in kept and each.shape]
     if not choices or depth > MAX_DEPTH or draw(st.integers(0, depth)) != depth:
         return [*inputs], [*of]
@@ -159,7 +158,7 @@ def _shape(of: sc.Buffer) -> list[int]:
 
 
 def _axis(draw: DrawFn, of: sc.Buffer) -> tuple[int, int]:
-    """An axis and its size; one of several elements where there is one."""
+    """An axis and its size; preferably one with several elements."""
     sizes = _shape(of)
     along = draw(st.sampled_from([n for n, each in enumerate(sizes) if each > 1] or [0]))
     return along, sizes[along]
