@@ -1,7 +1,7 @@
-"""Artefact views: what a compiled model records of itself, as JSON holds it.
+"""Artefact views: the compilation record of an artefact, as JSON data.
 
-An artefact holds no modules but the names of all steps, and for every kernel the loops its schedule
-begins with and the trace: so the loops at every step can be seen again, years later.
+An artefact contains no modules but the names of all steps, and for every kernel its initial loops
+and its trace: so the loops at every step can be reconstructed, years later.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Comparing: a compiled model beside the interpreter, operator by operator.
+"""Compares a compiled model with the interpreter, operator by operator.
 
-Two things can go wrong between a model and its numbers.  A rule or a pass may change what the
-module means: then the interpreter itself gives other numbers for the module after that step, and
-bisection over the derivation finds the step.  Or the code of a kernel may not compute what its
-operators mean: then it is the first, in the order they run, whose result differs from what the
-interpreter gives for the same operators on the same inputs.
+Two things can go wrong between a model and its numbers. A rule or a pass may change the module's
+meaning: then the interpreter's result changes at that step, and bisection over the derivation finds
+it. Or a kernel's code may not implement its operators: then it is the first launch whose result
+differs from the interpreter's on the same inputs.
 
 >>> difference([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
 0.25
@@ -40,7 +39,7 @@ Build = Callable[[Lowered, AnyTarget], Run]
 
 @frozen(eq=False)
 class Compared:
-    """One kernel beside the interpreter: how far apart, relative to the greatest number."""
+    """One kernel compared with the interpreter: the difference relative to the largest number."""
 
     number: int
     source: str
@@ -64,7 +63,7 @@ class WrongStep:
 
 @frozen(eq=False)
 class Comparison:
-    """What was found: every kernel, the first that is wrong, and the step that is wrong."""
+    """The comparison of every kernel, the first wrong one, and the wrong step."""
 
     tolerance: float
     output: float
@@ -83,7 +82,7 @@ class Comparison:
 
 
 def built(lowered: Lowered, target: AnyTarget) -> Run:
-    """The native code of what was lowered, on one thread."""
+    """Compiles lowered code natively, single-threaded."""
     return build(lowered, target)
 
 
@@ -95,7 +94,7 @@ def compare(
     make: Build = built,
     progress: Callable[[str], None] = lambda word: None,
 ) -> Comparison:
-    """Run a compiled model beside the interpreter; `make` turns a program into what can be run."""
+    """Compares a compiled model with the interpreter; `make` compiles a program."""
     lowered = of.lowered
     progress("interpreting the model")
     expected = values_of(interpret(lowered.module, *inputs))
@@ -134,7 +133,7 @@ def _giving(of: Module, terms: Sequence[Expr]) -> Module:
 
 
 def _with_main(of: Module, function: Function) -> Module:
-    """A module with another main function; kernels and functions that are called stay."""
+    """A module with another main function; the kernels and functions it calls stay."""
     assert of.main is not None
     main = Var(of.main.name, None)  # of another type
     called = {name: value for name, value in of.items() if name is not of.main}
@@ -158,7 +157,7 @@ def alone(of: Module, terms: Sequence[Expr], read: Sequence[Expr]) -> Module:
 
 
 def _arguments(term: Expr) -> tuple[Expr, ...]:
-    """What a kernel is called on."""
+    """The arguments of a kernel."""
     if isinstance(term, Call):
         return term.args
     found = parts(term)
@@ -167,7 +166,7 @@ def _arguments(term: Expr) -> tuple[Expr, ...]:
 
 
 def _read(term: Expr) -> list[Expr]:
-    """What a kernel is called on and is not known before the model runs."""
+    """The arguments of a kernel that are not constant."""
     return [each for each in _arguments(term) if not isinstance(each, Const | Literal)]
 
 

@@ -1,9 +1,9 @@
-"""Futures: a compilation that goes on otherwise from some step, beside the one that there is.
+"""Futures: alternative continuations of a compilation from some step.
 
-A step of a rule is left out by going on, from the state before it, with pipelines whose packs lack
-that rule, and a step of a pass by a pipeline that lacks the pass; what was done before the step
-stays done.  Another rule may take its place; a kernel may have another schedule.  `compared` says
-what that does to time, size, code and numbers.
+A rule step is omitted by continuing, from the state before it, with pipelines whose packs lack that
+rule, and a pass step by a pipeline without the pass; earlier steps are kept. Another rule may
+replace it; a kernel may have another schedule. `compared` reports the effect on time, size, code
+and numbers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _compiled(
     history: History | None = None,
     schedules: Mapping[str, Trace] = NO_SCHEDULES,
 ) -> StudiedModel:
-    """A model compiled as another was, but for what is given."""
+    """A model compiled like another, except for the given options."""
     module = of.lowered.module if history is None else history.module
     return compiled(
         of.name, OnnxReading(module, of.nodes), of.target, threads=of.threads, packs=of.packs,
@@ -166,7 +166,7 @@ def _only(of: FutureFacts, other: FutureFacts) -> tuple[str, ...]:
 def compared(
     of: StudiedModel, other: StudiedModel, inputs: Mapping[str, Array] | None = None
 ) -> FutureDifference:
-    """Two compilations of one model: cost and numbers, timed in turns."""
+    """Compares two compilations of one model: cost, and numbers, timed alternately."""
     arrays = sample(of.executable.inputs, inputs)
     values = [[np.asarray(y) for y in _outputs(each.executable(*arrays))] for each in (other, of)]
     taken = time(other.executable, *arrays, against=of.executable)
@@ -197,7 +197,7 @@ def _facts(of: StudiedModel, seconds: float) -> FutureFacts:
 
 
 def check_step(step: int, steps: int) -> None:
-    """Refuse a step that there is not."""
+    """Refuses an invalid step number."""
     if not 1 <= step <= steps:
         message = f"There is no step {step} to go on without."
         expected = f"a number from 1 to {steps}"

@@ -1,6 +1,6 @@
 """Nodes of graphs: the operators, calls, choices and inputs of a module, values before uses.
 
-Fused groups are one box that names what is in it; where boxes stand is left to the page.
+Fused groups are one box that lists its operators; the page computes the layout.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.infer import infer
@@ -42,7 +42,7 @@ class NodeBox:
 
 
 Reach: TypeAlias = "dict[Expr, tuple[Expr, ...]]"
-"""The boxes that each value comes from: itself where it is one."""
+"""The boxes that each value comes from; a box itself maps to itself."""
 
 
 def boxes(module: Module) -> list[NodeBox]:
@@ -51,7 +51,7 @@ def boxes(module: Module) -> list[NodeBox]:
 
 
 def boxes_in(root: Expr, reach: Reach) -> list[NodeBox]:
-    """The boxes of an expression that `reach` does not hold yet; then it holds them."""
+    """The new boxes of an expression, which are added to `reach`."""
     found: list[NodeBox] = []
     stack: list[tuple[Expr, bool]] = [(root, False)]
     while stack:

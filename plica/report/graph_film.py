@@ -1,8 +1,8 @@
 """Graph films: the graph of a module before and after every step of a derivation, as deltas.
 
-A node keeps its number while it is the same operator on the same type, whatever became of what it
-reads; so a step that rewrites one place is a delta of a few nodes, and the film of five hundred
-steps is hardly larger than its first picture.
+A node keeps its number while it is the same operator on the same type, even if its operands change;
+so a local rewrite is a delta of a few nodes, and a film of five hundred steps is hardly larger than
+its first graph.
 
     GraphFilm ::= GraphFilm(nodes, start, frames, origins)
     GraphFrame ::= GraphFrame(step, gone, set, made)     set: (node, what it reads), new or changed
@@ -41,7 +41,7 @@ Reads: TypeAlias = tuple[int, ...]
 
 @frozen
 class FilmNode:
-    """What is said of a node: its operator, its type, its kind, and its attributes."""
+    """The label of a node: its operator, type, kind and attributes."""
 
     label: str
     note: str
@@ -63,7 +63,7 @@ class GraphFrame:
 
 @frozen(eq=False)
 class NodeOrigin:
-    """Where a node comes from: nodes of the first graph, and the rules on the way."""
+    """The origin of a node: nodes of the first graph, and the rules applied."""
 
     sources: tuple[int, ...]
     rules: tuple[str, ...]
@@ -81,7 +81,7 @@ class GraphFilm:
     final: Mapping[Expr, int]
 
     def to_data(self) -> dict[str, Any]:
-        """The film as JSON holds it."""
+        """The film as JSON data."""
         return {
             "nodes": [[each.label, each.note, each.kind, each.attributes] for each in self.nodes],
             "start": [[node, list(reads)] for node, reads in self.start],
@@ -106,7 +106,7 @@ def film(derivation: Derivation) -> GraphFilm:
 
 
 def _frames(maker: _Maker, derivation: Derivation) -> Iterator[GraphFrame]:
-    """Every step as a delta; the steps of a sweep are taken one by one."""
+    """Every step as a delta; the steps of a sweep are separate."""
     term = derivation.source
     for (_, sweep), group in itertools.groupby(
         derivation.steps, lambda step: (step.path, step.sweep)
@@ -114,7 +114,7 @@ def _frames(maker: _Maker, derivation: Derivation) -> Iterator[GraphFrame]:
         together = tuple(group)
         begun = term
         last = len(together)
-        # In a sweep to a normal form what a step replaces stands there, children first.
+        # In a sweep to a normal form, a step's left side is in the graph, children first.
         if sweep is not None and sweep.kind == "normal" and not together[0].path and last > 1:
             standing = StandingTerm(term)
             for step in together[:-1]:
@@ -151,7 +151,7 @@ class _Maker:
         return _delta(step, [each for each in before if each not in self.state], changed, known)
 
     def replaced(self, step: DerivationStep, standing: StandingTerm) -> GraphFrame:
-        """The delta of a step whose left side stands in the graph: only what is above it is new."""
+        """The delta of a step whose left side is in the graph: only its ancestors are new."""
         done = standing.replace(step.before, step.after)
         seen = [old for old in done.above if old in self._reach]
         known = len(self.nodes)
@@ -199,9 +199,9 @@ class _Maker:
     def _take(
         self, module: Module, came_from: Mapping[Term, Term], changed: Term | None = None
     ) -> None:
-        """Number the nodes of a state; what is the same node keeps its number.
+        """Numbers the nodes of a state; unchanged nodes keep their number.
 
-        What only stands above the part that `changed` is what it was: its type is not looked at.
+        Ancestors of the `changed` part are unchanged: their types are not recomputed.
         """
         self._reach = {}
         every = boxes_in(module.main_function().body, self._reach)
@@ -274,7 +274,7 @@ def _delta(
 
 
 def described(box: NodeBox) -> FilmNode:
-    """What the page says of a node."""
+    """The label of a node on the page."""
     attributes = ""
     if isinstance(box.term, Apply):
         attributes = ", ".join(f"{name}={value}" for name, value in box.term.attrs)

@@ -1,4 +1,4 @@
-"""Impact: what a rule, a pass or a schedule primitive did to a model, down to its assembly.
+"""Impact: the effect of a rule, a pass or a schedule primitive on a model, down to its assembly.
 
 impact(model, "fold-bn")      the steps it took, and each kernel that it had a part in
 where(model, "conv_3")        the kernels of a node, each with its loops, stores and assembly
@@ -37,18 +37,18 @@ class KernelImpact:
 
     @property
     def loops(self) -> int:
-        """How many loops there are."""
+        """The number of loops."""
         return sum(isinstance(each.statement, For) for each in self.statements)
 
     @property
     def stores(self) -> int:
-        """How many stores there are."""
+        """The number of stores."""
         return len(self.statements) - self.loops
 
 
 @frozen(eq=False)
 class Impact:
-    """What a rule, a pass or a primitive did: its steps of the graph, from 1, and the kernels."""
+    """The effect of a rule, a pass or a primitive: its graph steps, from 1, and the kernels."""
 
     name: str
     steps: tuple[int, ...]

@@ -45,9 +45,8 @@ def kernels(
 ) -> list[dict[str, Any]]:
     """Every kernel, with its film; those that take longest are timed at every step.
 
-    With `costs` every step has the cycles that are expected of it.  Where only a given number of
-    `films` are asked for, they are of the kernels that take longest; the others are shown as they
-    end.
+    With `costs` every step has its estimated cycles. With a limited number of `films`, those of the
+    slowest kernels are complete, and others show only the final state.
     """
     program = of.model.lowered.program
     first: dict[int, Launch] = {}
@@ -135,8 +134,8 @@ def _form(of: StudiedModel, call: Call, begun: Kernel, machine: Machine) -> list
 
 
 def assembly(of: Study, films: int | None = None) -> dict[str, str]:
-    """The assembly of each kernel's functions, by the name of the kernel, or of those alone that
-    take longest: code is written and assembled anew for it."""
+    """The assembly of each kernel's functions by kernel name, or of the slowest ones only: code is
+    compiled again for it."""
     model = of.model
     texts = backend_of(model.target).texts(
         lambda: launching(model.lowered, set(by_time(of)[:films])),

@@ -1,8 +1,8 @@
 """Line tables: many texts that differ little, each as a delta against the one before it.
 
-A delta is a list of hunks `[at, dropped, lines]`: at line `at` of the old text a given number of
-lines go, and the lines with those numbers in the table come.  Hunks go from the last to the first,
-so that none moves the place of another.
+A delta is a list of hunks `[at, dropped, lines]`: at line `at` of the old text a number of lines
+are removed, and the table's lines with those numbers inserted. Hunks go from last to first, so that
+positions stay valid.
 
 >>> table = LineTable()
 >>> first = table.delta("", "for i in range(4):\\n    x[i] = 0.0")
@@ -22,7 +22,7 @@ Hunk: TypeAlias = "list[int | list[int]]"
 
 
 class LineTable:
-    """Lines by number; each is kept once."""
+    """Numbered lines, each stored once."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

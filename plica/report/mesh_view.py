@@ -1,4 +1,4 @@
-"""Mesh views: the program of a device, who holds what and which bytes move, as JSON holds it."""
+"""Mesh views: a device's program, the placement of values and the bytes moved, as JSON data."""
 
 from __future__ import annotations
 

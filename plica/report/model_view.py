@@ -1,8 +1,8 @@
-"""Model views: everything the page shows of a compiled model, as JSON holds it.
+"""Model views: all data of the page for a compiled model, as JSON data.
 
-The derivation of the graph is a film of deltas, every kernel a film of its loops; launches join the
-two: each knows the node of the last graph it computes, the nodes of the model that comes from, its
-kernel, and the values of the memory plan it makes.
+The graph derivation is a film of deltas, each kernel a film of its loops; launches connect them:
+each refers to its node of the final graph, the model's nodes it comes from, its kernel, and its
+values in the memory plan.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def passes(of: StudiedModel) -> list[list[object]]:
 
 
 def names(of: Study, graph: GraphFilm) -> dict[str, str]:
-    """What the model calls its nodes, by their number in the film."""
+    """The model's node names, by node number in the film."""
     return {
         str(number): ", ".join(of.nodes[term])
         for term, number in graph.first.items()
@@ -119,7 +119,7 @@ def launch_rows(of: Study, graph: GraphFilm) -> list[dict[str, Any]]:
 
 
 def title_of(nodes: Sequence[str], operators: Sequence[str]) -> str:
-    """A launch in a few words: the first node of the model, and how many more there are."""
+    """A short title of a launch: the first node of the model, and the number of others."""
     words = [each.removeprefix("nn.") for each in operators]
     name = nodes[0] if nodes else ""
     rest = " + ".join(words[:3]) + (f" + {len(words) - 3} more" if len(words) > 3 else "")

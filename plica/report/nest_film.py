@@ -1,4 +1,4 @@
-"""Nest films: the loops of one kernel at every step on the way to code, with what each costs.
+"""Nest films: the loops of a kernel at every step, with their costs.
 
     stages     what the fused operators compute, a line a tensor
     form       the form that was chosen for it, as blocks and loops
@@ -45,7 +45,7 @@ from plica.search.model import Analytical
 Level: TypeAlias = Literal["stages", "form", "schedule", "lower"]
 
 Clock: TypeAlias = Callable[[Callable[[], object]], float]
-"""Gives the seconds that a call takes."""
+"""Returns the seconds of a call."""
 
 NAME: Final = "kernel"
 SEED: Final = 0
@@ -55,7 +55,7 @@ SEED: Final = 0
 class NestFrame:
     """A state of a kernel: the step that led to it, its text, and what it costs.
 
-    `cycles` is what the analytical model thinks it takes, `seconds` what it took.
+    `cycles` is the analytical model's estimate, `seconds` the measured time.
     """
 
     level: Level
@@ -69,7 +69,7 @@ class NestFrame:
 
 
 def of_trace(trace: Trace, kernel: Kernel) -> Iterator[NestFrame]:
-    """The kernel as a schedule begins, and after each of its steps."""
+    """The initial kernel of a schedule, and the kernel after each of its steps."""
     first = begin(kernel).kernel
     yield NestFrame("schedule", "before the schedule", show_kernel(first, NAME), first)
     last, text = first, show_kernel(first, NAME)
@@ -108,12 +108,12 @@ def with_costs(frames: Iterable[NestFrame], machine: Machine) -> list[NestFrame]
 
 
 def cycles_of(kernel: Kernel, machine: Machine) -> float:
-    """About how many cycles a kernel takes."""
+    """The estimated cycles of a kernel."""
     return float(Analytical().cycles(Packs.of([features(kernel, machine)]))[0])
 
 
 def with_times(frames: Sequence[NestFrame], clock: Clock, fused: bool) -> list[NestFrame]:
-    """Frames with the seconds that the kernel takes as it is there, or why it cannot be run."""
+    """Frames with the measured seconds of their kernels, or why they cannot run."""
     known: dict[Kernel, float | str] = {}
     found: list[NestFrame] = []
     for each in frames:
@@ -130,7 +130,7 @@ def with_times(frames: Sequence[NestFrame], clock: Clock, fused: bool) -> list[N
 
 
 def timed(kernel: Kernel, clock: Clock, fused: bool) -> float | str:
-    """The seconds of a kernel on one thread, lowered as it is; or why it cannot be lowered."""
+    """The seconds of a kernel on one thread, or why it cannot be lowered."""
     try:
         lowered = lower_kernel(kernel)
     except LoweringRefused as refusal:
@@ -145,7 +145,7 @@ def timed(kernel: Kernel, clock: Clock, fused: bool) -> float | str:
 
 
 def to_data(frames: Sequence[NestFrame], table: LineTable) -> list[list[Any]]:
-    """Frames as JSON holds them: level, title, why, cycles, seconds, refusal, delta of the text."""
+    """Frames as JSON data: level, title, why, cycles, seconds, refusal, delta of the text."""
     found: list[list[Any]] = []
     old = ""
     for each in frames:

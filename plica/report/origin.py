@@ -1,7 +1,7 @@
 """Origins of launches: the operators of the model that each kernel computes, and how it came.
 
-A fused function is opened again on its own arguments, which gives the very terms that were fused;
-the derivation of the compilation says which terms of the model those come from.
+A fused function applied to its own arguments gives the original terms; the compilation's derivation
+maps these to terms of the model.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -43,8 +43,8 @@ class LaunchOrigin:
 
 
 def origins(lowered: Lowered, names: Names, whole: bool = False) -> tuple[LaunchOrigin, ...]:
-    """The origin of each launch, in the order of the launches; the `whole` of it has passes among
-    its rules, too, and what was done to the constants that it reads."""
+    """The origin of each launch, in order; with `whole`, including passes and the computation of
+    its constants."""
     known = provenance(lowered.derivation)
     rank = {each: place for place, each in enumerate(post_order(lowered.module))}
     final = at(lowered.derivation, len(lowered.derivation.steps))

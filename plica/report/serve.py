@@ -1,8 +1,8 @@
 """Serving a page: on this machine only, to the page that was made for it only.
 
-The server listens on the loopback address, takes requests for its own name alone, so that no page
-of another origin reaches it by a name that was bent, and answers questions only to who says the
-word that the page was given.  What it is sent is JSON of bounded size; a trace is read, not run.
+The server listens on the loopback address, accepts only requests for its own host name, which
+prevents DNS rebinding, and answers queries only with the page's token. Requests are JSON of bounded
+size; a trace is read, not executed.
 
 >>> is_ours("127.0.0.1:8000", 8000), is_ours("example.org:8000", 8000)
 (True, False)
@@ -29,7 +29,7 @@ Answer: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def is_ours(host: str, port: int) -> bool:
-    """Whether a request is for the name that this server goes by."""
+    """Whether a request names this server's host."""
     return host in (f"{LOOPBACK}:{port}", f"localhost:{port}")
 
 

@@ -1,7 +1,6 @@
 """Stages: the module as it was read, and after every pass and every run of rules.
 
-They are found in the derivation of a compilation, so they are what was done and not what is meant
-to be done.
+They are taken from the derivation of a compilation, so they show what was done.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
@@ -71,7 +70,8 @@ def stages(derivation: Derivation) -> tuple[ModuleStage, ...]:
 
 
 def counted(module: Module) -> tuple[tuple[str, int], ...]:
-    """How often each operator is applied; what is inside a fused group counts as part of it."""
+    """The number of applications of each operator; operators inside a fused group count as part of
+    it."""
     found: Counter[str] = Counter()
     for _, function in module.functions():
         inner = {

@@ -1,7 +1,6 @@
-"""Standing terms: a term whose parts are replaced one by one, at the cost of what is above.
+"""Standing terms: a term with incremental replacement of parts, at the cost of their ancestors.
 
-Who stands directly above each part is kept, so that a replacement builds again what is above it and
-looks at nothing else.
+The parents of each part are recorded, so that a replacement only rebuilds its ancestors.
 
 >>> from plica.ir.loop.scalar import Add, Lit
 >>> from plica.ir.type.dtype import i64
@@ -21,15 +20,16 @@ from plica.core import Term, parts_first, rebuild
 
 @frozen(eq=False)
 class Replacement:
-    """What one replacement did: the new term of each part at or above it, and what is gone."""
+    """The effect of one replacement: the new terms of the part and its ancestors, and the removed
+    terms."""
 
     above: dict[Term, Term]
-    """The part itself, then what is above it, parts before wholes."""
+    """The part itself, then its ancestors, bottom up."""
     gone: set[Term]
 
 
 class StandingTerm:
-    """A term, and who stands above each of its parts."""
+    """A term with the parents of each of its parts."""
 
     def __init__(self, root: Term) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class StandingTerm:
         self._enter(root)
 
     def replace(self, old: Term, new: Term) -> Replacement:
-        """Put another term in the place of a part, wherever that stands."""
+        """Replaces all occurrences of a part."""
         made: dict[Term, Term] = {}
         for node in self._upwards(old) if old in self._above else ():
             if node is old:
@@ -54,7 +54,7 @@ class StandingTerm:
         return parts_first(self._above.__getitem__, part)[::-1]
 
     def _enter(self, root: Term) -> None:
-        """Take up what is new in a term."""
+        """Adds the new parts of a term."""
         if root in self._above:
             return
         self._above[root] = {}
@@ -68,7 +68,7 @@ class StandingTerm:
                 self._above[kid][node] = None
 
     def _leave(self, term: Term) -> set[Term]:
-        """Forget a term that nothing stands above, and what only it held."""
+        """Removes a term without parents, and what only it contained."""
         gone: set[Term] = set()
         stack = [term]
         while stack:

@@ -1,7 +1,7 @@
 """Studies: everything that is worth telling about a compiled model, as data.
 
-`examine` compiles a model, runs it, and gathers: the stages of the module, what was fused and why,
-the kernels with their times and where they come from, the memory plan, the roof of the machine.
+`examine` compiles a model, runs it, and collects: the stages of the module, fusion decisions,
+kernels with their times and origins, the memory plan, the machine's roofline.
 
 >>> row = LaunchRow(0, "k0", "add", (2,), ("add_0",), ("add",), (), 2_000, 100, 1e-6, 0.5)
 >>> row.gflops, row.intensity
@@ -51,7 +51,7 @@ NO_SCHEDULES: Mapping[str, Trace] = {}
 
 @frozen
 class LaunchRow:
-    """One launch: what it computes, where that comes from, and what it costs a call."""
+    """One launch: its operators, origin, and cost per call."""
 
     number: int
     kernel: str
@@ -65,9 +65,9 @@ class LaunchRow:
     seconds: float
     """The median of the runs."""
     roof: float | None
-    """The part of what the machine could do at best, from 0 to 1; None where it was busy.
+    """The fraction of the machine's limit, from 0 to 1; None if the machine was busy.
 
-    What lies in a cache nearer than any the roof was measured for is held to that: it is all of it.
+    Data in a cache smaller than any measured one is compared with that one's limit.
     """
     spread: float = 0.0
     """How far apart the middle half of the runs is, as a part of the median."""
@@ -83,13 +83,13 @@ class LaunchRow:
         return self.operations / self.bytes if self.bytes else 0.0
 
     def to_data(self) -> dict[str, Any]:
-        """The row as JSON holds it."""
+        """The row as JSON data."""
         return {**asdict(self), "gflops": self.gflops, "intensity": self.intensity}
 
 
 @frozen(eq=False)
 class Study:
-    """What was found out about one model; times are in seconds."""
+    """The analysis of one model; times are in seconds."""
 
     name: str
     target: str
@@ -110,11 +110,11 @@ class Study:
     model: StudiedModel
     passed_over: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
-    """Of what joins tensors in memory: which of them are written there, and why others are not."""
+    """Concatenations: which parts are written in place, and why others are not."""
     """Schedules that promised more but could not be lowered, by kernel, and why."""
 
     def _repr_html_(self) -> str:
-        """The explorer in a frame: what a notebook shows."""
+        """The explorer in a frame, as a notebook shows it."""
         text = late("plica.report.page:page")([late("plica.report.model_view:model_view")(self)])
         return f'<iframe srcdoc="{escape(text)}" style="width:100%;height:900px;border:0"></iframe>'
 
@@ -130,7 +130,7 @@ class PassEnd:
 
 @frozen(eq=False)
 class StudiedModel:
-    """A model on the way to a study: what was lowered, and what can be called."""
+    """A model being studied: its lowered form and executable."""
 
     name: str
     lowered: Lowered
@@ -175,8 +175,8 @@ def compiled(
 ) -> StudiedModel:
     """A model made ready, and how long each part of that took.
 
-    A `pipeline` of one's own takes the place of the target's, and a `history` that of the model as
-    it was read: from there on the pipeline is gone through.  `schedules` are traces of kernels.
+    A custom `pipeline` replaces the target's, and a `history` the model's initial one: the pipeline
+    continues from there. `schedules` are traces of kernels.
     """
     start = perf_counter()
     seen = backend_of(target).with_threads(target, threads)
@@ -201,7 +201,7 @@ def examine(
     inputs: Mapping[str, Array] | None = None,
     progress: Callable[[str], None] = lambda word: None,
 ) -> Study:
-    """Run a model and gather what there is to say of it."""
+    """Runs a model and collects its analysis."""
     lowered = of.lowered
     progress("timing every kernel")
     arrays = sample(of.executable.inputs, inputs)

@@ -1,7 +1,7 @@
 """Timelines: every step of a compilation in one list, of the graph, of schedules and of lowering.
 
-Steps are numbered from 1: those of the graph first, then those of each kernel.  States share what
-did not change, so all of them are held at once; from any step the compilation can be forked.
+Steps are numbered from 1: those of the graph first, then those of each kernel. States share
+unchanged parts, so all are kept in memory; the compilation can be forked at any step.
 
     timeline.at(n)                    the module, or the kernel, after step n
     timeline.first(holds)             the first state for which a predicate holds
@@ -11,8 +11,8 @@ did not change, so all of them are held at once; from any step the compilation c
     timeline.fork(n, decision=…)      the model with another decision of a schedule
     future.compared(a, b)             two of them, by time, size, code and numbers
 
-Laws: `at` of the last step of a kernel is the kernel that was compiled; a fork with the decision
-that was taken, or at a step that changed nothing, gives the same code.
+Laws: `at` of the last step of a kernel is the compiled kernel; a fork with the same decision, or at
+a step without effect, gives the same code.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Timeline:
         return {kernel_name(n, program): each for n, each in enumerate(program.origins) if each}
 
     def step(self, number: int) -> TimelineStep:
-        """A step by its number; an InputError where there is none."""
+        """The step of a number; raises an InputError if there is none."""
         if not 1 <= number <= len(self.steps):
             message, expected = f"There is no step {number}.", f"1 to {len(self.steps)}"
             raise InputError(Diagnostic("input-unknown", message, None, expected, str(number)))
@@ -108,7 +108,7 @@ class Timeline:
         return at(history, step.within + 1) if not step.kernel else history.steps[step.within].after
 
     def first(self, holds: Callable[[Term], bool]) -> TimelineStep | None:
-        """The first step after which a predicate of modules and kernels holds, if any."""
+        """The first step after which a predicate of modules and kernels holds, or None."""
         return next(
             (each for each in self.steps if each.changes and holds(self.at(each.number))), None
         )

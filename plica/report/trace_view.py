@@ -1,9 +1,9 @@
-"""Trace views: one kernel under one schedule or two, as JSON holds it.
+"""Trace views: a kernel under one or two schedules, as JSON data.
 
     trace_view(name, kernel, {"old": a, "new": b}, machine)
 
-Two traces stand side by side: their steps are paired by the difference of the two, whose hunks are
-shown with what each does to the loops and to the cycles that are expected.
+Two traces side by side: their steps are paired by their diff, whose hunks are shown with their
+effect on the loops and the estimated cycles.
 """
 
 from __future__ import annotations
