@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Mesh", "MeshPlan", "ShardedProgram", "Topology", "automatic_plan", "bisect", "diff", "picture",
-    "plan_digest", "replay", "simulate",
+    "Mesh", "MeshPlan", "Ranks", "ShardedProgram", "Topology", "automatic_plan", "bisect",
+    "connect", "diff", "picture", "plan_digest", "replay", "simulate",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from plica.mesh.mesh import Mesh
     from plica.mesh.picture import picture
     from plica.mesh.plan import MeshPlan, bisect, diff, plan_digest, replay
+    from plica.mesh.rank import Ranks, connect
     from plica.mesh.topology import Topology
 else:
     lazily(__name__)

@@ -26,10 +26,11 @@ from plica.ir.graph.expression import Apply, Const, Expr, Function, Project, Tup
 from plica.ir.graph.module import Module, main_module
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.interpret.value import Array
+from plica.ir.loop.scalar import Combiner
 from plica.ir.type import TensorType, dtype, infer, tensor, type_of
-from plica.mesh.exchange import OWN, STACK, MeshExchange
+from plica.mesh.exchange import OWN, STACK, MeshExchange, exchanges
 from plica.mesh.infer import ShardedProgram
-from plica.mesh.mesh import Layout, Mesh, sizes_of
+from plica.mesh.mesh import Layout, Mesh
 from plica.mesh.program import leaves, nested
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, InputError, Place
@@ -221,16 +222,6 @@ def blocks(mesh: Mesh, array: Array, layout: Layout, devices: Sequence[int]) -> 
     return found
 
 
-def whole(mesh: Mesh, of: TensorType, layout: Layout, parts: Values) -> Array:
-    """The array whose blocks the devices hold; the first of the devices that hold a block
-    decides."""
-    shape = sizes_of(of)
-    array = np.empty(shape, of.dtype.numpy)
-    for device in sorted(parts, reverse=True):
-        array[mesh.block(shape, layout, device)] = parts[device]
-    return array
-
-
 def held_arrays(
     sharded: ShardedProgram, args: Sequence[Any], devices: Sequence[int]
 ) -> dict[int, list[Array]]:
@@ -303,16 +294,33 @@ def _collective_module(param: Var, body: Expr) -> Module:
     return infer(main_module(Function((), (), (param,), None, body)))
 
 
+def combined(combiner: Combiner, rows: Sequence[Array]) -> Array:
+    """The rows of devices combined, in their order, as `all_reduce` means it."""
+    reduce = MeshExchange("all_reduce", 0, (("combiner", combiner),))
+    found: Array = _meaning(reduce, np.stack(rows))[0]
+    return found
+
+
 def simulate(sharded: ShardedProgram, *args: Any, engine: Engine = interpreted) -> Any:
     """The result of the program on a mesh of devices that this process simulates."""
-    devices = tuple(range(sharded.mesh.devices))
+    medium = SimulatedDevices(tuple(range(sharded.mesh.devices)))
+    return gathered(sharded, run_on(sharded, args, medium, engine), medium)
+
+
+def run_on(
+    sharded: ShardedProgram, args: Sequence[Any], medium: Medium, engine: Engine
+) -> dict[int, list[Array]]:
+    """The blocks of the results on the devices of this process, from the whole arguments."""
     with paused():
-        held = held_arrays(sharded, args, devices)
-        parts = execute(sharded, held, SimulatedDevices(devices), engine)
-    program = sharded.program
-    arrays = [
-        whole(sharded.mesh, program.types[value], layout,
-              {device: parts[device][at] for device in devices})
-        for at, (value, layout) in enumerate(zip(program.results, sharded.results, strict=True))
-    ]  # fmt: skip
-    return nested(program.returned, arrays)
+        return execute(sharded, held_arrays(sharded, args, medium.devices), medium, engine)
+
+
+def gathered(sharded: ShardedProgram, parts: Mapping[int, Sequence[Array]], medium: Medium) -> Any:
+    """The whole results, from the blocks of all devices."""
+    mesh, arrays = sharded.mesh, []
+    for at, layout in enumerate(sharded.results):
+        values = {device: parts[device][at] for device in medium.devices}
+        for collective in exchanges(mesh, layout, mesh.replicated()):
+            values = medium.exchange(mesh, collective, values)
+        arrays.append(values[medium.devices[0]])
+    return nested(sharded.program.returned, arrays)
