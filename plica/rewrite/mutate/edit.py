@@ -37,7 +37,7 @@ STRICT: Final = (
 def operator_edits(sample: Expr) -> Iterator[Named]:
     """Another operator of the same arguments, attributes and result."""
     for node in _applied(sample):
-        for name in _twins(node.op):
+        for name in twins(node.op):
             made = _renamed(name)(node)
             if made is not None and _like(made, node) is not None:
                 yield f"{node.op} becomes {name}", _at_first(node.op, _renamed(name))
@@ -256,7 +256,7 @@ def _applied(sample: Expr) -> list[Apply]:
 
 
 @functools.lru_cache(maxsize=512)
-def _twins(op: str) -> tuple[str, ...]:
+def twins(op: str) -> tuple[str, ...]:
     """Operators with the same arguments and attributes."""
     of = find(op)
     assert of is not None

@@ -1,0 +1,84 @@
+"""Mistakes in a right side that is a term: an operator, a sign, a number, an operand, an attribute.
+
+Such mutants have both sides as terms, so that the prover can be tried on them.
+
+>>> from plica.rewrite.make import rule
+>>> from plica.rewrite.pattern import holes
+>>> x, y = holes("x y")
+>>> [what for what, _ in term_edits(rule("swapped", x - (-y), x + y))][:3]
+['arctan2 for add', 'copysign for add', 'divide for add']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from plica.core import Term, post_order
+from plica.ir.graph.expression import Apply, Expr, Literal
+from plica.ir.graph.operator import find
+from plica.rewrite.instantiate import late_right_side
+from plica.rewrite.mutate.edit import twins
+from plica.rewrite.mutate.mutant import replaced, spoilt
+from plica.rewrite.mutate.rule_edit import NamedRule
+from plica.rewrite.packs.word import Evaluated, LikeLeft
+from plica.rewrite.pattern import Hole
+from plica.rewrite.rule import Rule
+
+NEGATED: Final = "negative"
+
+
+def term_edits(base: Rule) -> Iterator[NamedRule]:
+    """The rule with one change in its right side, where that is a term."""
+    match base.right:
+        case Expr() as right:
+            for what, made in _changes(right, base.left):
+                yield what, spoilt(base, right=made, build=late_right_side(base.left, made))
+        case LikeLeft(_, Expr() as part):
+            for what, made in _changes(part, base.left):
+                yield what, spoilt(base, right=attrs.evolve(base.right, part=made))
+        case Evaluated(_, Expr() as part):
+            for what, made in _changes(part, base.left):
+                yield what, spoilt(base, right=attrs.evolve(base.right, constant=made))
+
+
+def _changes(right: Expr, left: Term) -> Iterator[tuple[str, Term]]:
+    operands = _operands(left)
+    for node in post_order(right):
+        for what, new in _of_node(node, operands):
+            if new is not node:
+                yield what, replaced(right, node, new)
+    if not isinstance(right, Literal):
+        yield "another sign", Apply(NEGATED, (right,), ())
+
+
+def _operands(left: Term) -> list[Hole]:
+    """The holes of the left side that stand for tensors."""
+    args = [arg for node in post_order(left) if isinstance(node, Apply) for arg in node.args]
+    return list(dict.fromkeys(arg for arg in args if isinstance(arg, Hole)))
+
+
+def _of_node(node: Term, operands: list[Hole]) -> Iterator[tuple[str, Term]]:
+    if isinstance(node, Hole) and node in operands:
+        for other in operands:
+            yield f"{other.name} for {node.name}", other
+    if isinstance(node, Literal) and not isinstance(node.value, bool):
+        yield f"{node.value + 1} for {node.value}", Literal(node.value + 1)
+        yield f"{-node.value} for {node.value}", Literal(-node.value)
+    if isinstance(node, Literal) and isinstance(node.value, bool):
+        yield f"{not node.value} for {node.value}", Literal(not node.value)
+    if not isinstance(node, Apply):
+        return
+    for twin in twins(node.op):
+        yield f"{twin} for {node.op}", Apply(twin, node.args, node.attrs)
+    if len(node.args) > 1:
+        yield f"operands of {node.op} exchanged", Apply(node.op, node.args[::-1], node.attrs)
+    record = find(node.op)
+    if len(node.args) == 1 and record is not None and record.pointwise:
+        yield f"no {node.op}", node.args[0]
+    for at, (name, value) in enumerate(node.attrs):
+        if isinstance(value, bool):
+            given = (*node.attrs[:at], (name, not value), *node.attrs[at + 1 :])
+            yield f"{name} of {node.op}", Apply(node.op, node.args, given)
