@@ -41,15 +41,15 @@ from plica.search.pool.measurer import PoolMeasurer
 from plica.search.record import Database, fingerprint, versions
 from plica.search.target import tuning_of
 from plica.search.tune import not_by_kernels, tuned_kernel, tuned_module, without
-from plica.search.tuned import USUAL, Tuned, TuneOptions
+from plica.search.tuned import DEFAULT_POLICY, Tuned, TuneOptions
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-MOST_SEED: Final = (1 << 63) - 1
+MAX_SEED: Final = (1 << 63) - 1
 """The largest seed that a record can hold."""
 
-HELD: Final = 4
+RESERVED_COMPILES: Final = 4
 """The time reserved at the end of a search, in compile times of the untuned program: for compiling
 it, the tuned one twice, and comparing them."""
 
@@ -65,7 +65,7 @@ def tune(  # noqa: PLR0917  # the public surface says so
     threads: int | None = None,
     packs: str | Pack | Sequence[str | Pack] = (),
     contract: Contract | str | None = None,
-    policy: str = USUAL,
+    policy: str = DEFAULT_POLICY,
     seconds: float | None = None,
     pool: str | None = None,
     graph: bool = False,
@@ -185,13 +185,13 @@ def _with_time_for(
         return how, None, True
     start = time.monotonic()
     try:
-        with deadline(start + how.seconds / (2 * HELD)):
+        with deadline(start + how.seconds / (2 * RESERVED_COMPILES)):
             untuned = compiled()
             check_deadline()
     except DeadlinePassed:
         return without(how, start), None, False
     took = time.monotonic() - start
-    return evolve(how, seconds=how.seconds - HELD * took), untuned, True
+    return evolve(how, seconds=how.seconds - RESERVED_COMPILES * took), untuned, True
 
 
 def _compiled(  # noqa: PLR0917  # as `tune`
@@ -251,8 +251,8 @@ def _wrong_options(how: TuneOptions) -> list[Diagnostic]:
     checks = (
         (type(trials) is int and trials >= 1,
          "The number of trials must be at least 1.", "1 or more", trials),
-        (type(seed) is int and -MOST_SEED <= seed <= MOST_SEED,
-         "A seed is a whole number of 64 bits.", f"{-MOST_SEED} to {MOST_SEED}", seed),
+        (type(seed) is int and -MAX_SEED <= seed <= MAX_SEED,
+         "A seed is a whole number of 64 bits.", f"{-MAX_SEED} to {MAX_SEED}", seed),
         (is_time,
          "The time for a search must be more than 0 seconds.", "seconds, or None", seconds),
         (isinstance(policy, str),

@@ -25,7 +25,7 @@ DTYPES: Final = {
     "F8_E4M3": "f8e4m3fn", "F8_E5M2": "f8e5m2",
 }  # fmt: skip
 HEAD: Final = 8
-MOST: Final = 100_000_000
+MAX_HEADER_BYTES: Final = 100_000_000
 """The bytes of a header, at most, as the format says."""
 INDEX: Final = "model.safetensors.index.json"
 
@@ -51,7 +51,7 @@ def read_weights(path: Path) -> Iterator[Weight]:
     if len(file) < HEAD:
         refuse(path, "The file is too short for a header.", f"{HEAD} bytes", f"{len(file)} bytes")
     size = int.from_bytes(file[:HEAD].tobytes(), "little")
-    if size > min(MOST, len(file) - HEAD):
+    if size > min(MAX_HEADER_BYTES, len(file) - HEAD):
         refuse(
             path, "The header does not fit.", f"at most {len(file) - HEAD} bytes", f"{size} bytes"
         )

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from plica.cli import GONE, main
+from plica.cli import BROKEN_PIPE_EXIT, main
 from plica.cli.command import DIFFERS
 from tests.frontend.onnx.build import model
 
@@ -189,7 +189,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         timeout=60,
     )
     os.close(writing)
-    assert done.returncode == GONE
+    assert done.returncode == BROKEN_PIPE_EXIT
     assert not done.stderr
 
 

@@ -160,7 +160,7 @@ def test_what_is_made_of_another_model_is_what_compiling_gives(
     with pytest.MonkeyPatch.context() as patch:
         anew = _watched(patch, tmp_path_factory.mktemp("store"))
         patch.setattr(provenance, "STORED", 1)
-        patch.setattr(model_query, "_LARGE", 1)
+        patch.setattr(model_query, "_LARGE_TENSOR_BYTES", 1)
         artefact(model)
         for name in data.draw(st.permutations(sorted(tensors)))[:2]:
             other = CHANGES[change](tensors[name], np.random.default_rng(seed))
@@ -379,7 +379,7 @@ def test_large_tensors_are_found_where_they_lie() -> None:
     assert other is not None
     assert other.structure == told.structure
     assert [a == b for a, b in zip(told.tensors, other.tensors, strict=True)] == [False, True, True]
-    assert model_query._LARGE == provenance.STORED
+    assert model_query._LARGE_TENSOR_BYTES == provenance.STORED
 
 
 def test_reading_what_is_made_of_a_tensor_is_looking_at_it() -> None:

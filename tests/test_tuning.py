@@ -19,7 +19,7 @@ from plica.runtime.link import architecture
 from plica.search.record import Database
 from plica.search.sketch.variant import PRODUCT
 from plica.search.tuned import TuneOptions
-from plica.tuning import HELD, _with_time_for, written_kernel
+from plica.tuning import RESERVED_COMPILES, _with_time_for, written_kernel
 from tests.schedule.kernel import matmul
 from tests.search.work import multiplied
 
@@ -134,4 +134,4 @@ def test_the_untuned_program_is_compiled_only_where_that_takes_little_of_the_tim
     assert took < 2.0
     assert (untuned, holds) == (None, False)
     assert how.seconds is not None
-    assert 2.0 < how.seconds <= 4.0 - 4.0 / (2 * HELD)
+    assert 2.0 < how.seconds <= 4.0 - 4.0 / (2 * RESERVED_COMPILES)

@@ -41,7 +41,7 @@ def started() -> Iterator[WorkerPool]:
     """One worker, which all tests of this file ask."""
     pool = WorkerPool(2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_pool, "ENOUGH", 2)
+        patch.setattr(worker_pool, "MIN_TASKS", 2)
         yield pool
     pool.end()
 
@@ -247,10 +247,10 @@ def test_groups_are_made_once_for_all_processes(
 def test_workers_are_started_for_many_operators_alone() -> None:
     pool = WorkerPool(2)
     try:
-        pool.expect(worker_pool.ENOUGH)
+        pool.expect(worker_pool.MIN_TASKS)
         assert not pool._workers
         pool.begin("cpu")  # the compiler is loaded by the process that forks
-        pool.expect(worker_pool.ENOUGH * worker_pool.OPERATORS_OF_TASK)
+        pool.expect(worker_pool.MIN_TASKS * worker_pool.OPERATORS_OF_TASK)
         pool.unneeded()  # somebody else needs them
         (worker,) = pool._workers
         assert archive.unpack(worker.ask(GroupTask("k", archive.pack, ({"a": b"1"},))) or b"") == {

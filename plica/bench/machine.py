@@ -38,7 +38,7 @@ from plica.runtime.machine import (
 from plica.runtime.port import Array
 from plica.schedule.default.machine import LINE
 
-TURNS: Final = 4000
+PROBE_TURNS: Final = 4000
 """Turns of a probe for one sample: so few that most often no other process interrupts it."""
 
 SAMPLES: Final = 21
@@ -122,7 +122,7 @@ def measured(before: MachineDescription | None = None) -> MachineMeasurement:
     copies = _bound(code, f"copy_{bits}")
     far = FAR * second // 2
     usual, row = CycleRates(), row_of(host.architecture, host.cpu, bits).rates
-    scaling = _by_all(_bound(code, f"fma_{bits}"), 10 * TURNS, 4096) * turns[f"fma_{bits}"]
+    scaling = _by_all(_bound(code, f"fma_{bits}"), 10 * PROBE_TURNS, 4096) * turns[f"fma_{bits}"]
     together = cores() > 1 and scaling >= TOGETHER * cores()
     described = MachineDescription(
         MEASURED,
@@ -206,13 +206,18 @@ def _iteration_times(probes: Mapping[str, _Probe]) -> dict[str, float]:
     call."""
     room = aligned_array(8192)
     place = room.ctypes.data
-    found = dict.fromkeys([(name, turns) for name in probes for turns in (1, TURNS)], float("inf"))
+    found = dict.fromkeys(
+        [(name, turns) for name in probes for turns in (1, PROBE_TURNS)], float("inf")
+    )
     for _ in range(ROUNDS):
         for name, turns in found:
             start = thread_time_ns()
             probes[name](turns, place, place + 4096, 1)
             found[name, turns] = min(found[name, turns], thread_time_ns() - start)
-    return {name: max(1.0, found[name, TURNS] - found[name, 1]) / (TURNS - 1) for name in probes}
+    return {
+        name: max(1.0, found[name, PROBE_TURNS] - found[name, 1]) / (PROBE_TURNS - 1)
+        for name in probes
+    }
 
 
 def _copied(of: _Probe, size: int) -> float:
@@ -257,7 +262,7 @@ def _chased(of: _Probe, size: int) -> float:
     cells[order * (LINE // 8)] = np.roll(places, -1)
     starts = iter([int(places[at * count // SAMPLES]) for at in range(SAMPLES)])
     of(count, 0, int(places[0]), 1)  # all of it has been read once
-    return _least(lambda: of(TURNS, 0, next(starts), 1)) / TURNS
+    return _least(lambda: of(PROBE_TURNS, 0, next(starts), 1)) / PROBE_TURNS
 
 
 def _region() -> float:

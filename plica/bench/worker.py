@@ -23,7 +23,7 @@ import numpy as np
 from plica.bench.peer import PEERS, PeerOptions, Run
 from plica.runtime.error import PlicaError
 
-MOST: int = 100_000
+MAX_RUNS: int = 100_000
 """So many calls a burst has at most."""
 
 
@@ -32,7 +32,7 @@ def burst(run: Run, seconds: float) -> list[float]:
     run()
     times: list[float] = []
     end = perf_counter() + seconds
-    while len(times) < MOST:
+    while len(times) < MAX_RUNS:
         start = perf_counter()
         run()
         now = perf_counter()

@@ -28,7 +28,7 @@ from plica.runtime.error import Diagnostic, PlicaError
 
 __all__ = ["Command", "commands", "main"]
 
-GONE: Final = 141
+BROKEN_PIPE_EXIT: Final = 141
 """The exit code when the output's reader has gone, as for SIGPIPE."""
 
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader has gone, as after `| head`: print nothing more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return GONE
+        return BROKEN_PIPE_EXIT
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

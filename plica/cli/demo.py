@@ -58,7 +58,7 @@ def to_data(of: Shown) -> dict[str, Any]:
     }
 
 
-NEXT: Final = {
+NEXT_STEPS: Final = {
     "Compile a model": "plica compile MODEL.onnx -o model.plica",
     "See each step of it": "plica explore MODEL.onnx",
     "Compare with a peer": "plica bench MODEL.onnx --against onnxruntime",
@@ -103,7 +103,7 @@ def show(found: Sequence[Shown], report: Path, took: float, warning: str) -> Non
     console.print(
         f"\nOpen {report}: kernels, loops and every rewrite step. Total time: {took:.0f} s."
     )
-    for purpose, command in NEXT.items():
+    for purpose, command in NEXT_STEPS.items():
         console.print(f"  {purpose:<24}{command}")
 
 

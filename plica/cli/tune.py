@@ -77,7 +77,7 @@ def print_spaces(arguments: argparse.Namespace, module: Any) -> int:  # Any: as 
 def trials_of(arguments: argparse.Namespace) -> int:
     """The trials asked for; no limit where only a time was given."""
     timed = arguments.seconds is not None or arguments.minutes is not None
-    return arguments.trials or (UNTIL_TIME if timed else USUAL)
+    return arguments.trials or (UNTIL_TIME if timed else DEFAULT_TRIALS)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +114,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-USUAL: Final = 256
+DEFAULT_TRIALS: Final = 256
 """Trials, where neither they nor a time are given."""
 
 UNTIL_TIME: Final = 1 << 20

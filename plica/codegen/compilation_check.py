@@ -33,7 +33,7 @@ MODULES = ("graph", "rules")
 """The kinds of passes that make modules."""
 
 
-TAME: Final = ("plain", "even", "halves")
+FINITE_KINDS: Final = ("plain", "even", "halves")
 """Kinds of random data whose sums and products stay finite in any order."""
 
 
@@ -88,7 +88,7 @@ def broken_contract(before: Module, after: Module, contract: Contract, seed: int
         if not isinstance(each, TensorType) or None in shape:
             return None
         sets.append((each.dtype, tuple([size for size in shape if size is not None])))
-    fills = FILLS if contract is exact else TAME
+    fills = FILLS if contract is exact else FINITE_KINDS
     for inputs in samples(sets, seed, fills):
         if (reason := Meaning(before, tuple(inputs), contract).differs(after)) is not None:
             return reason

@@ -45,7 +45,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.fuzz import numbered
 from plica.schedule.smaller import smallest
 
-TRIES: Final = 4
+MAX_SHRINK_TRIES: Final = 4
 """How many kernels are drawn for each that runs, at most: some are for other machines."""
 
 
@@ -97,7 +97,7 @@ def fuzz(
         Finding,
         ByNumber(made, smallest),
         oracle,
-        TRIES,
+        MAX_SHRINK_TRIES,
         way.blame,
         counters={"steps": (), "loops": (), SKIPPED: ()},
         settings={"guard": guard},

@@ -85,7 +85,7 @@ TABLE: Final[dict[str, MachineDescription]] = {row[1]: _described(*row[1:]) for 
 ARCHITECTURES: Final[dict[str, str]] = {row[1]: row[0] for row in _ROWS}
 """The first part of the triple of each."""
 
-_USUAL: Final = {
+_DEFAULT_ROW: Final = {
     (X86, 512): "x86-64-v4", (X86, 256): "x86-64-v3", (X86, 128): "x86-64-v2",
     (ARM, 128): "aarch64", ("arm64", 128): "aarch64",
 }  # fmt: skip
@@ -97,7 +97,7 @@ def row_of(architecture: str, cpu: str, vector: int) -> MachineDescription:
     """The row of a processor, or of those like it; what is usual if there is none."""
     if ARCHITECTURES.get(cpu) == architecture:
         return TABLE[cpu]
-    return TABLE.get(_USUAL.get((architecture, vector), architecture), _UNKNOWN)
+    return TABLE.get(_DEFAULT_ROW.get((architecture, vector), architecture), _UNKNOWN)
 
 
 def row_named(name: str) -> MachineDescription:

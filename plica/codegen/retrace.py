@@ -58,7 +58,7 @@ from plica.schedule.replay import kernel_of, scheduled
 from plica.schedule.trace import Trace
 from plica.schedule.trace_contract import trace_contract
 
-NARROW: Final = "narrow-indices"
+NARROW_PASS: Final = "narrow-indices"
 """The pass after which nothing is proved of indices."""
 
 
@@ -230,7 +230,7 @@ def _made(
         except PlicaError as error:
             said = error.diagnostics[0].message
             return WrongTrace(of.kernel, f"It cannot be lowered by {each.name}: {said}")
-        waits = waits if each.name == NARROW else kernel
+        waits = waits if each.name == NARROW_PASS else kernel
     return MadeAgain(after, kernel, waits, len(trace.steps))
 
 

@@ -50,14 +50,14 @@ from plica.schedule.unlowered import run_unlowered
 SAMPLES: Final = 2
 """How many inputs each kernel is tried on."""
 
-MOST_INTERPRETED: Final = 1 << 20
+MAX_INTERPRETED: Final = 1 << 20
 """Elements of the result up to which a kernel for another machine is interpreted."""
 
 UNITS: Final = 512
 """How many units in the last place of the greatest number a result may be off by, where sums may be
 taken in another order."""
 
-MOST_TIES: Final = 0.01
+MAX_TIE_FRACTION: Final = 0.01
 """The share of whole numbers, made of floats that may be off, that may fall to the other side."""
 
 
@@ -217,7 +217,7 @@ def _tried(case: LaunchedKernel, kernel: Kernel, bench: Bench, seed: int) -> Dia
         return "its stages have no value on what was drawn"
     own = zip(kernel.dims, case.made.kernel.dims, strict=True)  # it may be another's but for names
     at = specialise(kernel, {mine: sample.sizes[theirs] for mine, theirs in own})
-    if bench.entry is None and sample.meant.size > MOST_INTERPRETED:
+    if bench.entry is None and sample.meant.size > MAX_INTERPRETED:
         return "it is for another machine, and too large to be interpreted"
     if bench.entry is None:
         got = _interpreted(at, sample)
@@ -332,7 +332,7 @@ def difference(got: Array, meant: Array, contract: Contract, of_floats: bool) ->
     if signless_zero < contract and far.any():
         if meant.dtype.kind not in "iub":
             far &= ~_near(flat, meant, contract)
-        elif of_floats and far.mean() <= MOST_TIES:
+        elif of_floats and far.mean() <= MAX_TIE_FRACTION:
             return None
     if not far.any():
         return None

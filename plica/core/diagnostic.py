@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODES",
-    "MOST_BYTES",
+    "MAX_TENSOR_BYTES",
     "CompilerBug",
     "EvaluationError",  # native code raises it too, so it lives with the runtime
     "IllTyped",
@@ -175,7 +175,7 @@ CODES: Final[dict[str, str]] = {
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
 
 
-MOST_BYTES: Final = 1 << 40
+MAX_TENSOR_BYTES: Final = 1 << 40
 """Tensors larger than this are refused before memory is requested."""
 
 
@@ -216,17 +216,17 @@ def no_main() -> IllFormed:
 def spanned_bytes(shape: Iterable[int], itemsize: int) -> int:
     """The bytes that the strides of an array span, which numpy bounds for empty arrays too.
 
-    >>> spanned_bytes((2**62, 0), 4) > MOST_BYTES
+    >>> spanned_bytes((2**62, 0), 4) > MAX_TENSOR_BYTES
     True
     """
     return prod([max(1, size) for size in shape]) * itemsize
 
 
 def too_large(type: str) -> Diagnostic:
-    """The diagnostic for a tensor larger than `MOST_BYTES`."""
+    """The diagnostic for a tensor larger than `MAX_TENSOR_BYTES`."""
     message = "A tensor is too large to be held in memory."
     hint = "Compute it in smaller parts."
-    return Diagnostic("too-large", message, None, f"at most {MOST_BYTES} bytes", type, hint)
+    return Diagnostic("too-large", message, None, f"at most {MAX_TENSOR_BYTES} bytes", type, hint)
 
 
 def ill_formed(message: str) -> IllFormed:

@@ -27,8 +27,8 @@ from plica.runtime.error import Diagnostic, Place
 
 FORMAT: Final = "plica-term"
 VERSION: Final = 1
-MOST_NESTED: Final = 100  # tuples in tuples of plain data
-MOST_BITS: Final = 4096  # of an integer: Python reads no longer ones as decimal digits
+MAX_NESTED: Final = 100  # tuples in tuples of plain data
+MAX_INTEGER_BITS: Final = 4096  # of an integer: Python reads no longer ones as decimal digits
 
 
 class Ref(NamedTuple):
@@ -271,7 +271,7 @@ def _to_data(value: Any) -> Any:
     if kind is str:
         if not _is_text(value):
             _refuse("bad-json", f"{value!a} is no Unicode text, so JSON cannot hold it.")
-    elif kind is int and value.bit_length() > MOST_BITS:
+    elif kind is int and value.bit_length() > MAX_INTEGER_BITS:
         _refuse("bad-json", f"An integer of {value.bit_length()} bits is too long for JSON.")
     return value
 
@@ -291,12 +291,12 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object | Ref:
 def _from_data(value: Any, row: int, depth: int = 0) -> Any:
     kind = type(value)
     if kind is list:
-        if depth == MOST_NESTED:
-            _refuse("bad-json", f"Lists are nested deeper than {MOST_NESTED}.", row)
+        if depth == MAX_NESTED:
+            _refuse("bad-json", f"Lists are nested deeper than {MAX_NESTED}.", row)
         return tuple([_from_data(item, row, depth + 1) for item in value])
     if kind is float:
         _refuse("bad-json", f"Numbers with a fraction are written as bits, found {value}.", row)
-    if kind is int and value.bit_length() > MOST_BITS:
+    if kind is int and value.bit_length() > MAX_INTEGER_BITS:
         _refuse("bad-json", f"An integer of {value.bit_length()} bits is too long.", row)
     if kind is str and not _is_text(value):
         _refuse("bad-json", f"{value!a} is no Unicode text.", row)
@@ -311,7 +311,7 @@ def _from_data(value: Any, row: int, depth: int = 0) -> Any:
             except ValueError as reason:
                 _refuse("bad-json", f"Bytes are written in base64: {reason}.", row)
         case (("n", [str(hint), index]),) if type(index) is int:
-            if _is_text(hint) and index.bit_length() <= MOST_BITS:
+            if _is_text(hint) and index.bit_length() <= MAX_INTEGER_BITS:
                 return Name(hint, index)
     _refuse("bad-json", f"{_brief(value)} is no value of a term.", row)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-MOST: Final = 400  # characters
+MAX_CHARACTERS: Final = 400  # characters
 LEVELS: Final = 4
 WIDTH: Final = 6  # items of a tuple
 
@@ -32,8 +32,8 @@ def sketch(term: Any) -> str:
     for piece in _pieces(term, LEVELS):
         shown.append(piece)
         length += len(piece)
-        if length > MOST:
-            return "".join(shown)[: MOST - 5] + " ...)"
+        if length > MAX_CHARACTERS:
+            return "".join(shown)[: MAX_CHARACTERS - 5] + " ...)"
     return "".join(shown)
 
 

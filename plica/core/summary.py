@@ -34,7 +34,7 @@ Summary: TypeAlias = tuple[bytes, Order]
 _Kid: TypeAlias = tuple[Summary, Mapping[Term, int]]  # with the numbers of what is bound in it
 
 LIMIT: Final = 256
-LONG: Final = 4096  # bytes that are told by a digest of their own
+MIN_DIGESTED_BYTES: Final = 4096  # bytes that are told by a digest of their own
 SELF: Final = bytes(16)  # stands before a variable's own name among many
 NO_BINDER: Final[Mapping[Term, int]] = {}
 
@@ -203,7 +203,7 @@ def _own_parts(node: Term) -> list[FrozenBytes]:
             parts.append(_plain_text(value))
         elif value.__class__ is bytes or value.__class__ is memoryview:
             parts += _bytes_parts(value)
-        elif isinstance(value, StoredBytes) and len(value) >= LONG:
+        elif isinstance(value, StoredBytes) and len(value) >= MIN_DIGESTED_BYTES:
             look_at(value.leaves)
             parts += b"B" + struct.pack("<Q", len(value)), bytes.fromhex(value.digest)
         elif isinstance(value, DeferredBytes):
@@ -221,7 +221,7 @@ def _bytes_parts(value: FrozenBytes) -> tuple[FrozenBytes, FrozenBytes]:
     """Bytes with their length in front. Long ones are replaced by their SHA-256, which processors
     accelerate: a third of the time, and no copy."""
     size = struct.pack("<Q", len(value))
-    if len(value) < LONG:
+    if len(value) < MIN_DIGESTED_BYTES:
         return b"b" + size, value
     return b"B" + size, hashlib.sha256(value).digest()
 

@@ -56,7 +56,7 @@ class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
 FrozenBytes: TypeAlias = bytes | memoryview
 """Immutable bytes. Long ones may be a view of an array, without a copy."""
 
-LARGE: Final = 1 << 16
+LARGE_BYTES: Final = 1 << 16
 """Byte strings from this length on are compared by a sample first."""
 
 
@@ -274,7 +274,7 @@ def leaf_key(value: Any) -> Any:
     if kind is str or kind is int or kind.__class__ is TermMeta:
         return value
     if kind is bytes or kind is memoryview:
-        return bytes(value) if len(value) < LARGE else _LargeBytes(value)
+        return bytes(value) if len(value) < LARGE_BYTES else _LargeBytes(value)
     if kind is float:
         return (float, _pack_double(value))
     if kind is tuple:

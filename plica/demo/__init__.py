@@ -28,7 +28,7 @@ from plica.pipeline import target_of
 from plica.report.study import Study, compiled, examine
 from plica.runtime.port import Array
 
-TURNS: Final = 10
+TIMED_RUNS: Final = 10
 TOLERANCE: Final = 1e-4
 STEPS: Final = 6
 """What is told of while one network is shown."""
@@ -97,7 +97,7 @@ def show_network(
         progress("timing")
         mine: list[float] = []
         theirs: list[float] = []
-        for _ in range(TURNS):  # in turns, so that what else the machine does meets both
+        for _ in range(TIMED_RUNS):  # in turns, so that what else the machine does meets both
             mine += _times(lambda: made.executable(*arrays))
             theirs += [] if peer is None else _times(peer)
         # One measurement, shown in the terminal and on the page.

@@ -30,7 +30,7 @@ _ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")
 """Options without a textual form; requests that use one take the full path."""
 
 _CHUNK: Final = 1 << 20
-_BESIDE: Final = b"location"
+_EXTERNAL_MARK: Final = b"location"
 """The marker, in a model's bytes, of a tensor in another file."""
 
 
@@ -188,7 +188,7 @@ _SETTLED: Final = 2_000_000_000
 """Nanoseconds after which a file that changes again gets another time on any file system."""
 _PATH: Final = (7, 5, 9)
 """The fields that lead to the elements of a tensor: `graph`, `initializer`, `raw_data`."""
-_LARGE: Final = 4096
+_LARGE_TENSOR_BYTES: Final = 4096
 """Bytes of a tensor from which on it is looked for apart from its model
 (`plica.ir.graph.provenance.STORED`, which is not imported here)."""
 
@@ -222,7 +222,7 @@ class _Scan:
                 raise ValueError(kind)
             elif (size := self._number()) > end - self.at:
                 raise ValueError(size)
-            elif field != path[0] or (len(path) == 1 and size < _LARGE):
+            elif field != path[0] or (len(path) == 1 and size < _LARGE_TENSOR_BYTES):
                 self._hash(self.structure, size, end)
             elif len(path) > 1:
                 self._message(self.at + size, path[1:])
@@ -264,11 +264,14 @@ def is_whole(source: Any) -> bool:  # as above
         with open(source, "rb") as file:
             while data := file.read(_CHUNK):
                 # CPython's `rfind` is twice as fast as `find` when nothing matches.
-                if _BESIDE in end + data[: len(_BESIDE)] or data.rfind(_BESIDE) >= 0:
+                if (
+                    _EXTERNAL_MARK in end + data[: len(_EXTERNAL_MARK)]
+                    or data.rfind(_EXTERNAL_MARK) >= 0
+                ):
                     return False
-                end = data[-len(_BESIDE) :]
+                end = data[-len(_EXTERNAL_MARK) :]
         return True
-    return _BESIDE not in (source if isinstance(source, bytes) else _serialised(source))
+    return _EXTERNAL_MARK not in (source if isinstance(source, bytes) else _serialised(source))
 
 
 def _serialised(model: Any) -> bytes:  # Any: a model of ONNX's, which is not imported here

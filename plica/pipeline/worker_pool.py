@@ -37,7 +37,7 @@ from plica.runtime.late import lazy_imports, python_here
 with lazy_imports(__name__):
     from plica.pipeline.progress import progress
 
-ENOUGH: Final = 16
+MIN_TASKS: Final = 16
 """For fewer tasks no process is started: it would be ready when they are done."""
 
 COMPILER_PACKAGES: Final = (
@@ -171,7 +171,7 @@ class WorkerPool:
 
     def serves(self, count: int) -> bool:
         """Whether a number of tasks justifies another process, running or new."""
-        return count >= ENOUGH or (count > 1 and any(each.is_there() for each in self._workers))
+        return count >= MIN_TASKS or (count > 1 and any(each.is_there() for each in self._workers))
 
     def share(
         self,
@@ -243,16 +243,16 @@ class WorkerPool:
     def expect(self, operators: int) -> None:
         """Starts workers now if a module with this many operators will have enough tasks, so that
         they are ready after grouping."""
-        if operators >= ENOUGH * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
+        if operators >= MIN_TASKS * OPERATORS_OF_TASK and self._busy.acquire(blocking=False):
             try:
-                self._start(ENOUGH)
+                self._start(MIN_TASKS)
             finally:
                 self._busy.release()
 
     def _start(self, count: int) -> None:
         """Starts the additional workers that a number of tasks justifies."""
         self._workers = [each for each in self._workers if each.is_there()]
-        wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= ENOUGH else 0
+        wanted = min(self.jobs, MAX_WORKERS) - 1 if count >= MIN_TASKS else 0
         if len(self._workers) < wanted:
             server = self._forking()
             server.load(_loaded())
@@ -402,7 +402,7 @@ def workers() -> WorkerPool | None:
 def begin(mod: object, target: object) -> None:
     """Let the process that forks load the compiler, if a model will have enough tasks."""
     operators = operators_of(mod)
-    if operators >= ENOUGH * OPERATORS_OF_TASK and (pool := workers()) is not None:
+    if operators >= MIN_TASKS * OPERATORS_OF_TASK and (pool := workers()) is not None:
         word = target if isinstance(target, str) else getattr(target, "backend", "")
         pool.begin(str(word).partition(":")[0])
 

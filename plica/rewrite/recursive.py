@@ -35,7 +35,7 @@ from plica.ir.graph.expression import Expr
 from plica.rewrite import pattern as pt
 from plica.runtime.error import Diagnostic, Place
 
-TURNS: Final = (1, 2, 0, 3, 4)
+ITERATION_COUNTS: Final = (1, 2, 0, 3, 4)
 """The numbers of iterations to expand in an instance, simplest first."""
 
 
@@ -142,7 +142,7 @@ class _Unrolling:
         """A part of the pattern that is matched once."""
         if isinstance(node, pt.Recursive):
             if node not in self.made:
-                self.made[node] = self.turn(node, self.choose(TURNS))
+                self.made[node] = self.turn(node, self.choose(ITERATION_COUNTS))
             return self.made[node]
         return rebuild(node, tuple(map(self.part, node._children)))
 
@@ -164,7 +164,7 @@ class _Unrolling:
         if isinstance(node, pt.Again):
             return self.turn(of, left - 1)
         if isinstance(node, pt.Recursive):
-            return self.turn(node, self.choose(TURNS))
+            return self.turn(node, self.choose(ITERATION_COUNTS))
         if isinstance(node, pt.Hole | pt.Rest):
             return attrs.evolve(node, name=f"{node.name}_{number}")
         return rebuild(node, tuple(self._step(kid, of, left, number) for kid in node._children))

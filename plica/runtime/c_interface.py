@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.artefact import ALIGNMENT, SIZES, Artefact
-from plica.runtime.c_machine import LACKING, machine_check
+from plica.runtime.c_machine import UNSUPPORTED_STATUS, machine_check
 from plica.runtime.element import ELEMENTS
 from plica.runtime.elf import header, parse
 from plica.runtime.error import Diagnostic, UnsupportedError
@@ -139,7 +139,7 @@ def _library_lines(artefact: Artefact, word: str) -> list[str]:
         "",
         "/* Runs the model; any number of threads may call it at once.  `workspace` is memory for",
         "   one call at a time, or null: then the function takes memory itself.  The result is 0,",
-        f"   or -1 without memory, {LACKING} on a machine that lacks instructions of the code, or",
+        f"   or -1 without memory, {UNSUPPORTED_STATUS} if the machine lacks instructions, or",
         "   the number of the launch that was given an index outside"
         + (f",\n   or what {word}_sizes says. */" if c_dims(artefact) else ". */"),
         f"{_signature(artefact, word)};",
@@ -206,7 +206,7 @@ def wrapper_text(artefact: Artefact, word: str) -> str:
         "{",
         "    void *own = 0;",
         f"    if (!{word}_fits())",
-        f"        return {LACKING};",
+        f"        return {UNSUPPORTED_STATUS};",
         *(_asked(artefact, word) if dims else []),
         "    if (!workspace) {",
         f"        own = malloc({'sizes[0]' if dims else artefact.workspace + ALIGNMENT});",

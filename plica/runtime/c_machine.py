@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-LACKING: Final = -4
+UNSUPPORTED_STATUS: Final = -4
 """The status of a library on a machine that lacks an instruction set it uses."""
 
 _AUXILIARY: Final = "#include <sys/auxv.h>\n"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.c_machine import LACKING
+from plica.runtime.c_machine import UNSUPPORTED_STATUS
 from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.executable import export_library
@@ -103,7 +103,7 @@ class EmulatedModel:
             expected = f"{self.answer_bytes} bytes of outputs"
             raise EvaluationError(Diagnostic("device-fault", message, None, expected, found))
         code, self.note = memoryview(written[:HEADER]).cast("q")
-        if code == LACKING:
+        if code == UNSUPPORTED_STATUS:
             message = "The artefact uses instructions that the machine does not have."
             has, found = str(self._artefact.machine), " ".join(self._command)
             raise ArtefactError(Diagnostic("other-machine", message, None, has, found))

@@ -38,7 +38,7 @@ TELLING: Final = (
 MEASURED: Final = "measured"
 """The name of the measured description of this machine."""
 
-KEPT: Final = 1.34
+STABLE_RATIO: Final = 1.34
 """A remeasured figure keeps its old value if the ratio is below this."""
 
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -203,7 +203,7 @@ def settled(new: MachineDescription, old: MachineDescription | None) -> MachineD
 
 
 def _kept(old: float, new: float) -> float:
-    return old if max(old, new) <= KEPT * min(old, new) else new
+    return old if max(old, new) <= STABLE_RATIO * min(old, new) else new
 
 
 # --- this machine ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ MIN_ALIGNED_BYTES: Final = 1 << 15
 """Results of at least this many bytes are aligned to a cache line. numpy's start 16 bytes after
 one, which halves the speed of 64-byte stores. For shorter results the alignment costs more."""
 
-MAPPED: Final = range(1 << 25, 1 << 28)
+RECYCLED_BYTES: Final = range(1 << 25, 1 << 28)
 """Allocations of these sizes are unmapped when freed, and page faults on new ones take longer than
 filling them. The last few are cached instead."""
 
@@ -93,7 +93,7 @@ _ALONE: Final = _references([np.empty(0, np.uint8)])
 
 def _result_bytes(size: int) -> Array:
     """Memory for a result: new, or that of a result which is no longer used."""
-    if size not in MAPPED:
+    if size not in RECYCLED_BYTES:
         return np.empty(size, np.uint8)
     for _ in range(len(_KEPT)):
         try:

@@ -55,14 +55,16 @@ P = TypeVar("P", bound=Piece)
 
 _MAGIC: Final = b"plica3\n"
 _HEAD: Final = len(_MAGIC) + 32
-_EVERY: Final = 64  # how many entries are written between two looks at the size of it all
+_WRITES_PER_SWEEP: Final = (
+    64  # how many entries are written between two looks at the size of it all
+)
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _COUNT: Final = r"[0-9]{1,18}"
 _SHARE: Final = r"0?\.[0-9]{1,18}|[01](\.0{1,18})?"
-_ENOUGH: Final = 0.8  # how much of the limit is left then
-_APART: Final = 1 << 16  # bytes of a piece from which on it may be an entry of its own
+_SWEPT_FRACTION: Final = 0.8  # how much of the limit is left then
+_MIN_PIECE_BYTES: Final = 1 << 16  # bytes of a piece from which on it may be an entry of its own
 _SIZE: Final = struct.Struct("<Q")
-_LONG: Final = 1 << 16  # bytes of an entry from which on it is hashed by its CRC-32
+_MIN_CRC_BYTES: Final = 1 << 16  # bytes of an entry from which on it is hashed by its CRC-32
 
 
 def key_of(*parts: str | bytes) -> str:
@@ -98,7 +100,7 @@ def _told(data: Sequence[Piece]) -> bytes:
     probability 1 - 2**-32.
     """
     total = sum([memoryview(each).nbytes for each in data])
-    if total <= _LONG:
+    if total <= _MIN_CRC_BYTES:
         return b"".join(data)
     crc = 0
     for piece in data:
@@ -176,7 +178,7 @@ class ArtefactStore:
         short: list[Piece] = []
         for each in filter(len, data):
             size, name = len(each), ""
-            if size < _APART:
+            if size < _MIN_PIECE_BYTES:
                 short.append(each)
             else:
                 name = self._put_piece(each)
@@ -287,7 +289,7 @@ class ArtefactStore:
             except OSError:
                 Path(name).unlink(missing_ok=True)
                 raise
-            if self._written % _EVERY == 0:
+            if self._written % _WRITES_PER_SWEEP == 0:
                 self.sweep()
             self._written += 1
         except OSError as error:  # a full disk, a folder of somebody else: the entry is not kept
@@ -346,7 +348,7 @@ class ArtefactStore:
         if total <= self.limit:
             return
         for _, size, path in sorted(found):
-            if total <= self.limit * _ENOUGH:
+            if total <= self.limit * _SWEPT_FRACTION:
                 break
             path.unlink(missing_ok=True)
             total -= size
@@ -391,9 +393,9 @@ def _holds(path: Path, data: Piece) -> bool:
         if os.fstat(file.fileno()).st_size != _HEAD + len(data):
             return False
         file.seek(_HEAD)
-        room = bytearray(_LONG)
-        for at in range(0, len(data), _LONG):
-            part = memoryview(data)[at : at + _LONG]
+        room = bytearray(_MIN_CRC_BYTES)
+        for at in range(0, len(data), _MIN_CRC_BYTES):
+            part = memoryview(data)[at : at + _MIN_CRC_BYTES]
             # The room to the left: a view would compare one element after another.
             if file.readinto(room) < len(part) or room[: len(part)] != part:
                 return False

@@ -34,7 +34,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted
 
-SEEN_NS: Final = 2_000_000
+MIN_ROUND_NS: Final = 2_000_000
 """The minimum duration of a round per function: overheads of the clock and of Python calls are
 negligible."""
 
@@ -151,9 +151,9 @@ def _calls(f: Callable[..., Any], args: Any, named: Any) -> int:  # as `time`
     calls = 1
     while calls < MAX_CALLS:
         spent = _once(f, args, named, calls)
-        if spent >= SEEN_NS:
+        if spent >= MIN_ROUND_NS:
             return calls
-        calls = min(MAX_CALLS, max(2 * calls, round(calls * SEEN_NS / max(1, spent))))
+        calls = min(MAX_CALLS, max(2 * calls, round(calls * MIN_ROUND_NS / max(1, spent))))
     return calls
 
 

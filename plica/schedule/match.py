@@ -32,8 +32,8 @@ with lazy_imports(__name__):
 COMMUTATIVE: Final = (
     sc.Add, sc.Mul, sc.Min, sc.Max, sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor, sc.Eq, sc.Ne,
 )  # fmt: skip
-MOST_WAYS: Final = 16
-MOST_STEPS: Final = 4_000
+MAX_WAYS: Final = 16
+MAX_STEPS: Final = 4_000
 """How many ways of pairing the sides of operations are looked at."""
 
 Values: TypeAlias = Mapping[Any, sc.Scalar]  # Any: variables, whichever class the caller has
@@ -104,7 +104,7 @@ def matched(nests: Sequence[Nest], of: Description) -> IntrinsicMatch | MatchFai
                         break  # nothing that follows could rule it out
                 elif each.depth >= best.depth:
                     best = each
-        if not (states := after[:MOST_WAYS]):
+        if not (states := after[:MAX_WAYS]):
             return best
     found = states[0]
     if missing := [param.name for param in of.params if param.name not in found.regions]:
@@ -194,7 +194,7 @@ def _ways(ours: sc.Scalar, theirs: sc.Scalar) -> Iterator[Pairs | MatchFailure]:
     """The ways to pair the elements that two values read; both sides of a sum are tried."""
     stack: list[tuple[tuple[tuple[sc.Scalar, sc.Scalar], ...], Pairs]] = [(((ours, theirs),), ())]
     steps = ways = 0
-    while stack and steps < MOST_STEPS and ways < MOST_WAYS:
+    while stack and steps < MAX_STEPS and ways < MAX_WAYS:
         steps += 1
         pending, found = stack.pop()
         if not pending:

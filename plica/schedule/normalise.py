@@ -30,7 +30,7 @@ from plica.schedule.trace import Program, Step, Trace, check_traces, handles
 Spot: TypeAlias = tuple[str, int]
 """The name-independent object of a handle: the index of a loop or a block, or a number."""
 
-MOST_ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 
 
 def normalise(trace: Trace, program: Program | None = None, kernel: str | None = None) -> Trace:
@@ -41,7 +41,7 @@ def normalise(trace: Trace, program: Program | None = None, kernel: str | None =
         return found
     _, _, root = kernel_of(program, kernel)
     with paused():
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             before = found
             found = used(_without_detours(used(_asked_once(found, root)), root))
             found = _ordered(found, root)

@@ -27,7 +27,7 @@ import numpy as np
 from plica.core.diagnostic import EvaluationError, Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.fold import map_bottom_up
-from plica.core.term import LARGE, FrozenBytes, Term
+from plica.core.term import LARGE_BYTES, FrozenBytes, Term
 from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
 from plica.ir.graph.plain_recipe import Step, order_data
@@ -129,7 +129,7 @@ def _constant(recipe: Term, stored: Stored) -> Const:
             case Apply() if (record := find(node.op)) is not None and record.columns is not None:
                 apart = Apply(node.op, tuple([_known(each) for each in node.args]), node.attrs)
                 late = made_later(apart)
-                return apart if late is None or len(late.data) < LARGE else late
+                return apart if late is None or len(late.data) < LARGE_BYTES else late
         return node
 
     return _known(map_bottom_up(filled, recipe))

@@ -36,7 +36,7 @@ with lazy_imports(__name__):  # needed where a step is refused
     from plica.schedule.refusal_place import RefusalPlace
 
 
-GONE: Final = -1
+GONE_STEP: Final = -1
 """The index of a name that no loop and no block can have."""
 
 NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
@@ -140,9 +140,9 @@ def buried(state: ReplayState, after: Kernel) -> dict[Handle, Output]:
     for handle, output in state.outputs.items():
         if isinstance(output, ScalarVar):
             if output in lost[0]:
-                gone[handle] = ScalarVar(Name(str(output.name), GONE), output.dtype)
+                gone[handle] = ScalarVar(Name(str(output.name), GONE_STEP), output.dtype)
         elif isinstance(output, Name) and output in lost[1]:
-            gone[handle] = Name(str(output), GONE)
+            gone[handle] = Name(str(output), GONE_STEP)
     return gone
 
 

@@ -26,7 +26,7 @@ from plica.schedule.trace import Step
 Verdict: TypeAlias = Literal["same", "adapted", "dropped", "refused"]
 
 VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
-KEPT: Final[frozenset[Verdict]] = frozenset({"same", "adapted"})
+KEPT_VERDICTS: Final[frozenset[Verdict]] = frozenset({"same", "adapted"})
 
 
 @frozen(eq=False)
@@ -58,7 +58,7 @@ class TransportReport:
     @property
     def kept(self) -> float:
         """The fraction of instructions that are unchanged or adapted; 1 if there are none."""
-        kept = sum(each.verdict in KEPT for each in self.fates)
+        kept = sum(each.verdict in KEPT_VERDICTS for each in self.fates)
         return kept / len(self.fates) if self.fates else 1.0
 
     def __str__(self) -> str:

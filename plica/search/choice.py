@@ -41,7 +41,9 @@ from plica.search.task import Task, tasks_of
 
 OTHER_DEFAULT: Final = "It was tuned beside another default than that of today."
 
-KEPT: Final = 4  # records of one work: the next best is tried where one does not apply
+MAX_RECORDS_PER_WORK: Final = (
+    4  # records of one work: the next best is tried where one does not apply
+)
 
 
 @frozen(eq=False)
@@ -82,7 +84,7 @@ def records_of(database: RecordSource, target: str) -> Records:
             elsewhere.add(each.key)
             continue
         found.setdefault(each.key, []).append(each)
-    best = {key: in_order(of)[:KEPT] for key, of in found.items()}
+    best = {key: in_order(of)[:MAX_RECORDS_PER_WORK] for key, of in found.items()}
     return Records(target, best, frozenset(elsewhere - best.keys()))
 
 

@@ -29,7 +29,9 @@ from plica.search.target import tuning_of
 from plica.search.task import tasks
 from plica.search.tune import not_by_kernels
 
-TRIES: Final = 4  # points that are tried for each distinct candidate that is wanted, at most
+MAX_TRIES_PER_CANDIDATE: Final = (
+    4  # points that are tried for each distinct candidate that is wanted, at most
+)
 
 
 @frozen
@@ -85,8 +87,8 @@ def distinct_candidates(space: Space, target: AnyTarget, most: int, seed: int = 
 
 def _points(space: Space, most: int, seed: int) -> Iterator[Point]:
     """The points of a space, all of a small one."""
-    if space.size <= TRIES * most:
+    if space.size <= MAX_TRIES_PER_CANDIDATE * most:
         return space.points()
     random = Random(seed)
-    drawn = (space.drawn(random) for _ in range(TRIES * most))
+    drawn = (space.drawn(random) for _ in range(MAX_TRIES_PER_CANDIDATE * most))
     return iter(dict.fromkeys(chain(space.defaults(), drawn)))

@@ -81,10 +81,12 @@ class GraphForm:
 
 
 def _are_names(of: object) -> bool:
-    return isinstance(of, list) and len(of) <= MOST and all(isinstance(each, str) for each in of)
+    return (
+        isinstance(of, list) and len(of) <= MAX_NAMES and all(isinstance(each, str) for each in of)
+    )
 
 
-MOST: Final = 64  # names of a form that is read
+MAX_NAMES: Final = 64  # names of a form that is read
 
 
 def choosable(pipeline: Pipeline) -> Iterator[str]:
@@ -92,11 +94,11 @@ def choosable(pipeline: Pipeline) -> Iterator[str]:
     give."""
     needed = {name for each in pipeline for name in (*each.before, *each.requires)}
     for each in pipeline.of("graph", "rules"):
-        if not needed.intersection((each.name, *each.after)) and each.name not in KEPT:
+        if not needed.intersection((each.name, *each.after)) and each.name not in MANDATORY_PASSES:
             yield each.name
 
 
-KEPT: Final = ("packs", "to-dataflow", "infer", "resolve", "decompose", "fuse")
+MANDATORY_PASSES: Final = ("packs", "to-dataflow", "infer", "resolve", "decompose", "fuse")
 """Mandatory passes: the user's packs, the prerequisites of all others, and fusion."""
 
 

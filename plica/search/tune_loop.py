@@ -38,7 +38,7 @@ from plica.search.space import Point, Space
 from plica.search.twin import Twins, twins
 
 FINALISTS: Final = 4  # how many of a task are timed once more
-AHEAD: Final = 4  # how many defaults are built while one is timed
+MAX_DEFAULTS_AHEAD: Final = 4  # how many defaults are built while one is timed
 NEARLY: Final = 0.5  # of the best promise is enough for a task that has its proposals
 BARREN: Final = 512  # a task is given up after this many refusals with no trial between them
 
@@ -335,7 +335,7 @@ def _prepare_defaults(run: Run, searches: Sequence[_Search], number: int) -> Non
     if searches[number].course.observations:
         return
     coming = [each for each in searches[number + 1 :] if not each.course.observations]
-    for search in coming[:AHEAD]:
+    for search in coming[:MAX_DEFAULTS_AHEAD]:
         _prepare(run, search)
 
 

@@ -19,7 +19,7 @@ from plica.search.measure import TrialLimits
 from plica.search.progress import duration
 from plica.search.report import page as report_page
 
-USUAL: Final = "guided"  # the policy, where none is named
+DEFAULT_POLICY: Final = "guided"  # the policy, where none is named
 
 
 @frozen(eq=False)
@@ -29,7 +29,7 @@ class TuneOptions:
     trials: int
     seed: int = 0
     progress: bool = True
-    policy: str = USUAL
+    policy: str = DEFAULT_POLICY
     seconds: float | None = None
     limits: TrialLimits | None = None
 

@@ -17,7 +17,7 @@ from plica.core.binding import substitute
 from plica.core.digest import Path, alpha_equal, at, digest, first_difference, steps
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.summary import LONG, plain
+from plica.core.summary import MIN_DIGESTED_BYTES, plain
 from plica.core.term import Term, rebuild
 from plica.ir.graph.expression import Function, Let, Tuple, Var, const
 from plica.ir.graph.module import Module, module
@@ -327,8 +327,16 @@ def test_many_variables_are_told_apart_as_few_are(count: int) -> None:
 @given(st.binary(min_size=1, max_size=3), st.integers(0, 2), st.integers(0, 255))
 def test_bytes_have_a_digest_of_their_own(start: bytes, more: int, changed: int) -> None:
     """Few and many bytes are told from others, whatever holds them."""
-    data = start * LONG + bytes(more)
+    data = start * MIN_DIGESTED_BYTES + bytes(more)
     other = bytes([*data[:-1], data[-1] ^ changed])
     assert plain(memoryview(data)) == plain(data)
     assert (plain(other) == plain(data)) == (other == data)
-    assert len({plain(data[:size]) for size in (LONG - 1, LONG, len(data) + 1)}) >= 2
+    assert (
+        len(
+            {
+                plain(data[:size])
+                for size in (MIN_DIGESTED_BYTES - 1, MIN_DIGESTED_BYTES, len(data) + 1)
+            }
+        )
+        >= 2
+    )

@@ -16,8 +16,8 @@ from hypothesis import given, strategies as st
 from plica.core.diagnostic import Malformed
 from plica.core.encode import (
     FORMAT,
-    MOST_BITS,
-    MOST_NESTED,
+    MAX_INTEGER_BITS,
+    MAX_NESTED,
     VERSION,
     from_json,
     from_rows,
@@ -148,11 +148,11 @@ WRONG: dict[str, tuple[str, str]] = {
         "bad-json",
     ),
     "half a letter": (document([LEAF, "\ud800"]), "bad-json"),
-    "a long integer": (document([LEAF, 1 << (MOST_BITS + 1)]), "bad-json"),
+    "a long integer": (document([LEAF, 1 << (MAX_INTEGER_BITS + 1)]), "bad-json"),
     "a very long integer": (document([LEAF, 1]).replace("1]", "1" * 5_000 + "]"), "bad-json"),
     "deep lists": (DEEP, "bad-json"),
     "rather deep lists": (
-        document([LEAF, json.loads("[" * (MOST_NESTED + 2) + "]" * (MOST_NESTED + 2))]),
+        document([LEAF, json.loads("[" * (MAX_NESTED + 2) + "]" * (MAX_NESTED + 2))]),
         "bad-json",
     ),
     "no dtype": (document(["ir.dtype.DType", "f33"]), "bad-json"),
@@ -213,10 +213,12 @@ def test_a_newer_version_says_what_to_do() -> None:
 
 
 def test_what_json_cannot_hold_is_not_written() -> None:
-    for value in ("\ud83d\ude00", 1 << (MOST_BITS + 1)):
+    for value in ("\ud83d\ude00", 1 << (MAX_INTEGER_BITS + 1)):
         with pytest.raises(Malformed, match="bad-json"):
             to_json(Leaf(value))
-    assert from_json(to_json(Leaf(1 << (MOST_BITS - 1)))) is Leaf(1 << (MOST_BITS - 1))
+    assert from_json(to_json(Leaf(1 << (MAX_INTEGER_BITS - 1)))) is Leaf(
+        1 << (MAX_INTEGER_BITS - 1)
+    )
 
 
 @given(st.data())

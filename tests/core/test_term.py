@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from plica.core.name import Name
-from plica.core.term import LARGE, Term, children, class_of, field_kinds, field_names, rebuild
+from plica.core.term import LARGE_BYTES, Term, children, class_of, field_kinds, field_names, rebuild
 from plica.ir.loop.scalar import Add, Lit, Scalar
 from plica.ir.type.dtype import f32
 from tests.strategies import terms, toys
@@ -260,10 +260,10 @@ class Bulk(Term):
     data: bytes
 
 
-@given(st.integers(0, 3 * LARGE), st.integers(0, 255))
+@given(st.integers(0, 3 * LARGE_BYTES), st.integers(0, 255))
 def test_large_data_is_told_apart_by_every_byte(at: int, value: int) -> None:
-    zeros = Bulk(bytes(3 * LARGE + 1))
-    changed = bytearray(3 * LARGE + 1)
+    zeros = Bulk(bytes(3 * LARGE_BYTES + 1))
+    changed = bytearray(3 * LARGE_BYTES + 1)
     changed[at] = value
     assert (Bulk(bytes(changed)) is zeros) == (value == 0)
     assert Bulk(bytes(changed)) is Bulk(bytes(changed))

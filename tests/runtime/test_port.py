@@ -8,7 +8,7 @@ import pytest
 import plica
 from plica.runtime.element import ELEMENTS
 from plica.runtime.error import Diagnostic, EvaluationError
-from plica.runtime.port import LINE, MAPPED, MIN_ALIGNED_BYTES, Port, address_of
+from plica.runtime.port import LINE, MIN_ALIGNED_BYTES, RECYCLED_BYTES, Port, address_of
 
 
 @pytest.mark.parametrize("size", [1 << 48, 1 << 62])
@@ -88,7 +88,7 @@ def test_an_integer_beyond_all_floats_is_refused(value: int) -> None:
 
 
 def test_large_rooms_are_used_again_once_nobody_has_them() -> None:
-    port = Port("y", (MAPPED.start // 4,), "f32", np.dtype(np.float32))
+    port = Port("y", (RECYCLED_BYTES.start // 4,), "f32", np.dtype(np.float32))
     first, place = port.placed()
     part = first[::2].reshape(-1, 2)
     del first

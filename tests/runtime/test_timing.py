@@ -11,7 +11,7 @@ from plica.runtime.timing import CallTiming, busy, spread_of
 
 
 def test_two_functions_are_called_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "SEEN_NS", 0)
+    monkeypatch.setattr(timing, "MIN_ROUND_NS", 0)
     called: list[str] = []
 
     def one(x: int) -> None:

@@ -50,7 +50,7 @@ from plica.schedule.default import FORMS, Machine, fallback_schedule, formed
 from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates as gpu_candidates
 from plica.schedule.form import FORM_RULES, Apply, Facts, Form, installed, reach
 from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCase, shape_of
-from plica.schedule.generate.stages.kind import MANY
+from plica.schedule.generate.stages.kind import MANY_ELEMENTS
 from plica.schedule.unlowered import run_unlowered
 from tests.library import Library
 
@@ -500,4 +500,4 @@ def test_what_is_drawn_for_tiles_does_not_take_long(of: StagesCase) -> None:
     (fold,) = [each for each in every if isinstance(each.value, Reduce)]  # behind its producers
     assert isinstance(fold.value, Reduce)
     sizes = [known(size) for size in (*fold.out.shape, *fold.value.extents)]
-    assert prod(size or 0 for size in sizes) <= 4 * MANY
+    assert prod(size or 0 for size in sizes) <= 4 * MANY_ELEMENTS

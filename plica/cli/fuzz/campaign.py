@@ -30,7 +30,7 @@ NOT_OF_A_KIND: Final = frozenset((
     "command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json",
 ))  # fmt: skip
 """Options of a campaign."""
-LISTED: Final = 12
+MAX_LISTED_NAMES: Final = 12
 """The number of unexercised names that are printed."""
 
 
@@ -206,8 +206,12 @@ def _tell(
         ]
         print(f"{kind.name:9} {'; '.join([f'{line.share.examples:7} {kind.cases}', *words])}")
         for group, names in line.never().items():
-            more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-            print(f"          never {group}: {', '.join(names[:LISTED])}{more}")
+            more = (
+                f" and {len(names) - MAX_LISTED_NAMES} more"
+                if len(names) > MAX_LISTED_NAMES
+                else ""
+            )
+            print(f"          never {group}: {', '.join(names[:MAX_LISTED_NAMES])}{more}")
     for name in idle:
         print(f"NOT TESTED: {name} never fired.")
     for each in corpus.kept.values():

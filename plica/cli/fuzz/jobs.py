@@ -34,7 +34,7 @@ END_SECONDS: Final = 10.0
 
 GRACE_SECONDS: Final = 20.0
 """For which shares under way are waited for when time is up."""
-MOST_MEMORY: Final = 3 << 20
+MAX_MEMORY_KB: Final = 3 << 20
 """The kilobytes after which a process is replaced."""
 
 
@@ -130,7 +130,7 @@ class _Worker:
         share, memory = said
         assert isinstance(share, FuzzReport)
         self.task, self._busy = None, False
-        if memory > MOST_MEMORY:
+        if memory > MAX_MEMORY_KB:
             self.end()
             self._start()
         return share

@@ -29,7 +29,7 @@ THREADS: Final = (2, 1)
 TRIALS: Final = 6
 """How many tilings are simulated for each number of threads."""
 
-MOST: Final = 100_000
+MAX_TILINGS: Final = 100_000
 """After this many instructions no further tiling is simulated: of a machine whose elements are
 small a large layer has more than that in one stream, and the guesses are in order."""
 
@@ -60,7 +60,7 @@ def choose(
         guesses = [known, *[each for each in guesses if each != known]]
     spent = 0
     for tiling in guesses:
-        if spent > MOST:
+        if spent > MAX_TILINGS:
             break
         try:
             stream = build(machine, convolution(machine, of, tiling), checked=False)

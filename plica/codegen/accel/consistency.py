@@ -17,7 +17,7 @@ from typing import get_args
 from plica.analysis.index.bounds import bounds
 from plica.analysis.index.context import EMPTY
 from plica.codegen.accel.part import (
-    MOST_BITS,
+    MAX_BITS,
     WORD,
     Field,
     Idle,
@@ -51,8 +51,8 @@ def faults(  # noqa: PLR0917  # a machine is these things
 ) -> list[Diagnostic]:
     """Everything that is wrong with a declaration."""
     found = _Faults(name, {each.name: each for each in scopes}, micro)
-    if not 0 < bits <= MOST_BITS:
-        found.refuse("", "An instruction has too many bits.", f"1 to {MOST_BITS}", str(bits))
+    if not 0 < bits <= MAX_BITS:
+        found.refuse("", "An instruction has too many bits.", f"1 to {MAX_BITS}", str(bits))
     found.words("accelerator", [name])
     found.words("scope", [each.name for each in scopes])
     found.words("unit", units)

@@ -25,13 +25,13 @@ from attrs import frozen
 
 from plica.codegen.accel.consistency import faults
 from plica.codegen.accel.part import (
+    DEFAULT_TIMING,
     FLAGS,
-    MOST_BITS,
+    MAX_BITS,
     POP_NEXT,
     POP_PREV,
     PUSH_NEXT,
     PUSH_PREV,
-    USUAL,
     WORD,
     Does,
     Field,
@@ -52,7 +52,7 @@ from plica.core import Term
 from plica.runtime.error import PlicaError
 
 __all__ = [
-    "FLAGS", "MOST_BITS", "POP_NEXT", "POP_PREV", "PUSH_NEXT", "PUSH_PREV", "WORD", "Accelerator",
+    "FLAGS", "MAX_BITS", "POP_NEXT", "POP_PREV", "PUSH_NEXT", "PUSH_PREV", "WORD", "Accelerator",
     "BadAccelerator", "Does", "Field", "Idle", "Micro", "Move", "Operation", "Queue", "Reach",
     "Scope", "Sweep", "Timing", "Way", "element", "operands_of", "pack", "queue_of", "table",
 ]  # fmt: skip
@@ -78,7 +78,7 @@ class Accelerator(Term):
     operations: tuple[Operation, ...]
     finish: str
     micro: Micro | None = None
-    timing: Timing = USUAL
+    timing: Timing = DEFAULT_TIMING
 
     @staticmethod
     def normal(*parts: Any) -> tuple[Any, ...]:  # Any: the fields as they are declared above

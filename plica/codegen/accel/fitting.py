@@ -41,7 +41,7 @@ from plica.codegen.accel.flow import (
 )
 from plica.codegen.accel.instruction import find
 from plica.codegen.accel.micro import reaches_of
-from plica.codegen.accel.unroll import MOST_STEPS, Array, evaluate, numbers_of
+from plica.codegen.accel.unroll import MAX_STEPS, Array, evaluate, numbers_of
 from plica.core import Term, did_you_mean, post_order
 from plica.ir.loop.scalar import ScalarVar
 from plica.runtime.error import Diagnostic, Place, PlicaError
@@ -154,7 +154,7 @@ def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
     total = 1
     for _, extent in loops:
         total *= extent
-    if not 0 < total <= MOST_STEPS:
+    if not 0 < total <= MAX_STEPS:
         return
     grid: dict[Term, Array] = {}
     for number, (var, extent) in enumerate(loops):

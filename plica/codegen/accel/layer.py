@@ -44,7 +44,7 @@ from plica.rewrite.quantise.form import IntegerConvolution
 
 Array = np.ndarray[Any, Any]
 
-LEAST: Final = 0.5
+MIN_USEFUL_FRACTION: Final = 0.5
 """The share of a layer's products that must be of the model's own numbers."""
 
 NOTHING: Final = "there is nothing to compute"
@@ -148,10 +148,14 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
         return Stays(of, "its sizes are not known")
     rows, n, channels = units.rows, units.depth, of.weight.shape[1]
     share = numbers[0] / _whole(numbers[0], rows)
-    if share < LEAST:
+    if share < MIN_USEFUL_FRACTION:
         return Stays(of, f"a batch of {numbers[0]} fills {share:.0%} of {rows} rows")
     share = channels / _whole(channels, n)
-    few = f"{channels} channels fill {share:.0%} of a block of {n}" if share < LEAST else None
+    few = (
+        f"{channels} channels fill {share:.0%} of a block of {n}"
+        if share < MIN_USEFUL_FRACTION
+        else None
+    )
     if of.kind == "dense":
         if len(numbers) != 2:
             return Stays(of, "what it reads is no matrix")

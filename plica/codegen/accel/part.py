@@ -27,7 +27,7 @@ POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8
 WORD: Final = 64
 """No field crosses from one word of this many bits to the next."""
 
-MOST_BITS: Final = 128
+MAX_BITS: Final = 128
 
 Way: TypeAlias = Literal["in", "out"]
 
@@ -175,7 +175,7 @@ class Timing(Term):
     ports: int = 1
 
 
-USUAL: Final = Timing()
+DEFAULT_TIMING: Final = Timing()
 """The timing of a machine that says nothing of it."""
 
 

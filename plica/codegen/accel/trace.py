@@ -24,9 +24,9 @@ from plica.codegen.accel.declaration import Accelerator, Sweep
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.meaning import contraction
 
-WIDE: Final = 720
-HIGH: Final = 420
-EDGE: Final = 56
+WIDTH: Final = 720
+HEIGHT: Final = 420
+MARGIN: Final = 56
 
 
 def chrome_trace(machine: Accelerator, stream: Stream, timed: Timed) -> str:
@@ -72,19 +72,19 @@ def roofline(machine: Accelerator, timed: Sequence[tuple[str, Timed]]) -> str:
     def at(x: float, y: float) -> tuple[float, float]:
         across = (log10(x) - log10(left)) / (log10(right) - log10(left))
         up = (log10(y) - log10(low)) / (log10(high) - log10(low))
-        return EDGE + across * (WIDE - 2 * EDGE), HIGH - EDGE - up * (HIGH - 2 * EDGE)
+        return MARGIN + across * (WIDTH - 2 * MARGIN), HEIGHT - MARGIN - up * (HEIGHT - 2 * MARGIN)
 
     parts: list[str] = []
     for tick in _ticks(left, right):
         x, _ = at(tick, low)
-        parts.append(f'<path d="M{x:.1f} {EDGE}V{HIGH - EDGE}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{x:.1f} {MARGIN}V{HEIGHT - MARGIN}" stroke="#ddd"/>')
         parts.append(
-            f'<text x="{x:.1f}" y="{HIGH - EDGE + 16}" text-anchor="middle">{tick:g}</text>'
+            f'<text x="{x:.1f}" y="{HEIGHT - MARGIN + 16}" text-anchor="middle">{tick:g}</text>'
         )
     for tick in _ticks(low, high):
         _, y = at(left, tick)
-        parts.append(f'<path d="M{EDGE} {y:.1f}H{WIDE - EDGE}" stroke="#ddd"/>')
-        parts.append(f'<text x="{EDGE - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(f'<path d="M{MARGIN} {y:.1f}H{WIDTH - MARGIN}" stroke="#ddd"/>')
+        parts.append(f'<text x="{MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
     corners = [
         at(max(left, low / slope), max(low, slope * left)),
         at(top / slope, top),
@@ -110,9 +110,9 @@ def roofline(machine: Accelerator, timed: Sequence[tuple[str, Timed]]) -> str:
     roof = f"{top:.1f} GOP/s, {slope:.2f} GB/s"
     parts.append(f'<text x="{x:.1f}" y="{y - 20:.1f}" text-anchor="end">{roof}</text>')
     parts.append(
-        f'<text x="{WIDE // 2}" y="{HIGH - 12}" text-anchor="middle">operations / byte</text>'
+        f'<text x="{WIDTH // 2}" y="{HEIGHT - 12}" text-anchor="middle">operations / byte</text>'
     )
-    parts.append(f'<text x="8" y="{EDGE - 16}">GOP/s</text>')
+    parts.append(f'<text x="8" y="{MARGIN - 16}">GOP/s</text>')
     rows = "".join(_row(machine, name, each) for name, each in timed)
     heads = ["stream", "cycles", "utilisation"]
     heads += [f"{unit}: {word}" for unit in machine.units for word in ("busy", *STALLS)]
@@ -123,7 +123,7 @@ def roofline(machine: Accelerator, timed: Sequence[tuple[str, Timed]]) -> str:
         f"<title>{title}</title><style>body{{font:14px sans-serif;margin:2em}}"
         "svg text{font-size:12px}"
         "td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}</style></head><body>"
-        f'<h1>{title}</h1><svg width="{WIDE}" height="{HIGH}" role="img">{"".join(parts)}</svg>'
+        f'<h1>{title}</h1><svg width="{WIDTH}" height="{HEIGHT}" role="img">{"".join(parts)}</svg>'
         f"<table><tr>{head}</tr>{rows}</table></body></html>\n"
     )
 

@@ -28,7 +28,7 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 
 Array = np.ndarray[Any, Any]
 
-MOST_STEPS: Final = 1 << 22
+MAX_STEPS: Final = 1 << 22
 """A flow of more leaves is refused: it would not fit any memory of instructions."""
 
 
@@ -52,11 +52,11 @@ def unroll(body: Stmt) -> list[tuple[Leaf, tuple[int, ...]]]:
         return size
 
     total = fold(count, body)
-    if total > MOST_STEPS:
+    if total > MAX_STEPS:
         message = "The program of an accelerator has too many steps."
         hint = "Use larger tiles."
         raise UnsupportedError(
-            Diagnostic("target-limit", message, None, f"at most {MOST_STEPS}", str(total), hint)
+            Diagnostic("target-limit", message, None, f"at most {MAX_STEPS}", str(total), hint)
         )
     found: list[Any] = [None] * total
     stack: list[tuple[Stmt, int, tuple[tuple[ScalarVar, int, int], ...]]] = [(body, 0, ())]

@@ -21,7 +21,7 @@ from typing import Final
 
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import conjuncts
-from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.cuda.dialect import MAX_VECTOR_BYTES
 from plica.codegen.emit.expression import linear
 from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
@@ -59,9 +59,9 @@ def lanes_of(
 ) -> bool:
     """Whether the lanes of a variable are neighbours, the first at a multiple of their number."""
     size = count * buffer.dtype.bytes
-    if size not in VECTORS and size % WIDE:
+    if size not in VECTORS and size % MAX_VECTOR_BYTES:
         return False
-    each = min(WIDE, size) // buffer.dtype.bytes
+    each = min(MAX_VECTOR_BYTES, size) // buffer.dtype.bytes
     own = False
     where = linear(buffer, indices)
     if any(

@@ -23,9 +23,9 @@ from plica.codegen.emit.clike_operator import CLIKE
 from plica.codegen.emit.dialect import decimal
 from plica.ir.type import DType, f32, f64, i64
 
-__all__ = ["CUDA", "WIDE", "f32", "i64"]
+__all__ = ["CUDA", "MAX_VECTOR_BYTES", "f32", "i64"]
 
-WIDE: Final = 16
+MAX_VECTOR_BYTES: Final = 16
 """Bytes that one instruction can read or write."""
 
 _WORDS: Final = """
@@ -67,7 +67,7 @@ CUDA: Final = evolve(
     helper=_template,
     conversion=_conversion,
     extremes=dict.fromkeys(("i32", "i64", "u32", "u64"), "{word}({0}, {1})"),
-    allocation=f"alignas({WIDE}) {{type}} {{name}}[{{count}}];",
+    allocation=f"alignas({MAX_VECTOR_BYTES}) {{type}} {{name}}[{{count}}];",
     unroll="#pragma unroll",
     barrier="__syncthreads();",
 )

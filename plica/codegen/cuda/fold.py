@@ -33,7 +33,7 @@ from plica.codegen.cuda.code import (
     WrittenKernel,
     joined,
 )
-from plica.codegen.cuda.dialect import CUDA, WIDE
+from plica.codegen.cuda.dialect import CUDA, MAX_VECTOR_BYTES
 from plica.codegen.cuda.intrinsic import LANE, come_together, invocation
 from plica.codegen.cuda.nest import (
     chooses_registers,
@@ -56,7 +56,7 @@ from plica.codegen.emit.expression import Expressions
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
 from plica.codegen.emit.statement import Row, Step, write
-from plica.codegen.lower.index_narrowing import MOST_BLOCKS
+from plica.codegen.lower.index_narrowing import MAX_OPEN_BLOCKS
 from plica.core import CompilerBug, Memo, free_vars
 from plica.ir.loop import Buffer, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.loop.memory_scope import WARP, scope
@@ -78,7 +78,7 @@ BLOCKS: Final = "blockIdx.x"
 LANES: Final = 64
 """Neighbours that are written out, at most."""
 
-IN_PART: Final = 4
+PARTIAL_UNROLL: Final = 4
 """The unroll factor of loops that must not be unrolled completely."""
 
 
@@ -99,13 +99,13 @@ def fold(
     return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers)
 
 
-WRITTEN: Final[Memo[st.Kernel, WrittenKernel]] = Memo(256)
+WRITTEN_KERNELS: Final[Memo[st.Kernel, WrittenKernel]] = Memo(256)
 """Emitted kernels: checking whether a kernel can be emitted has emitted it."""
 
 
 def written(kernel: st.Kernel) -> WrittenKernel:
     """The functions of a lowered kernel, under any name."""
-    return WRITTEN.found(kernel, partial(_written, kernel))
+    return WRITTEN_KERNELS.found(kernel, partial(_written, kernel))
 
 
 def _written(kernel: st.Kernel) -> WrittenKernel:
@@ -173,7 +173,7 @@ class _Function:
         lines: list[str] = []
         ring = self.waits.of.ring
         if self.shared:
-            align = ATOM if ring else WIDE
+            align = ATOM if ring else MAX_VECTOR_BYTES
             lines.append(f"  extern __shared__ __align__({align}) unsigned char shared_memory[];")
         places, end = self._arranged()
         for (word, buffer), at in zip(self.shared, places, strict=True):
@@ -298,7 +298,7 @@ class _Function:
         few = count is not None and count <= LANES  # more of them are a loop as any other
         most = bounds(wide(loop.extent), self.context).high if count is None else count
         if most is None and loop.kind == BLOCKS:
-            most = MOST_BLOCKS
+            most = MAX_OPEN_BLOCKS
         if most is not None:
             values.known.bound(loop.var, (0, max(0, most - 1)))
             self.context = self.context.loop(ScalarVar(loop.var.name, i64), most)
@@ -317,7 +317,7 @@ class _Function:
         unrolled = unrolled or self.near.whole
         unroll = count is not None and (unrolled or loop.var in self.inner)
         if count is not None and not unroll and loop.var in self.clamped:
-            values.lines.do(f"{CUDA.unroll} {IN_PART}")  # see Note [Clamped differences]
+            values.lines.do(f"{CUDA.unroll} {PARTIAL_UNROLL}")  # see Note [Clamped differences]
         apart = count is None and (self.lane is None or self.lane in free_vars(loop.extent))
         self.apart += apart
         steps = self.waits.around(loop, tuple(clike.loop(values, loop, unroll)))
@@ -432,7 +432,7 @@ def _extents(nest: st.Stmt) -> tuple[dict[str, int], Scalar | None]:
 
 
 def _padded(size: int) -> int:
-    return -(-size // WIDE) * WIDE
+    return -(-size // MAX_VECTOR_BYTES) * MAX_VECTOR_BYTES
 
 
 __all__ = ["KernelCode", "KernelLaunch", "RowSteps", "fold", "joined"]

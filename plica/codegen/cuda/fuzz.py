@@ -89,7 +89,7 @@ TILES: Final = (
 FAULT: Final = "fault"
 """The kind of finding after which a GPU does nothing more."""
 
-TRIES: Final = 3
+MAX_TRIES: Final = 3
 """How many cases are drawn for each that runs, at most."""
 
 REFUSED: Final = "lowering refuses it"
@@ -105,7 +105,7 @@ POISONS: Final = (0xFF, 0x4B)
 """Poison bytes for unwritten memory: NaN, which spoils sums, and large numbers, which spoil
 extremes."""
 
-EDGE: Final = 64
+GUARD_BYTES: Final = 64
 """Guard bytes behind every array."""
 
 
@@ -369,7 +369,7 @@ def on_gpu(
     Where a sanitizer has `watched` memory since it was reserved, nothing is poisoned, and nothing
     is behind a buffer that could be written.
     """
-    edge_bytes = 0 if watched else EDGE
+    edge_bytes = 0 if watched else GUARD_BYTES
     stream, module = gpu.stream(), gpu.load(cubin)
     poison = POISONS[of.number // len(KINDS) % len(POISONS)]
     buffers = []
@@ -377,7 +377,7 @@ def on_gpu(
     for number, size in enumerate(sizes):
         buffer = gpu.reserve(max(1, size + edge_bytes))
         if not watched:
-            stream.fill(buffer.address, poison, size + EDGE)
+            stream.fill(buffer.address, poison, size + GUARD_BYTES)
         if number < len(of.inputs):
             if watched:  # the last word of an input is read whole
                 stream.fill(buffer.address, 0, -(-size // WORD_BYTES) * WORD_BYTES)
@@ -390,11 +390,11 @@ def on_gpu(
         function = module.function(each.function, each.shared)
         stream.launch(function, each.grid, each.block, each.shared, addresses, each.maps)
     stream.wait()
-    edge = np.empty(EDGE, np.uint8)
+    edge = np.empty(GUARD_BYTES, np.uint8)
     for number, (buffer, size) in enumerate(
         zip(buffers, sizes, strict=True) if not watched else ()
     ):
-        stream.to_host(edge.ctypes.data, buffer.address + size, EDGE)
+        stream.to_host(edge.ctypes.data, buffer.address + size, GUARD_BYTES)
         stream.wait()
         if (edge != poison).any():
             return f"it writes beside its buffer {number}"
@@ -442,7 +442,9 @@ def report(
     def ends(found: Sequence[Finding]) -> bool:
         return any(each.kind == FAULT for each in found)
 
-    campaign = Campaign(Finding, ByNumber(made), oracle, TRIES, ends=ends, counters={SKIPPED: ()})
+    campaign = Campaign(
+        Finding, ByNumber(made), oracle, MAX_TRIES, ends=ends, counters={SKIPPED: ()}
+    )
     return campaign.run(examples, seed, first=first, say=say)
 
 

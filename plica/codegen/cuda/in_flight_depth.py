@@ -26,7 +26,7 @@ from plica.core import Name, post_order
 from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.ir.type import i64, known
 
-MOST: Final = 7
+MAX_ITERATIONS_BEHIND: Final = 7
 """The maximum number of iterations that copies may lag behind."""
 
 
@@ -77,7 +77,7 @@ def in_flight_depth(before: Sequence[st.Stmt], loop: st.For, copies: frozenset[s
         return 0
     reads = [places(rest, each, written=False) for each in buffers]
     found = 0
-    for late in range(1, MOST + 1):
+    for late in range(1, MAX_ITERATIONS_BEHIND + 1):
         for number, (buffer, read) in enumerate(zip(buffers, reads, strict=True)):
             written = places([mine[number]], buffer, written=True)
             for turn in range(count):
@@ -157,7 +157,7 @@ def _latest(
             others = [one for each in every if each not in copies for one in st.statements(each)]
             if any(each in copies for each in others):
                 return
-            first = max(0, last - MOST)
+            first = max(0, last - MAX_ITERATIONS_BEHIND)
             turns = [(mine, stmt.var, turn) for turn in reversed(range(first, last))]
             if first and mine:
                 turns.append(([], stmt.var, 0))

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from plica.analysis.enclosing import simple
 from plica.codegen.cuda.address import certain, wide
-from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.cuda.dialect import MAX_VECTOR_BYTES
 from plica.codegen.cuda.vector_access import HeldVectors, VectorAccess
 from plica.codegen.emit.expression import linear, mentions
 from plica.core import Term, free_vars, map_bottom_up, post_order
@@ -47,11 +47,11 @@ QUAD: Final = 4
 
 PAIR: Final = 2
 
-TURNED: Final = "p_quads_turned"
+QUADS_TURNED: Final = "p_quads_turned"
 """The function by which four threads hand each other what they hold, and get it back."""
 
 
-AHEAD: Final = 8
+MAX_PREFETCHED_VECTORS: Final = 8
 """The maximum number of prefetched vectors per thread, because registers hold sums already."""
 
 
@@ -129,13 +129,13 @@ class QuadStore:
         alone = self._ask(of, lane, (), ()) if not self.asked else False
         turn, own, word = map(names.fresh, ("q", "o", "w"))
         self._open(turn, of.turns)
-        lines.do(f"alignas({WIDE}) unsigned int {word}[{QUAD}] = {{0, 0, 0, 0}};")
+        lines.do(f"alignas({MAX_VECTOR_BYTES}) unsigned int {word}[{QUAD}] = {{0, 0, 0, 0}};")
         there: dict[Load, str] = {}
         for load, held in self.asked.items():
             handed, kind = names.fresh("w"), values.dialect.memory(load.buffer.dtype)
-            lines.do(f"alignas({WIDE}) unsigned int {handed}[{QUAD}];")
+            lines.do(f"alignas({MAX_VECTOR_BYTES}) unsigned int {handed}[{QUAD}];")
             lines.do(f"*((uint4*)&{handed}[0]) = {held.place(values, (turn, of.turns))};")
-            lines.do(f"{values.help(TURNED)}({handed});")
+            lines.do(f"{values.help(QUADS_TURNED)}({handed});")
             there[load] = f"((const {kind}*)&{handed}[{own}])"
         self._open(own, QUAD)
         self._at(of, turn, own)
@@ -150,7 +150,7 @@ class QuadStore:
         if guard is not None and far:
             lines.close()
         lines.close()
-        lines.do(f"{values.help(TURNED)}({word});")
+        lines.do(f"{values.help(QUADS_TURNED)}({word});")
         to = self._eight(of, lane, turn, of.store.buffer, of.store.indices)
         self._guarded(guard, f"*((uint4*){to}) = *((const uint4*)&{word}[0]);")
         lines.close()
@@ -170,7 +170,7 @@ class QuadStore:
         ]
         sizes = [known(each.extent) or 0 for each in loops]
         every = prod(sizes) * of.turns
-        if not loads or not 0 < every * len(loads) <= AHEAD:
+        if not loads or not 0 < every * len(loads) <= MAX_PREFETCHED_VECTORS:
             return False
         guard, values = self._guard(of, guards), self.values
         lengths = tuple([(each.var, size) for each, size in zip(loops, sizes, strict=True)])

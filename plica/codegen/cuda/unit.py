@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from attrs import frozen
 
-from plica.codegen.cuda.fold import WRITTEN, KernelCode, fold, joined, written
+from plica.codegen.cuda.fold import WRITTEN_KERNELS, KernelCode, fold, joined, written
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, version
@@ -34,7 +34,7 @@ from plica.schedule.default.gpu.machine import Gpu
 PART: Final = 8000
 """Characters after which a part of the text ends."""
 
-ALONE: Final = PART // 2
+MIN_SEPARATE_CHARACTERS: Final = PART // 2
 """The number of characters from which a kernel is compiled separately: its compile time exceeds
 NVRTC's start-up."""
 
@@ -77,14 +77,16 @@ def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:
 def _write(program: Program, workers: Workers | None) -> None:
     """Emits the kernels of a program, in parallel if there are processes."""
     names = dict(zip(program.kernels, program.names, strict=True))
-    missing = [each for each in names if each not in WRITTEN and not each.dims]
+    missing = [each for each in names if each not in WRITTEN_KERNELS and not each.dims]
     tasks = [GroupTask(names[each], sent, (each, intrinsics_of(each))) for each in missing]
 
     def here(number: int) -> None:
         written(missing[number])
 
     def there(number: int, data: bytes) -> None:
-        WRITTEN.tell(missing[number], pickle.loads(data))  # a process of this compiler made it
+        WRITTEN_KERNELS.tell(
+            missing[number], pickle.loads(data)
+        )  # a process of this compiler made it
 
     together(tasks, here, there, workers)
 
@@ -141,7 +143,7 @@ def parts_of(
     last: list[KernelCode] = []  # the part that small kernels are put into
     size = PART
     for each in codes:
-        if len(each.functions) >= ALONE:
+        if len(each.functions) >= MIN_SEPARATE_CHARACTERS:
             found.append([each])
             continue
         if size >= PART:
@@ -158,7 +160,7 @@ def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: b
     if kernel.dims:
         return b""
     code = fold(kernel, name, does)
-    text = joined([code]) if len(code.functions) >= ALONE else ""
+    text = joined([code]) if len(code.functions) >= MIN_SEPARATE_CHARACTERS else ""
     made = cubin_of(text, target.architecture, fused) if text else b""
     told = written(kernel), operations(kernel), overwritable(kernel)
     return pickle.dumps((*told, (text, target.architecture, fused), made))
@@ -167,7 +169,7 @@ def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: b
 def keep_ahead(kernel: Kernel, data: bytes) -> None:
     """Have ready what `code_ahead` made."""
     of, count, over, key, made = pickle.loads(data)  # a process of this compiler made it
-    WRITTEN.tell(kernel, of)
+    WRITTEN_KERNELS.tell(kernel, of)
     OPERATIONS.tell(kernel, count)
     OVERWRITABLE.tell(kernel, over)
     if made:

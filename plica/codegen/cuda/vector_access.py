@@ -31,7 +31,7 @@ from plica.codegen.cuda.address import (
     first_lanes,
     lanes_of,
 )
-from plica.codegen.cuda.dialect import WIDE
+from plica.codegen.cuda.dialect import MAX_VECTOR_BYTES
 from plica.codegen.emit.expression import Expressions, mentions
 from plica.codegen.emit.scalar import packed, unpacked
 from plica.core import Term
@@ -40,13 +40,13 @@ from plica.ir.loop.scalar import And, Buffer, Lit, Load, Lt, Scalar, ScalarVar, 
 from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
 from plica.ir.type import known
 
-NARROW: Final = 2
+MAX_UNALIGNED_BYTES: Final = 2
 """The maximum element size for unaligned reads by aligned words."""
 
 ANYWHERE: Final = "p_from_anywhere"
 """The function that reads them."""
 
-HELD: Final = 16
+MAX_HELD_VECTORS: Final = 16
 """The maximum number of vectors a thread holds on their way to shared memory."""
 
 
@@ -153,7 +153,7 @@ class VectorAccess:
         if not all(lanes_of(*place, var, count) for place in places):
             return None
         outside = scope(value.buffer.scope).reach == "all"
-        later = outside and buffer in self.handed and count * buffer.dtype.bytes == WIDE
+        later = outside and buffer in self.handed and count * buffer.dtype.bytes == MAX_VECTOR_BYTES
         if condition is not None and (not later or mentions([condition], var)):
             return None
         return value, condition, later
@@ -167,7 +167,7 @@ class VectorAccess:
         load, same, limit = found
         values, size = self.values, load.buffer.dtype.bytes
         values.vars[var] = values.dialect.literal(0, dtype_of(var))
-        many = str(WIDE)
+        many = str(MAX_VECTOR_BYTES)
         if limit is not None:
             many = f"({values.of(limit.right)} - {values.of(limit.left)}) * {size}"
         if same:
@@ -202,7 +202,7 @@ class VectorAccess:
         lanes = (store, nest.var, known(nest.extent) or 0)
         if self._moved(*lanes) is not None or _from_anywhere(*lanes) is None:
             return None
-        if not 0 < prod(sizes) <= HELD:
+        if not 0 < prod(sizes) <= MAX_HELD_VECTORS:
             return None
         word = self.names.fresh("held")
         return HeldVectors(
@@ -267,7 +267,7 @@ class VectorAccess:
     def _move(self, to: str, source: str, buffer: Buffer, count: int) -> None:
         """Neighbours from one place to another, as many bytes at a time as can be."""
         size = buffer.dtype.bytes
-        each = min(WIDE, count * size)
+        each = min(MAX_VECTOR_BYTES, count * size)
         kind = VECTORS[each]
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
@@ -309,7 +309,11 @@ def _from_anywhere(
     if not isinstance(value, Load) or value.buffer.dtype is not store.buffer.dtype:
         return None
     size = value.buffer.dtype.bytes
-    if size > NARROW or count * size != WIDE or scope(value.buffer.scope).reach != "all":
+    if (
+        size > MAX_UNALIGNED_BYTES
+        or count * size != MAX_VECTOR_BYTES
+        or scope(value.buffer.scope).reach != "all"
+    ):
         return None
     if not lanes_of(store.buffer, store.indices, var, count):
         return None

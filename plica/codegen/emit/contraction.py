@@ -82,7 +82,7 @@ def is_product(node: sc.Scalar) -> bool:
     )
 
 
-MOST_BITS: Final = 16
+MAX_EXACT_BITS: Final = 16
 """Integers up to this many bits are exact floats, and so are their sums."""
 
 
@@ -107,7 +107,7 @@ def nearest_integer(node: sc.Scalar) -> NearestInteger | None:
         return None
     if node.dtype is f32:
         return _restored_integer(node.value)
-    if not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
+    if not node.dtype.is_integer or node.dtype.bits > MAX_EXACT_BITS:
         return None
     if (bounds := held_within(node)) is None:
         return None
@@ -117,7 +117,7 @@ def nearest_integer(node: sc.Scalar) -> NearestInteger | None:
     moved, zero = value, 0
     match value:
         case sc.Add(inside, sc.Lit(number)) | sc.Add(sc.Lit(number), inside):
-            if number == floor(number) and abs(number) < 1 << MOST_BITS:
+            if number == floor(number) and abs(number) < 1 << MAX_EXACT_BITS:
                 moved, zero = inside, int(number)
         case _:
             pass
@@ -165,7 +165,7 @@ def _restored_integer(of: sc.Scalar) -> NearestInteger | None:
         of = of.value
     elif added:
         return None  # a sum of small integers wraps around
-    if not isinstance(of, sc.Cast) or of.dtype is f32 or abs(added) >= 1 << MOST_BITS:
+    if not isinstance(of, sc.Cast) or of.dtype is f32 or abs(added) >= 1 << MAX_EXACT_BITS:
         return None
     found = nearest_integer(of)
     return evolve(found, restored=added) if found is not None and found.rounds else None
@@ -175,7 +175,7 @@ def small_integer(node: sc.Scalar) -> sc.Scalar | None:
     """The float that a loop with the note `small` makes an integer; None for another term."""
     match node:
         case sc.Cast(sc.Cast(sc.Intrinsic("round", (value,)), inner), outer) if (
-            inner is i32 and outer.is_integer and outer.bits <= MOST_BITS
+            inner is i32 and outer.is_integer and outer.bits <= MAX_EXACT_BITS
         ):
             return value
         case _:

@@ -22,7 +22,7 @@ import numpy as np
 from plica.analysis.race import races
 from plica.analysis.site import map_of
 from plica.analysis.statement import LoweringRefused
-from plica.codegen.form_fuzz.judge import MOST_INTERPRETED, StagesSubject, result_of
+from plica.codegen.form_fuzz.judge import MAX_INTERPRETED, StagesSubject, result_of
 from plica.codegen.form_fuzz.run import Drawn, kinds
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.operation_count import operations
@@ -51,7 +51,7 @@ CHANGES: Final = 4
 NUMBERS: Final = 3
 """Numbers that are changed at once, at most."""
 
-TRIES: Final = 8
+MAX_TRIES: Final = 8
 """How many cases are drawn for one that has a trace."""
 
 LARGEST_FACTOR: Final = 64
@@ -109,7 +109,7 @@ def fuzz_decisions(
         return None
 
     generator = ByStrategy(lambda number: every[names[number % len(names)]])
-    campaign = Campaign(TraceFinding, generator, oracle, TRIES, counters=COUNTERS)
+    campaign = Campaign(TraceFinding, generator, oracle, MAX_TRIES, counters=COUNTERS)
     return campaign.run(examples, seed, first=first, say=say)
 
 
@@ -143,7 +143,7 @@ def _scheduled(
     if not map_of(kernel).blocks:
         return None
     if isinstance(machine, Gpu):
-        if operations(kernel) > MOST_INTERPRETED:
+        if operations(kernel) > MAX_INTERPRETED:
             return None
         made = template_of(form)(rest, machine)
         if made is None or not made[0].steps:
@@ -222,7 +222,7 @@ def judged(of: TracedCase, trace: Trace, kinds_: Sequence[str]) -> TraceFinding 
         return refused.problem.precondition
     except CRASHES as error:
         return _finding("crash", by, crash(error), trace)
-    if operations(kernel) > operations(of.kernel) + MOST_INTERPRETED:
+    if operations(kernel) > operations(of.kernel) + MAX_INTERPRETED:
         return "too-large-to-interpret"
     if (wrong := _wrong(of, kernel)) is not None:
         case = KernelCase(of.kernel, {}, tuple(of.arrays))

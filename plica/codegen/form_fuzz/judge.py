@@ -62,7 +62,7 @@ ON_GPU: Final = 3
 """The number of GPU form candidates considered: tiles of many sizes, all large."""
 
 
-MOST_INTERPRETED: Final = 1 << 16
+MAX_INTERPRETED: Final = 1 << 16
 """Operations of a launch for threads that is interpreted, at most."""
 
 
@@ -147,7 +147,7 @@ class StagesSubject:
     def launched(self, rest: Stages, arrays: Sequence[Array]) -> None:
         """Compares launches written by a form with the stages, after barriers are inserted."""
         kernel = kernel_of(rest)
-        if _is_pure(rest) or operations(kernel) > MOST_INTERPRETED:
+        if _is_pure(rest) or operations(kernel) > MAX_INTERPRETED:
             return
         try:
             lowered = lower(kernel, "gpu")

@@ -23,7 +23,7 @@ from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCas
 
 Drawn = tuple[StagesCase, "Machine | Gpu"]
 
-TRIES: Final = 60
+MAX_SHRINK_TRIES: Final = 60
 """The maximum number of smaller cases tried for a failure."""
 
 
@@ -55,7 +55,7 @@ def fuzz(
     *,
     first: int = 0,
     way: FormWay | None = None,
-    tries: int = TRIES,
+    tries: int = MAX_SHRINK_TRIES,
     say: Say | None = None,
 ) -> FuzzReport[FormFinding]:
     """A number of cases, cycling through the kinds, until the first finding."""

@@ -30,7 +30,7 @@ from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import For, Load, Scalar, ScalarVar, Store, index, statements
 from plica.schedule.default.machine import LINE
 
-MOST: Final = 64
+MAX_LINES_PER_ITERATION: Final = 64
 """The maximum number of cache lines prefetched per iteration."""
 
 
@@ -73,7 +73,9 @@ def fetch_next(
     Enclosing loops are given from the outermost, with their extents.
     """
     match dict(loop.annotations).get("fetch_next"):
-        case (int() as ahead, int() as times, int() as lines) if 1 <= lines <= MOST:
+        case (int() as ahead, int() as times, int() as lines) if (
+            1 <= lines <= MAX_LINES_PER_ITERATION
+        ):
             pass
         case _:
             return

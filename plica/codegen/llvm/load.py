@@ -34,7 +34,7 @@ APART: Final = 4
 FEW_ELEMENTS: Final = 16
 """This many elements at most are read one by one for the lanes of a vector."""
 
-NARROW: Final = 1 << 31
+MAX_I32_ELEMENTS: Final = 1 << 31
 """The number of elements addressable by an i32."""
 
 
@@ -411,7 +411,7 @@ class LoadEmitter(AddressEmitter):
         shared, own = self.apart.get(at.text, (FIRST_ELEMENT, at))
         pointer = self.address(buffer, shared, False)
         where, wide = lanes.vector(own, i64), f"<{n} x i64>"
-        if 0 < self.places[buffer].span <= NARROW:
+        if 0 < self.places[buffer].span <= MAX_I32_ELEMENTS:
             where, wide = lanes.pure(f"trunc {wide} {where} to <{n} x i32>"), f"<{n} x i32>"
         places = w.let(f"getelementptr {one}, ptr {pointer}, {wide} {where}")
         name = f"@llvm.masked.gather.v{n}{short}.v{n}p0"

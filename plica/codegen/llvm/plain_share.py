@@ -2,8 +2,8 @@
 
 A scheduled kernel has scalar loops at its margins: the border of an image, a row shorter than a
 vector. LLVM's optimisation passes take ten times as long as all its other work, for loops with few
-iterations at typical sizes. So a kernel is evaluated at one: dims are `USUAL`, loops are in the
-middle of their iterations, and only the branch taken there counts.
+iterations at typical sizes. So a kernel is evaluated at one: dims are `ASSUMED_SIZE`, loops are in
+the middle of their iterations, and only the branch taken there counts.
 
 >>> from plica.ir.loop.scalar import Buffer, ScalarVar, index
 >>> from plica.ir.loop.statement import For, Kernel, Seq, Store
@@ -26,7 +26,7 @@ from plica.core import Term, free_vars, substitute
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import i64, known, normal_dim
 
-USUAL: Final = 67
+ASSUMED_SIZE: Final = 67
 """The assumed value of an open size or number; odd, so that remainders of rows are not empty."""
 
 LANES: Final = 4
@@ -35,7 +35,7 @@ LANES: Final = 4
 
 def plain_share(of: st.Kernel) -> float:
     """The part of a kernel's steps, at a usual size, that loops of single elements do."""
-    sizes: dict[Term, int] = dict.fromkeys(of.dims, USUAL)
+    sizes: dict[Term, int] = dict.fromkeys(of.dims, ASSUMED_SIZE)
     plain = total = 0.0
     stack: list[tuple[st.Stmt, float, bool]] = [(of.body, 1.0, True)]
     while stack:
@@ -55,7 +55,7 @@ def plain_share(of: st.Kernel) -> float:
                 stack += [(orelse, times, single)] if taken is not True else []
             case st.For(var, extent, kind, body):
                 count = _number(extent, sizes)
-                turns = USUAL if count is None else max(count, 0)
+                turns = ASSUMED_SIZE if count is None else max(count, 0)
                 sizes[var] = turns // 2
                 if kind == "vectorized":
                     stack.append((body, times * -(-turns // LANES), False))

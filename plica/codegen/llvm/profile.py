@@ -31,7 +31,7 @@ from plica.codegen.llvm.pool import WASM_THREADS, has_pool, llvm_text
 from plica.codegen.target import Target
 from plica.runtime.artefact import PEAK, USE
 
-MOST: Final = 16
+INDEPENDENT_SUMS: Final = 16
 """Enough independent sums to hide the latency on every machine."""
 
 SPARE: Final = 4
@@ -53,7 +53,7 @@ def clock(triple: str) -> str:
 def peak(target: Target) -> str:
     """The module of the peak, which is one function."""
     lanes = max(1, target.vector_bits // 32)
-    count = max(4, min(MOST, target.vector_registers - SPARE))
+    count = max(4, min(INDEPENDENT_SUMS, target.vector_registers - SPARE))
     kind = f"<{lanes} x float>"
     name = f"@llvm.fmuladd.v{lanes}f32"
     first = f"insertelement {kind} poison, float %small, i64 0"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "plica_main"
 
-PIECE: Final = 100
+MAX_STEPS_PER_FUNCTION: Final = 100
 """The maximum number of steps per function."""
 
 NESTED: Final = 8
@@ -92,18 +92,23 @@ class Regions:
         """A region as a function: its pieces, and a function that calls them in order."""
         name = f"r{region}"
         count = len(self.program.regions[region])
-        starts = range(0, count, PIECE)
+        starts = range(0, count, MAX_STEPS_PER_FUNCTION)
         if len(starts) <= 1:
             self._define(name, self._piece(region, 0, count))
             return
         pieces = [
-            self._define(f"{name}.{number}", self._piece(region, start, start + PIECE))
+            self._define(
+                f"{name}.{number}", self._piece(region, start, start + MAX_STEPS_PER_FUNCTION)
+            )
             for number, start in enumerate(starts)
         ]
         level = 0
-        while len(pieces) > PIECE:
+        while len(pieces) > MAX_STEPS_PER_FUNCTION:
             level += 1
-            groups = [pieces[i : i + PIECE] for i in range(0, len(pieces), PIECE)]
+            groups = [
+                pieces[i : i + MAX_STEPS_PER_FUNCTION]
+                for i in range(0, len(pieces), MAX_STEPS_PER_FUNCTION)
+            ]
             pieces = [
                 self._define(f"{name}.{level}.{number}", self._calls(group))
                 for number, group in enumerate(groups)
@@ -112,7 +117,7 @@ class Regions:
 
     def _piece(self, region: int, start: int, end: int) -> LlvmWriter:
         w = LlvmWriter()
-        self.room = PIECE
+        self.room = MAX_STEPS_PER_FUNCTION
         self._steps(w, region, start, end, 0)
         return w
 
@@ -208,7 +213,7 @@ class Regions:
     def _branch(self, w: LlvmWriter, region: int, depth: int) -> None:
         """A branch: written here if it is small, otherwise called."""
         if depth < NESTED and len(self.program.regions[region]) <= self.room:
-            self._steps(w, region, 0, PIECE, depth + 1)
+            self._steps(w, region, 0, MAX_STEPS_PER_FUNCTION, depth + 1)
         else:
             self._needed(w, region)
 

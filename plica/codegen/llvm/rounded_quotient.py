@@ -26,7 +26,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.statement import mapped, with_body
-from plica.codegen.emit.contraction import MOST_BITS, SMALL, held_within
+from plica.codegen.emit.contraction import MAX_EXACT_BITS, SMALL, held_within
 from plica.core import Name, free_vars, fresh, post_order
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import DType, f32, i32, known
@@ -53,7 +53,11 @@ class RoundedQuotient:
 
 def rounded_quotient(node: sc.Scalar) -> RoundedQuotient | None:
     """The rounding of an f32 quotient to a small integer that a term computes, or None."""
-    if not isinstance(node, sc.Cast) or not node.dtype.is_integer or node.dtype.bits > MOST_BITS:
+    if (
+        not isinstance(node, sc.Cast)
+        or not node.dtype.is_integer
+        or node.dtype.bits > MAX_EXACT_BITS
+    ):
         return None
     if (bounds := held_within(node)) is None or bounds[1] > bounds[2]:
         return None

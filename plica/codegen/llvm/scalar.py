@@ -22,7 +22,7 @@ from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.type import DType, bf16, bool_, f32, f64, i8, i32
 from plica.schedule.default.lane import EXACT_QUOTIENT_BITS
 
-BESIDE: Final = 3 << 22
+ROUNDING_CONSTANT: Final = 3 << 22
 """Floats near this constant are integers, with a spacing of 1 over 22 bits."""
 
 
@@ -83,8 +83,8 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         inside = p.let(f"fcmp {word} {kind} {bounded}, {text}")
         bounded = p.select(inside, kind, bounded, text)
     if of.restored is not None:
-        moved = p.let(f"fadd {kind} {bounded}, {p.literal(float(BESIDE), f32)}")
-        less = p.literal(float(BESIDE - of.zero - of.restored), f32)
+        moved = p.let(f"fadd {kind} {bounded}, {p.literal(float(ROUNDING_CONSTANT), f32)}")
+        less = p.literal(float(ROUNDING_CONSTANT - of.zero - of.restored), f32)
         found = p.let(f"fsub {kind} {moved}, {less}")
         if not of.low:
             return found
@@ -92,7 +92,7 @@ def nearest(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         return p.select(none, kind, p.literal(float(of.restored), f32), found)
     odd = of.zero % 2  # a tie is between other neighbours where an odd number is added before
     if of.rounds:
-        beside = p.literal(float(BESIDE + of.zero - odd), f32)
+        beside = p.literal(float(ROUNDING_CONSTANT + of.zero - odd), f32)
         moved = p.let(f"bitcast {kind} {p.let(f'fadd {kind} {bounded}, {beside}')} to {whole}")
     else:
         moved = p.let(f"fptosi {kind} {bounded} to {whole}")
@@ -114,7 +114,7 @@ def small(node: Scalar, terms: Sequence[str], p: LlvmPlace) -> str:
         word = "ogt" if of[0] == "max" else "olt"
         inside = p.let(f"fcmp {word} {kind} {', '.join(terms)}")
         return p.select(inside, kind, *terms)
-    moved = p.let(f"fadd {kind} {terms[0]}, {p.literal(float(BESIDE), f32)}")
+    moved = p.let(f"fadd {kind} {terms[0]}, {p.literal(float(ROUNDING_CONSTANT), f32)}")
     bits = p.let(f"bitcast {kind} {moved} to {whole}")
     return p.let(f"trunc {whole} {bits} to {p.register(dtype_of(node))}")
 

@@ -43,7 +43,7 @@ with lazy_imports(__name__):
 MOVED: Final = 2048
 """Bytes of a row that the system's own copy moves faster than vectors do."""
 
-FEW: Final = 4
+MAX_SHORT_TRIP_COUNT: Final = 4
 """The maximum trip count of loops that do not benefit from LLVM's loop passes; LLVM unrolls those
 with constant trip counts, and the enclosing loop benefits instead."""
 
@@ -168,7 +168,7 @@ class StatementEmitter:
                 self.bodies += share(loop, (extent, bounds), name, self.values, fill)
                 return ()
             case "serial" | "parallel" | "vectorized" | "unrolled":
-                few = count is None and bounds[1] <= FEW
+                few = count is None and bounds[1] <= MAX_SHORT_TRIP_COUNT
                 self.plain = self.plain or not (few or _has_loops(loop.body))
                 opened = around.open(loop.var, extent, bounds)
                 if "fetch_next" in dict(loop.annotations):

@@ -46,7 +46,7 @@ FAILS: Final = 1
 SHARES: Final = 2
 KERNEL_PREFIX: Final = "k."
 NEST_PREFIX: Final = "n."
-UNNAMED: Final = f"{KERNEL_PREFIX}{'?' * 24}"
+NAME_PLACEHOLDER: Final = f"{KERNEL_PREFIX}{'?' * 24}"
 """A placeholder for the function's name in a kernel's text."""
 
 
@@ -155,7 +155,7 @@ def serving(
     def looks(kernel: Kernel) -> bool | None:
         if kernel not in written:
             try:
-                written[kernel] = options.text(kernel, None, UNNAMED)
+                written[kernel] = options.text(kernel, None, NAME_PLACEHOLDER)
             except RegionOutside:  # of numbers that are told less can be shown
                 return None
         return written[kernel].can_fail
@@ -320,7 +320,7 @@ def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], byte
     kernel, over, name, options, nests = task.args
     assert isinstance(options, ObjectOptions)
     if over is None and not nests and kernel in written:
-        return options.begun(written[kernel], UNNAMED, name)
+        return options.begun(written[kernel], NAME_PLACEHOLDER, name)
     return options.begun(options.text(kernel, over, name, nests=nests), name)
 
 

@@ -38,10 +38,10 @@ with lazy_imports(__name__):
 WIDTH: Final = 512
 """How many bits of a vector are used where nothing is known of the machine."""
 
-STRAIGHT: Final = 64
+MAX_STRAIGHT_LANES: Final = 64
 """The maximum number of lanes in straight-line code, even if no register holds them, ..."""
 
-WRITTEN: Final = 4
+MAX_STRAIGHT_REGISTERS: Final = 4
 """... but at most this many registers: computed values take some, too."""
 
 BESIDE: Final = 2
@@ -98,7 +98,7 @@ class VectorizedLoops:
             side_by_side = max(BESIDE, many if _has_formula(loop.body) else 0)
         strip, done = 0, 0
         lanes = self.width // (8 * widest_bytes(loop.body))
-        if count > min(STRAIGHT, WRITTEN * lanes):
+        if count > min(MAX_STRAIGHT_LANES, MAX_STRAIGHT_REGISTERS * lanes):
             strip = side_by_side * lanes
             done = count // strip * strip
         if not done:
@@ -146,7 +146,10 @@ class VectorizedLoops:
         """Whether a vectorized loop is written at once, and all of its lanes take part."""
         if count < 2 or count & (count - 1) or SMALL in dict(strip.annotations):
             return False
-        return count <= min(STRAIGHT, WRITTEN * (self.width // (8 * widest_bytes(strip.body))))
+        return count <= min(
+            MAX_STRAIGHT_LANES,
+            MAX_STRAIGHT_REGISTERS * (self.width // (8 * widest_bytes(strip.body))),
+        )
 
     def small(self, loop: For, count: int) -> Sequence[Step]:
         """A vectorized loop in which integers are made of small numbers.

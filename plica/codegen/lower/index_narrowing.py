@@ -28,15 +28,15 @@ State: TypeAlias = tuple[Context, frozenset[sc.ScalarVar], frozenset[sc.ScalarVa
 """The context, 32-bit variables, and dims."""
 
 
-MOST_BLOCKS: Final = 1 << 23
+MAX_OPEN_BLOCKS: Final = 1 << 23
 """The maximum number of blocks of a launch with an open count: larger launches are refused."""
 
 
 def narrow_indices(kernel: st.Kernel, *, narrow_dims: bool = False) -> st.Kernel:
     """The lowered kernel with index terms of 32 bits.
 
-    With `narrow_dims`, the launcher ensures that dims fit, and that there are at most `MOST_BLOCKS`
-    blocks.
+    With `narrow_dims`, the launcher ensures that dims fit, and that there are at most
+    `MAX_OPEN_BLOCKS` blocks.
     """
     if any(isinstance(each, st.Block) for each in st.statements(kernel.body)):
         return kernel
@@ -76,7 +76,9 @@ def _has_small(stmt: st.For | st.Bind, context: Context) -> bool:
 def _told(stmt: st.For | st.Bind, around: Context, inside: Context) -> Context:
     """The context inside a loop over blocks, or of a binding."""
     if isinstance(stmt, st.For):
-        return inside.where(sc.Lt(stmt.var, sc.index(MOST_BLOCKS))) if _is_open(stmt) else inside
+        return (
+            inside.where(sc.Lt(stmt.var, sc.index(MAX_OPEN_BLOCKS))) if _is_open(stmt) else inside
+        )
     span = bounds(stmt.value, around)
     assert span.low is not None
     assert span.high is not None

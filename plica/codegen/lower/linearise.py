@@ -49,7 +49,7 @@ from plica.codegen.program import (
     Step,
 )
 from plica.core import CompilerBug, Term, digest, post_order
-from plica.core.diagnostic import MOST_BYTES, spanned_bytes, too_large
+from plica.core.diagnostic import MAX_TENSOR_BYTES, spanned_bytes, too_large
 from plica.ir.contract import exact
 from plica.ir.graph.expression import Call, Const, Expr, Function, If, Var, attr
 from plica.ir.graph.module import Definition, Extern, Module
@@ -431,7 +431,7 @@ class _Maker:
             sizes = [greater(each, index_term(0)) for each in of.shape] if region else of.shape
             open_ = tuple([n if (n := known(size)) is not None else size for size in sizes])
             return self.add(Slot(space, self.count(space), open_, of.dtype))
-        if spanned_bytes(shape, of.dtype.bytes) > MOST_BYTES:
+        if spanned_bytes(shape, of.dtype.bytes) > MAX_TENSOR_BYTES:
             raise UnsupportedError(too_large(str(of)))
         return self.add(Slot(space, self.count(space), shape, of.dtype))
 

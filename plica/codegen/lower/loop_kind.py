@@ -50,7 +50,7 @@ from plica.ir.loop import Names, scalar as sc, statement as st
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.type import known
 
-MOST: Final = 1024
+MAX_UNROLLED_ITERATIONS: Final = 1024
 """How many copies of a body one loop may make."""
 
 
@@ -67,10 +67,12 @@ def _written_out(stmt: st.Stmt) -> st.Stmt:
     if stmt.kind in st.THREADS:  # its iterations run side by side, and may wait for one another
         hint = "Bind another loop, or do not ask for this one to be written out."
         raise refused(message, stmt.var.name, "a loop of one thread", stmt.kind, hint)
-    if count is None or count > MOST:
+    if count is None or count > MAX_UNROLLED_ITERATIONS:
         found = "a symbolic one" if count is None else str(count)
         hint = "Split it first."
-        raise refused(message, stmt.var.name, f"an extent of at most {MOST}", found, hint)
+        raise refused(
+            message, stmt.var.name, f"an extent of at most {MAX_UNROLLED_ITERATIONS}", found, hint
+        )
     copies = [
         substitute(stmt.body, {stmt.var: sc.Lit(number, stmt.var.dtype)}) for number in range(count)
     ]
@@ -107,10 +109,10 @@ def _is_foreign(stmt: st.Stmt) -> bool:
 
 # --- copies that are a loop ---------------------------------------------------------------------
 
-SIDE_BY_SIDE: Final = 2
+MIN_ADJACENT_COPIES: Final = 2
 """The minimum number of adjacent copies (or one more), so that they overlap."""
 
-ABREAST: Final = 128
+ADJACENT_BYTES: Final = 128
 """The bytes of registers that stay adjacent: short vectors have the same latency as long ones, so
 more of them are in flight."""
 
@@ -123,7 +125,7 @@ MOVED: Final = 2 * ACCESS - 1
 FORMULA: Final = 24
 """Instructions of a short formula."""
 
-SHORTER: Final = 2
+MIN_ROLL_RATIO: Final = 2
 """The minimum ratio of instructions that rolling must save."""
 
 
@@ -144,7 +146,11 @@ class _Nest:
         """The maximum number of adjacent copies."""
         lanes = prod([known(each.extent) or 1 for each in self.loops if each.kind == "vectorized"])
         widest = max([sc.dtype_of(each).bytes for each in _registers(self.store.value)], default=1)
-        return SIDE_BY_SIDE if soon else max(SIDE_BY_SIDE, ABREAST // (lanes * widest))
+        return (
+            MIN_ADJACENT_COPIES
+            if soon
+            else max(MIN_ADJACENT_COPIES, ADJACENT_BYTES // (lanes * widest))
+        )
 
 
 def roll(kernel: st.Kernel, *, soon: bool = False) -> st.Kernel:
@@ -197,7 +203,9 @@ def _pays(nest: _Nest, soon: bool) -> bool:
     moved = nest.copies * MOVED * len(set(_registers(nest.store.value)))
     if not moved and not soon:
         return False
-    return nest.copies * each >= (1 if soon else SHORTER) * (moved + nest.together(soon) * each)
+    return nest.copies * each >= (1 if soon else MIN_ROLL_RATIO) * (
+        moved + nest.together(soon) * each
+    )
 
 
 def _with_cold_tiles(kernel: st.Kernel) -> st.Kernel:
@@ -303,13 +311,13 @@ def _counted(nest: _Nest, body: st.Stmt, names: Names, together: int) -> st.Stmt
         count = known(loop.extent) or 1
         if loop.kind != "unrolled":
             body = st.For(loop.var, loop.extent, loop.kind, body)
-        elif room < SIDE_BY_SIDE:
+        elif room < MIN_ADJACENT_COPIES:
             body = st.For(loop.var, loop.extent, "serial", body)
         elif count <= room + 1:
             room //= count
             body = st.For(loop.var, loop.extent, "unrolled", body)
         else:
-            parts = [part for part in range(SIDE_BY_SIDE, room + 1) if count % part == 0]
+            parts = [part for part in range(MIN_ADJACENT_COPIES, room + 1) if count % part == 0]
             body = _some_at_a_time(loop, max(parts, default=room), body, names)
             room = 1
     return body

@@ -29,11 +29,11 @@ from plica.core import free_vars, post_order, substitute
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.type import known
 
-FEW: Final = 3
+MAX_PEELED_ITERATIONS: Final = 3
 """The maximum number of iterations around the middle that are peeled one by one, if their
 conditions become constant."""
 
-AMPLE: Final = 16
+MIN_STORES_PER_BRANCH: Final = 16
 """The number of stores next to which a branch is negligible."""
 
 
@@ -101,7 +101,12 @@ def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
 def _one_by_one(part: LoopPart) -> list[LoopPart]:
     """The iterations of a part, where they are few and its choices depend on which one it is."""
     start, stop = known(part.start), known(part.stop)
-    if start is None or stop is None or part.is_middle or not 1 < stop - start <= FEW:
+    if (
+        start is None
+        or stop is None
+        or part.is_middle
+        or not 1 < stop - start <= MAX_PEELED_ITERATIONS
+    ):
         return [part]
     if not dict(part.loop.annotations).get("cut_choices"):
         return [part]
@@ -155,7 +160,10 @@ def _places(loop: st.For, asked: Collection[sc.Scalar]) -> set[st.Stmt]:
         stmt = stack.pop()
         if not asks[stmt]:
             continue
-        if isinstance(stmt, st.Seq | st.Alloc | st.Bind | st.For) and free[stmt] >= AMPLE:
+        if (
+            isinstance(stmt, st.Seq | st.Alloc | st.Bind | st.For)
+            and free[stmt] >= MIN_STORES_PER_BRANCH
+        ):
             stack.extend(st.substatements(stmt))
         elif stmt is loop.body:
             return set()

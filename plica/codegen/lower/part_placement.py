@@ -120,7 +120,7 @@ def fitted(build: Build) -> Program:
     without, _ = build(None)
     most = workspace_plan(without).size
     barred, seen = frozenset[Expr](), set[Expr]()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if workspace_plan(made).size <= most:
             return made
         found = _largest(made, parts_)
@@ -131,7 +131,7 @@ def fitted(build: Build) -> Program:
     return evolve(without, joined=(TOO_LARGE,))
 
 
-MOST_ROUNDS: Final = 12
+MAX_ROUNDS: Final = 12
 """The maximum number of attempts to fit memory."""
 
 TOO_LARGE: Final = "no part is written in place: that would take a larger workspace"

@@ -65,7 +65,7 @@ with lazy_imports(__name__):  # of many kernels no loop is cut
         parts_of,
     )
 
-MOST: Final = 16
+MAX_CUT_LOOPS: Final = 16
 """The maximum number of loops cut per kernel: each cut doubles or triples the code inside. The
 middle of a loop is processed before its end, so that remaining guards are where few iterations are.
 """
@@ -103,7 +103,7 @@ def partition(kernel: st.Kernel) -> st.Kernel:
             and stmt.kind in kinds
             and not (stmt in pieces or stmt.var in registers)
         ):
-            cut = _cut(stmt, context) if len(pieces) < 3 * MOST else None
+            cut = _cut(stmt, context) if len(pieces) < 3 * MAX_CUT_LOOPS else None
             if cut is not None and launch & (free_vars(cut.start) | free_vars(cut.stop)):
                 cut = _cut_alike(stmt, cut, _cut(stmt, context, launch))
             if cut is not None and not _parts_threads(stmt, cut, lanes):

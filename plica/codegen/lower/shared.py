@@ -27,12 +27,12 @@ from plica.core import Term, fold, post_order
 from plica.ir.loop import Buffer, Load, Scalar, statement as st
 from plica.ir.type import known
 
-LEAST: Final = 1 << 17
+MIN_SHARED_WORK: Final = 1 << 17
 """Fewer stores than that are not worth waking other cores."""
 
 
 @lru_cache(maxsize=1024)
-def shared(of: st.Kernel, least: int = LEAST) -> st.Kernel:
+def shared(of: st.Kernel, least: int = MIN_SHARED_WORK) -> st.Kernel:
     """The kernel with its outermost loops for all cores, where they may be and it is worth it."""
     if of.dims:
         return of

@@ -28,7 +28,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type import term as ty
 from plica.runtime.error import Diagnostic, Place
 
-MOST_TENSORS: Final = 10_000
+MAX_TENSORS: Final = 10_000
 """How many tensors an input or the output may have."""
 
 
@@ -91,9 +91,9 @@ def _too_many(main: Function) -> Diagnostic | None:
     places = [(f"The input {str(each.name)!r}", str(each.name), each.type) for each in main.params]
     for what, label, of in [*places, ("The output", None, main.ret)]:
         count = 0 if of is None else tensors_in(of)
-        if count > MOST_TENSORS:
+        if count > MAX_TENSORS:
             place = None if label is None else Place(node=label)
-            expected = f"at most {MOST_TENSORS} tensors"
+            expected = f"at most {MAX_TENSORS} tensors"
             message = f"{what} has too many tensors."
             return Diagnostic("unsupported", message, place, expected, f"{count} tensors")
     return None

@@ -40,12 +40,12 @@ def tidy(kernel: st.Kernel) -> st.Kernel:
     done = _TIDIED[0]
     body = walked(kernel.body, start, _down, _up, done)
     done[body, start] = body
-    if len(done) > MOST_TIDIED:
+    if len(done) > MAX_TIDIED:
         _TIDIED[0] = {}  # another thread may be in the middle of the old one
     return with_body(kernel, body)
 
 
-MOST_TIDIED: Final = 4096
+MAX_TIDIED: Final = 4096
 _TIDIED: Final[list[Done[Context]]] = [{}]
 """Statements in contexts, as they are when they are tidy: mostly little changes until a kernel is
 tidied again."""

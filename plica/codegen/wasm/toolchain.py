@@ -36,11 +36,11 @@ FLAGS: Final = (
 """A stack that grows too far leaves the memory at once, since it comes first."""
 
 
-MOST_BYTES: Final = 1 << 31
+MAX_BYTES: Final = 1 << 31
 """What a memory that is shared may grow to; engines set so much aside."""
 
 SHARED: Final = (
-    "--shared-memory", "--import-memory", f"--max-memory={MOST_BYTES}",
+    "--shared-memory", "--import-memory", f"--max-memory={MAX_BYTES}",
     "--export=__stack_pointer", "--export-if-defined=plica_threads",
     "--export-if-defined=plica_worker",
 )  # fmt: skip

@@ -32,7 +32,7 @@ from plica.ir.loop.scalar import Buffer, Cast, Scalar, dtype_of
 from plica.ir.loop.statement import Alloc, Kernel, Store, statements
 from plica.ir.type.dtype import DType, bool_, f64, i64, u64
 from plica.runtime.error import Diagnostic, UnsupportedError
-from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT
+from plica.runtime.webgpu.device import ACROSS, GROUP, SHADER_MARK
 
 _HEAD: Final = """\
 @group(0) @binding(0) var<storage, read_write> memory: array<{word}>;
@@ -58,7 +58,7 @@ def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKe
     texts, functions = list[str](), list[ItemFunction]()
     for number, launch in enumerate(launches):
         word = name if len(launches) == 1 else f"{name}_{number}"
-        texts.append(f"{NEXT}{word}\n{_shader(launch, word, params)}")
+        texts.append(f"{SHADER_MARK}{word}\n{_shader(launch, word, params)}")
         functions.append(ItemFunction(word, launch.items))
     sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
     return DeviceKernel("\n".join(texts), tuple(functions), sizes)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from plica.core.diagnostic import (
-    MOST_BYTES,
+    MAX_TENSOR_BYTES,
     EvaluationError,
     IllTyped,
     Malformed,
@@ -409,7 +409,7 @@ def _check_size(value: TensorValue, node: OnnxNode) -> None:
     if not isinstance(of, TensorType):  # the parts of a sequence were checked where they were made
         return
     sizes = [size for each in of.shape if (size := known(each)) is not None]
-    if spanned_bytes(sizes, of.dtype.bytes) > MOST_BYTES:
+    if spanned_bytes(sizes, of.dtype.bytes) > MAX_TENSOR_BYTES:
         said = too_large(str(of))
         raise UnsupportedError(replace(said, place=Place(node=node.place)))
 

@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[ex.Pattern, ...]
 Head: TypeAlias = "ex.Constructor | int"  # a constructor, or the number of items of a tuple
 DataDefs: TypeAlias = Mapping[Any, object]  # Any: modules map all names, tests some
 
-LISTED: Final = 8
+MAX_LISTED_PATTERNS: Final = 8
 """How many missing patterns an error lists."""
 EFFORT: Final = 200_000
 """How many matrices may be looked at for one match: the problem is exponential at worst."""
@@ -127,7 +127,7 @@ def _uncovered(
     match: ex.Match, patterns: list[ex.Pattern], data: DataDefs, report: ErrorReport
 ) -> None:
     left = missing(patterns, data)
-    listed = [show_pattern(each) for each, _ in zip(left, range(LISTED), strict=False)]
+    listed = [show_pattern(each) for each, _ in zip(left, range(MAX_LISTED_PATTERNS), strict=False)]
     if not listed:
         return
     more = ", …" if next(left, None) is not None else ""

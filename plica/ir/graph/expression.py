@@ -27,7 +27,7 @@ import numpy as np
 from attrs import frozen
 
 from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed
-from plica.core.term import LARGE
+from plica.core.term import LARGE_BYTES
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type.dtype import DType, dtype
@@ -328,7 +328,7 @@ def const(value: object, of: DType | str | None = None) -> Const:
 def own_const(array: np.ndarray[Any, Any], of: DType) -> Const:
     """A constant with the elements of an array that is never written again; large ones are not
     copied."""
-    if array.nbytes < LARGE or array.dtype != of.numpy or not array.flags.c_contiguous:
+    if array.nbytes < LARGE_BYTES or array.dtype != of.numpy or not array.flags.c_contiguous:
         return const(array, of)
     plain = array.reshape(-1).view(np.uint8)
     plain.flags.writeable = False

@@ -32,7 +32,7 @@ import numpy as np
 
 from plica.core import DeferredBytes, Name, Term, map_bottom_up, post_order, to_json
 from plica.core.deferred import LOOKED_AT, StoredBytes, look_at, unobserved
-from plica.core.term import LARGE
+from plica.core.term import LARGE_BYTES
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
 from plica.ir.graph.weight_array import LIKE_NUMPY, QUESTIONS
@@ -191,7 +191,7 @@ def _plain_step(
         case Apply(word, (source,), attrs) if (record := find(word)) and record.columns:
             weight = made[source]
             like = record.columns(node, dict(attrs), np.empty(weight.shape, weight.kind))
-            if len(like) < LARGE or not like.words:
+            if len(like) < LARGE_BYTES or not like.words:
                 return None
             array = PlainArray(number, weight.kind, like.shape, like.source.shape)
             return [like.words[0], weight.step, *like.words[1:]], array

@@ -143,7 +143,7 @@ def open_form(of: Module) -> Module:
 LEAST_SIZE_LIMIT: Final = 16
 """Sizes less than this are tried, to find the least a program makes sense for."""
 
-LARGE: Final = 4096
+LARGE_SIZE: Final = 4096
 """The size assumed for all other dims: a need of several dims is not a need of one (`need`)."""
 
 
@@ -156,7 +156,7 @@ def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
     assert of.main is not None
     told = {name for name, _, _ in attr(main, "dim_ranges", ())}
     dims = [each for each in open_dims(of) if str(each.name) not in told]
-    if not _has_meaning(of, asked, dict.fromkeys(open_dims(of), LARGE)):
+    if not _has_meaning(of, asked, dict.fromkeys(open_dims(of), LARGE_SIZE)):
         return of  # sizes are asked to agree, which no one of them can be blamed for
     least = [(str(each.name), _least(of, asked, each), None) for each in dims]
     if not (found := [each for each in least if each[1]]):
@@ -171,7 +171,7 @@ def with_least(of: Module, asked: Sequence[Scalar] | None = None) -> Module:
 
 def _least(of: Module, asked: Sequence[Scalar] | None, dim: ScalarVar) -> int:
     """The least size of a dim that every operator accepts, whatever the other dims are."""
-    others = dict.fromkeys(open_dims(of), LARGE)
+    others = dict.fromkeys(open_dims(of), LARGE_SIZE)
     for size in range(LEAST_SIZE_LIMIT):
         sizes = {**others, dim: size}
         if _has_meaning(of, asked, sizes):

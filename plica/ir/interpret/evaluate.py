@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from plica.core import CompilerBug, EvaluationError, Term, free_vars, post_order, substitute
-from plica.core.diagnostic import MOST_BYTES, spanned_bytes, too_large
+from plica.core.diagnostic import MAX_TENSOR_BYTES, spanned_bytes, too_large
 from plica.ir.graph.weight_array import chunks
 from plica.ir.interpret.array_arithmetic import Array
 from plica.ir.interpret.lane import laid
@@ -41,7 +41,7 @@ from plica.runtime.error import Diagnostic
 Run: TypeAlias = Callable[[Sequence[Array]], Array]
 Box: TypeAlias = tuple[tuple[int, int], ...]  # where each axis begins and ends
 
-PIECE: Final = 1 << 17
+MAX_PIECE_ELEMENTS: Final = 1 << 17
 """How many elements of a result are made at once, where it has more."""
 
 
@@ -67,7 +67,7 @@ def evaluate(
 def sizes_of(of: TensorType) -> tuple[int, ...]:
     """The shape of a result with known sizes; refuses shapes that exceed memory."""
     shape = tuple([number(size) for size in of.shape])
-    if spanned_bytes(shape, of.dtype.bytes) > MOST_BYTES:
+    if spanned_bytes(shape, of.dtype.bytes) > MAX_TENSOR_BYTES:
         raise EvaluationError(too_large(str(of)))
     return shape
 
@@ -206,9 +206,9 @@ def _pieces(compute: Compute, shape: tuple[int, ...]) -> Sequence[Box] | None:
     Pieces pay off for reductions, which revisit their intermediates; not if a reduction would be
     recomputed for several pieces, nor for buffers read across their rows.
     """
-    if prod(shape) <= PIECE:
+    if prod(shape) <= MAX_PIECE_ELEMENTS:
         return None
-    pieces = list(chunks([*shape], PIECE))
+    pieces = list(chunks([*shape], MAX_PIECE_ELEMENTS))
     cut, last = frozenset(compute.axes[: _cut(shape, pieces[0])]), compute.axes[-1]
     reduces = False
     for node in post_order(compute.body):

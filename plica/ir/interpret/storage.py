@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from plica.core.diagnostic import MOST_BYTES, EvaluationError, too_large
+from plica.core.diagnostic import MAX_TENSOR_BYTES, EvaluationError, too_large
 from plica.ir.interpret.lane import strides_of
 from plica.ir.interpret.value import Array
 from plica.ir.loop.memory_scope import is_scope, scope
@@ -101,7 +101,7 @@ class Storage:
             moves = [(size - 1) * step for size, step in zip(shape, steps, strict=True)]
             offset = -sum(min(0, move) for move in moves)
             count = offset + sum(max(0, move) for move in moves) + 1
-        if count * buffer.dtype.bytes > MOST_BYTES:
+        if count * buffer.dtype.bytes > MAX_TENSOR_BYTES:
             raise EvaluationError(too_large(f"{str(buffer.name)!r} of {count} elements"))
         items = np.zeros(count, buffer.dtype.numpy)
         return Storage(buffer, shape, items, bytearray(count), watchers, steps, offset)

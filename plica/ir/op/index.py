@@ -24,7 +24,7 @@ from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
 from plica.ir.type import TensorType, f32, i32, i64, known, normal_dim, product
 
-NARROW: Final = 1 << 31
+MAX_I32_PLACES: Final = 1 << 31
 """Axes up to this length are indexed by i32."""
 
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
@@ -44,7 +44,7 @@ def place(value: sc.Scalar, extent: sc.Scalar, mode: str) -> sc.Scalar:
         return sc.FloorMod(at, extent)
     if mode == "clip":
         size = known(extent)
-        if sc.dtype_of(value) is i32 and size is not None and size <= NARROW:
+        if sc.dtype_of(value) is i32 and size is not None and size <= MAX_I32_PLACES:
             # A vector holds twice as many i32.
             return as_dtype(sc.Max(sc.Lit(0, i32), sc.Min(value, sc.Lit(size - 1, i32))), i64)
         return sc.Max(sc.index(0), sc.Min(at, extent - 1))
@@ -254,7 +254,7 @@ def _one_hot_body(attrs: Values, out: TensorType, indices: sc.Buffer) -> Compute
 
     def element(*i: sc.Scalar) -> sc.Scalar:
         wanted = place(indices[(*i[:at], *i[at + 1 :])], attrs["depth"], "raise")
-        if depth is None or depth >= NARROW or at < len(i) - 1:
+        if depth is None or depth >= MAX_I32_PLACES or at < len(i) - 1:
             return sc.Select(sc.Eq(wanted, i[at]), on, off)
         # One i32 index per row, which stays out of bounds if it was: a vector holds twice as many.
         near = sc.Max(sc.index(-1), sc.Min(wanted, sc.index(depth)))

@@ -25,7 +25,7 @@ from plica.ir.op.attribute import AXES, KEEPDIMS, attribute, axis, flag, integer
 from plica.ir.op.comparison import equal, logical_or
 from plica.ir.op.cotangent import broadcast_to, spread_back
 from plica.ir.op.create import iota, iota_like, size
-from plica.ir.op.index import NARROW, where
+from plica.ir.op.index import MAX_I32_PLACES, where
 from plica.ir.op.record import Described, as_dtype, composite, plus, primitive, scalar, tensor_of
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type import DType, TensorType, f32, f64, i32, i64, known, product
@@ -357,7 +357,7 @@ def _position(name: str, extreme: Operator, doc: str, onnx: str) -> Operator:
             hit = logical_or(hit, ew.isnan(x))  # the extreme is nan where any element is
         length = known(tensor_of(x).shape[at])
         # A vector holds twice as many narrow indices.
-        of = i32 if length is not None and length <= NARROW else i64
+        of = i32 if length is not None and length <= MAX_I32_PLACES else i64
         places = iota_like(x, axis=at, dtype=of)
         behind = of.bounds[1] if length is None else length  # no mask that machines have words for
         nowhere = scalar(-1 if last else behind, of)

@@ -44,10 +44,10 @@ from plica.ir.type import TensorType, TupleType, bool_, i32, i64, known, normal_
 _LANES: Final = 16
 """Comparisons that most processors do at once, or two at a time."""
 
-_TURN: Final = 64
+_PASS_COST: Final = 64
 """The fixed cost of one selection pass over all keys, in key comparisons."""
 
-_TURNED: Final = 4096
+_MIN_KEYS_FOR_BLOCKS: Final = 4096
 """Up to this many keys, passes after the first are cheaper than choosing blocks."""
 
 _COUNTED: Final = 64
@@ -146,7 +146,7 @@ def _turns_pay(size: int, k: int) -> bool:
     five.
     """
     counting = 2 * size * -(-size // _LANES) * _LANES
-    return (k - 1) * size <= _TURNED and 5 * k * (size + _TURN) < counting
+    return (k - 1) * size <= _MIN_KEYS_FOR_BLOCKS and 5 * k * (size + _PASS_COST) < counting
 
 
 def _by_turns(keys: Expr, k: int, largest: bool) -> Expr:

@@ -25,7 +25,7 @@ from plica.core import Name, Term, post_order, rebuild, substitute, variables_of
 from plica.ir.graph.expression import Clause, Expr, Function, Let, Match, Var
 from plica.ir.type.term import TensorType, Unknown
 
-SPARE: Final = 4_000
+MAX_EXTRA_NODES: Final = 4_000
 """The number of nodes that may be copied or revisited per use, beyond the size of the term. Past
 that, the uses of a node share one type: a program that doubles an empty list sixty times stays
 linear, and is refused only if two uses disagree."""
@@ -64,7 +64,7 @@ class Refresher:
 
     def __init__(self) -> None:
         self.count = 0
-        self.spare = SPARE
+        self.spare = MAX_EXTRA_NODES
         self.origin: dict[Term, Term] = {}
         self.binding: set[Term] = set()  # the nodes with an untyped binder somewhere inside
         self.typed: list[Var] = []  # the variables that have a type already

@@ -26,9 +26,9 @@ WORDS: Final = (
 )  # fmt: skip
 """What attributes that are a choice of words may be."""
 
-ALONE: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2), (1, 3), (0,), (2, 0))
+FREE_SHAPES: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2), (1, 3), (0,), (2, 0))
 """Shapes for a hole without neighbours to match."""
-LONG: Final = (0.1, -2.7182818284590451)
+LONG_NUMBERS: Final = (0.1, -2.7182818284590451)
 """Numbers with so many digits that every narrower dtype rounds them."""
 
 
@@ -67,8 +67,23 @@ def _read(read: Callable[[Any], Any], raw: Any) -> Any:
 
 def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
     rank = max(map(len, shapes), default=0)
-    pool: list[Any] = [0, 1, -1, 2, -2, 3, True, False, None, 0.5, 2.0, -1.0, *LONG, *DTYPES]
-    pool.extend(() if any(shapes) else ALONE)
+    pool: list[Any] = [
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        3,
+        True,
+        False,
+        None,
+        0.5,
+        2.0,
+        -1.0,
+        *LONG_NUMBERS,
+        *DTYPES,
+    ]
+    pool.extend(() if any(shapes) else FREE_SHAPES)
     for shape in shapes:
         pool.extend([shape, (-1,), (1, *shape), (*shape, 1), shape[::-1]])
         pool.append((*shape[:1], *shape))  # an axis twice

@@ -37,15 +37,15 @@ from plica.rewrite.recursive import unrolled
 T = TypeVar("T")
 MAX_TRIES: Final = 40
 """How often types and attributes are chosen for one operator before the instance is given up."""
-READ: Final = 4
+MAX_TAPE_CHOICES: Final = 4
 """The number of choices read from the tape. In half of all instances one number of the tape seeds
 the others, because an operator that refuses most choices would exhaust the tape and be left with
 the simplest ones."""
-REPEATS: Final = 3
+MAX_REPEATS: Final = 3
 """The maximum number of identical choices in a row."""
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
 EMPTY: Final = (1, 0, 2)
-ODD: Final = (False,) * 7 + (True,)
+ODD_CHOICES: Final = (False,) * 7 + (True,)
 """Some instances are unusual in all respects: empty axes together with non-finite constants."""
 SQUARE: Final = (0, 0, 0, 0, 2, 3)
 """In some instances all axes that are free have one size: what lines up wrongly still fits."""
@@ -53,7 +53,7 @@ FILLS_OF_CONSTANTS: Final = (None, None, None, "plain", "short", "even", "vast")
 """In some instances all constants have one kind of data, which isolates the claim."""
 USUAL_DTYPES: Final = (f32, f32, f32, f32, f64, f16, i64, i32, bool_)
 """Dtypes that are tried more often than others: most is claimed of floats."""
-LONG: Final = (5, 8, 17)
+LONG_AXES: Final = (5, 8, 17)
 """Longer axes, for which the order of summation matters; few, so that shapes stay small."""
 LONG_VECTORS: Final = (33, 130, 257, 1025)
 """Lengths of vectors that are longer than any block of a sum."""
@@ -130,7 +130,7 @@ class _Making:
 
     def __init__(self, choose: Choose, pattern: Term, rounds: bool = False) -> None:
         self.choose, self.rounds = choose, rounds
-        self.odd = choose(ODD) and not rounds
+        self.odd = choose(ODD_CHOICES) and not rounds
         self.square = choose((2, 3) if rounds else SQUARE)
         self.fill: str | None = choose(FILLS_OF_CONSTANTS)
         self.seeds = choose((False, True))
@@ -265,7 +265,7 @@ class _Making:
         last, repeats = None, 0
         own = self.choose
         for number in range(MAX_TRIES):
-            if number == READ and self.seeds:
+            if number == MAX_TAPE_CHOICES and self.seeds:
                 self.choose = seeded(own(SEEDS))
             trial: dict[str, Any] = {}
             context = [type_of(each) for each in self._beside(node, made)]
@@ -281,7 +281,7 @@ class _Making:
             term = settled(ex.Apply(node.op, tuple(args), values))
             # The same again and again: all choices are used up.
             last, repeats = term, repeats + 1 if term is last else 0
-            if repeats == REPEATS:
+            if repeats == MAX_REPEATS:
                 raise _GivenUp
             if any(isinstance(arg, ex.Literal) for arg in term.args):
                 continue
@@ -427,7 +427,9 @@ class _Making:
         if not self.choose((False,) * 7 + (True,)):
             return shape
         at = self.choose(range(len(shape)))
-        size = self.choose((*LONG, *LONG, *LONG_VECTORS) if len(shape) == 1 else LONG)
+        size = self.choose(
+            (*LONG_AXES, *LONG_AXES, *LONG_VECTORS) if len(shape) == 1 else LONG_AXES
+        )
         longer = (*shape[:at], size, *shape[at + 1 :])
         return longer if len(shape) == 1 or math.prod(longer) <= MAX_ELEMENTS else shape
 

@@ -31,7 +31,7 @@ from typing import Final, TypeAlias
 from attrs import frozen
 
 from plica.core.binding import free_vars, substitute
-from plica.core.diagnostic import MOST_BYTES, CompilerBug, too_large
+from plica.core.diagnostic import MAX_TENSOR_BYTES, CompilerBug, too_large
 from plica.core.fold import map_bottom_up, map_top_down, post_order
 from plica.core.name import Name, fresh
 from plica.core.term import Term
@@ -185,7 +185,7 @@ def _known(value: Expr) -> AccessPattern:
     if (of := reading(value)) is None:
         raise CompilerBug(f"The operator {operator(value)} has no tensor expression.")
     elements = count(of.compute.shape) or 0  # where it is open, it is looked at when it is known
-    if elements * of.compute.dtype.bytes > MOST_BYTES:
+    if elements * of.compute.dtype.bytes > MAX_TENSOR_BYTES:
         raise UnsupportedError(too_large(str(type_of(value))))
     return of
 

@@ -31,7 +31,7 @@ Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]
 """Compiles a module and runs it; None if it is unsupported."""
 
-CALLS: Final = (1 << 11, 1 << 15)
+CALL_LIMITS: Final = (1 << 11, 1 << 15)
 """The limits of interpreter calls for a program with a value: a small one first, then a
 larger one."""
 CALL_LIMIT_FACTOR: Final = 8
@@ -88,7 +88,7 @@ class Meaning:
         self.rounded = self.defined = False
         self.value: Any = None
         self._limits = limits_of(0)
-        for calls in CALLS:
+        for calls in CALL_LIMITS:
             try:
                 self.value = interpret(module, *inputs, limits=limits_of(calls))
             except EvaluationError as error:

@@ -29,13 +29,13 @@ from plica.rewrite.graph.monomorphic import monomorphise
 from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 
-KEPT: Final = ("primitive", "checkpoint")
+CHECKPOINT_MARK: Final = ("primitive", "checkpoint")
 """The mark of a checkpointed function that must not be unfolded."""
 
 
 def prepared(module: Module) -> Module:
     """The module in the form that `plica.rewrite.gradient.reverse` works on."""
-    known = _remarked(monomorphise(module), ("checkpoint", True), KEPT)
+    known = _remarked(monomorphise(module), ("checkpoint", True), CHECKPOINT_MARK)
     if _has_calls(known):
         known = evaluate_partially(known)
     if not is_first_order(known):
@@ -48,12 +48,14 @@ def prepared(module: Module) -> Module:
 
 def is_kept(function: ex.Function) -> bool:
     """Whether calls of a function are computed again when derivatives are."""
-    return KEPT in function.attrs
+    return CHECKPOINT_MARK in function.attrs
 
 
 def unmarked(function: ex.Function) -> ex.Function:
     """A function without the mark."""
-    return attrs.evolve(function, attrs=tuple(each for each in function.attrs if each != KEPT))
+    return attrs.evolve(
+        function, attrs=tuple(each for each in function.attrs if each != CHECKPOINT_MARK)
+    )
 
 
 def _remarked(module: Module, old: tuple[str, object], new: tuple[str, object]) -> Module:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from plica.core import CompilerBug, EvaluationError, free_vars, post_order
 from plica.core.deferred import look_at, unobserved
-from plica.core.term import LARGE
+from plica.core.term import LARGE_BYTES
 from plica.ir.graph import Apply, Const, Expr, Function, If, Let, Module, Project, Tuple, Var
 from plica.ir.graph.provenance import derived_const, leaves_of, made_later
 from plica.ir.loop.scalar import Load
@@ -174,7 +174,7 @@ class Folder:
         size = size_in_bytes(type_of(node))
         if size is None or size > self.limit:
             return node
-        if size >= LARGE and (late := made_later(node)) is not None:
+        if size >= LARGE_BYTES and (late := made_later(node)) is not None:
             return late
         try:
             with unobserved():

@@ -40,7 +40,7 @@ MIN_INTEGER_SHARE: Final = 0.85
 QUAD: Final = 4
 """Bytes per lane of a dot product."""
 
-DEEP: Final = 16
+MIN_CHANNELS: Final = 16
 """From this many channels on, a remainder modulo 4 does not matter."""
 
 LANES: Final = 8
@@ -98,7 +98,7 @@ def is_deep(of: Apply) -> bool:
         return False
     channels, groups = sizes[0][1], int(attr(of, "groups", 1))
     if groups == 1:
-        return _is_integer(of) and (channels >= DEEP or channels % QUAD == 0)
+        return _is_integer(of) and (channels >= MIN_CHANNELS or channels % QUAD == 0)
     return groups == channels == sizes[1][0] and channels >= LANES
 
 

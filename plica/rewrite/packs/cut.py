@@ -20,7 +20,7 @@ import numpy as np
 from plica.core import Term
 from plica.ir.graph.expression import const
 from plica.ir.op.cut import AxisSlice, cut
-from plica.ir.op.index import NARROW
+from plica.ir.op.index import MAX_I32_PLACES
 from plica.ir.type import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
@@ -168,7 +168,7 @@ def at_known_places(match: PatternMatch) -> Term | None:
     """What constant indices name, all of which are inside: no call can fail."""
     sizes = shape(match.x)
     size, places = known(sizes[match.w % len(sizes)]), match.c.numpy()
-    if size is None or not places.size or not 0 < size <= NARROW:
+    if size is None or not places.size or not 0 < size <= MAX_I32_PLACES:
         return None
     if not -size <= places.min() <= places.max() < size:
         return None

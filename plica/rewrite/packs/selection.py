@@ -37,15 +37,15 @@ MAX_SELECTED: Final = 128
 MIN_ROW_LENGTH: Final = 8
 """Shorter rows are compared each with each, where they are no columns side by side."""
 
-KEPT_EACH: Final = 8
+MAX_KEPT_PER_COLUMN: Final = 8
 """The maximum number of kept elements per column, with one column per vector lane."""
 
-PUT_EACH: Final = 2048
+MAX_COMPARISONS_PER_COLUMN: Final = 2048
 """The maximum number of comparisons between an element of a column and kept ones: in a long row
 insertions are rare, but a vector of columns always inserts. Half as many if rows must be transposed
 to columns first."""
 
-BESIDE: Final = 8
+MIN_COLUMNS: Final = 8
 """The number of columns that make a vector worthwhile."""
 
 DTYPES: Final = (f32, f64, i32, i64)
@@ -75,11 +75,11 @@ def one_by_one(m: PatternMatch) -> Expr | None:
 
 def are_columns(k: int, shape: tuple[int, ...], at: int) -> bool:
     """Whether finding the first k of several columns in vector lanes is faster than row by row."""
-    turned = prod(shape[at + 1 :]) < BESIDE
+    turned = prod(shape[at + 1 :]) < MIN_COLUMNS
     return (
-        k <= KEPT_EACH
-        and k * shape[at] <= PUT_EACH // (1 + turned)
-        and prod(shape) >= BESIDE * shape[at]
+        k <= MAX_KEPT_PER_COLUMN
+        and k * shape[at] <= MAX_COMPARISONS_PER_COLUMN // (1 + turned)
+        and prod(shape) >= MIN_COLUMNS * shape[at]
     )
 
 
@@ -87,7 +87,7 @@ def side_by_side(m: PatternMatch, shape: tuple[int, ...], at: int) -> Expr:
     """The places of the first k of columns, which are neighbours in memory."""
     rest = (*shape[:at], *shape[at + 1 :])
     before, behind = prod(shape[:at]), prod(shape[at + 1 :])
-    if behind >= BESIDE:
+    if behind >= MIN_COLUMNS:
         x = reshape(m.x, (before, shape[at], behind))
         places = first_places(x, k=m.k, descending=m.largest, axis=1)
         return reshape(places, (*shape[:at], m.k, *shape[at + 1 :]))

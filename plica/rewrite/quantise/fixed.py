@@ -21,7 +21,7 @@ PRECISION: Final = 31
 """Bits of a multiplier."""
 FARTHEST: Final = 62
 """The farthest shift that `fixed_multiply` knows."""
-NARROW: Final = 21
+NARROW_BITS: Final = 21
 """Bits of a multiplier of bytes, so that two products and a half fit into 32."""
 
 
@@ -69,10 +69,10 @@ def common_shift(*factors: float) -> tuple[tuple[int, ...], int] | None:
     if len(exact) == len(factors):
         most = max(exact)
         several = tuple(int(each * 2.0**most) for each in factors)
-        if max(several) < 1 << NARROW:
+        if max(several) < 1 << NARROW_BITS:
             return several, most
     top = max(factors)
-    shift = NARROW - int(np.frexp(top)[1])
+    shift = NARROW_BITS - int(np.frexp(top)[1])
     if not 0 <= shift < PRECISION:
         return None
     return tuple(round(each * 2.0**shift) for each in factors), shift

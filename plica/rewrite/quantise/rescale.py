@@ -38,7 +38,7 @@ def bounds(m: PatternMatch) -> tuple[int, int]:
 
 MAX_ADDENDS: Final = 8
 """The maximum number of byte addends in one operation."""
-FINER: Final = 8
+FRACTION_BITS: Final = 8
 """The number of fractional bits kept of added constants."""
 
 
@@ -154,7 +154,7 @@ def summed(m: PatternMatch) -> Expr | None:
     biases = [each.astype(np.float64) / after for each in constants]
     far += sum(int(np.ceil(np.max(np.abs(each), initial=0) * 2.0**shift)) + 1 for each in biases)
     # A constant is no whole number of steps: with room to spare, it is rounded to parts of them.
-    finer = min(FINER, PRECISION - 1 - shift, SUM_LIMIT.bit_length() - 1 - far.bit_length())
+    finer = min(FRACTION_BITS, PRECISION - 1 - shift, SUM_LIMIT.bit_length() - 1 - far.bit_length())
     if finer < 0:
         return None
     finer = finer if biases else 0

@@ -20,7 +20,7 @@ from plica.runtime.cuda.driver import CudaMemory, CudaStream
 from plica.runtime.element import ELEMENTS
 from plica.runtime.port import Array, Port
 
-SPARE: Final = 8
+MAX_FREE_BLOCKS_PER_SIZE: Final = 8
 """The maximum number of free memory blocks kept per size for later results."""
 
 SMALL: Final = 1 << 24
@@ -30,7 +30,7 @@ LASTING: Final = frozenset({0, LEGACY})
 """Handles of the stream that everybody has, which is always there: two names of one."""
 
 
-UNTOLD: Final = -1
+UNKNOWN_STREAM: Final = -1
 """The stream handle for an unknown stream."""
 
 
@@ -70,7 +70,7 @@ class SpareMemory:
         """Keeps the memory of a released array that some streams may still read."""
         kept = self._free.setdefault(memory.size, [])
         others = readers - {self._stream.handle}
-        if memory.size <= SMALL and len(kept) < SPARE and others <= LASTING:
+        if memory.size <= SMALL and len(kept) < MAX_FREE_BLOCKS_PER_SIZE and others <= LASTING:
             kept.append((memory, others))
 
 
@@ -161,7 +161,7 @@ class DeviceArray:
         if ELEMENTS[self._port.dtype].extended:
             message = f"The interface has no word for {self._port.dtype}: use DLPack."
             raise AttributeError(message)
-        self._readers |= {UNTOLD}
+        self._readers |= {UNKNOWN_STREAM}
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,

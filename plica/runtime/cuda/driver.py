@@ -23,13 +23,13 @@ MULTIPROCESSORS: Final = 16
 MAJOR: Final = 75
 MINOR: Final = 76
 DYNAMIC_SHARED: Final = 8
-UNTIMED: Final = 2
+EVENT_DISABLE_TIMING: Final = 2
 """The flag of an event without timing."""
 
 RELAXED: Final = 2
 """Of a capture, that other threads may meanwhile do what they want."""
 
-REPLACE: Final = 1
+REPLACE_DEPENDENCIES: Final = 1
 """The flag that replaces the dependencies of captured work."""
 
 FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
@@ -107,7 +107,7 @@ class CudaDevice:
         """Orders one stream's later work after another's current work."""
         with self._ordering:  # one event for all: who waits means the record before it
             if not self._event.value:
-                self.ask("cuEventCreate", byref(self._event), c_uint(UNTIMED))
+                self.ask("cuEventCreate", byref(self._event), c_uint(EVENT_DISABLE_TIMING))
             self.ask("cuEventRecord", self._event, c_void_p(first))
             self.ask("cuStreamWaitEvent", c_void_p(second), self._event, c_uint(0))
 
@@ -262,7 +262,9 @@ class CudaStream:
         """During capture: the next work depends only on the given nodes."""
         every = (c_void_p * max(1, len(nodes)))(*nodes)
         count = c_size_t(len(nodes))
-        self.device.ask("cuStreamUpdateCaptureDependencies", self._handle, every, count, REPLACE)
+        self.device.ask(
+            "cuStreamUpdateCaptureDependencies", self._handle, every, count, REPLACE_DEPENDENCIES
+        )
 
     def last(self) -> list[int]:
         """While work is noted: what the next piece of work would wait for."""

@@ -141,7 +141,7 @@ _FLAGS: Final = (
 _WATCH: Final = "race.h"
 """What hears of every access of a text that is watched, in place of the compiler's own library."""
 
-FEW: Final = 2
+ORDERS: Final = 2
 """Texts after which it pays to prepare the words that all begin with."""
 
 _ASKED: Final = count()
@@ -198,7 +198,7 @@ def loaded(text: str, functions: Iterable[str], *, watched: bool = False) -> cty
             Diagnostic("missing-tool", message, None, "c++ or g++", "nothing of that name", hint)
         )
     words = "gpu.h", *(["metal.h"] if _ITEM in text else []), *([_WATCH] if watched else [])
-    first = _prepared(found, *words) if next(_ASKED) >= FEW else None
+    first = _prepared(found, *words) if next(_ASKED) >= ORDERS else None
     before = "" if first else "".join(map(_read, words))
     given = ["-include", f"{first.name}/words.h"] if first else []
     whole = "\n".join([before + _spelled(text), *map(_runner, functions)])

@@ -18,7 +18,7 @@ GROUP: Final = 64
 ACROSS: Final = 65535
 """Groups along one axis of a launch, at most."""
 
-NEXT: Final = "// shader "
+SHADER_MARK: Final = "// shader "
 """The line that precedes a shader, before its name: an artefact holds all shaders as one text."""
 
 _INT64: Final = "shader-int64"

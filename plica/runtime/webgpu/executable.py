@@ -19,7 +19,7 @@ from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Source
 from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, UnsupportedError
 from plica.runtime.port import Array
 from plica.runtime.wasm.executable import export_page
-from plica.runtime.webgpu.device import ACROSS, GROUP, NEXT, device, has_int64
+from plica.runtime.webgpu.device import ACROSS, GROUP, SHADER_MARK, device, has_int64
 
 _WORD: Final = 4
 _ALIGNMENT: Final = 256
@@ -196,7 +196,7 @@ def _padded(size: int) -> int:
 def _shaders(text: str) -> list[tuple[str, str]]:
     """The shaders in a text, by name."""
     found = []
-    for part in text.split(NEXT)[1:]:
+    for part in text.split(SHADER_MARK)[1:]:
         name, _, body = part.partition("\n")
         found.append((name, body))
     return found

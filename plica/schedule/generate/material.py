@@ -21,7 +21,7 @@ from plica.ir.loop import Alloc, Kernel, Stmt, axis, index, scalar as sc, seq
 from plica.ir.type import DType, dim_var, f32, i32, i64, shape_of
 
 NUMBERS: Final = (1, 2, 3, 4, 4, 5, 6, 8)
-MOST_POINTS: Final = 200
+MAX_POINTS: Final = 200
 
 
 @frozen(eq=False)
@@ -109,7 +109,7 @@ class Material:
         points = 1
         for _ in range(rank):
             extent = self.random.choice(self.extents)
-            if points * self.size(extent) > MOST_POINTS:
+            if points * self.size(extent) > MAX_POINTS:
                 extent = index(2)
             points *= self.size(extent)
             found.append(extent)

@@ -33,7 +33,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "add_unit_loop": 2, "annotate": 1, "enter_postproc": 1, "loops": 2, "sample_categorical": 1,
     "split": 8, "unannotate": 1,
 }  # fmt: skip
-USUAL: Final = 4
+DEFAULT_STEPS: Final = 4
 SELDOM: Final = 1
 """How often a kind is drawn, in relation to others; one that changes nothing seldom."""
 
@@ -100,7 +100,7 @@ def walk(
     refusals: list[Refusal] = []
     out = set(untried(known))
     names = [kind for kind in known if kind not in out]
-    weights = [WEIGHTS.get(kind, SELDOM if known[kind].pure else USUAL) for kind in names]
+    weights = [WEIGHTS.get(kind, SELDOM if known[kind].pure else DEFAULT_STEPS) for kind in names]
     for _ in range(length):
         here = Here(state, random)
         if focus and random.random() < 0.5:

@@ -25,7 +25,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision, Sampling, Scene, primitive
 from plica.schedule.problem import Problem
 
-MOST: Final = 64  # parts: no extent has more prime factors
+MAX_PARTS: Final = 64  # parts: no extent has more prime factors
 
 
 @primitive("sample_perfect_tile")
@@ -45,9 +45,9 @@ class SamplePerfectTile(Sampling):
         if not known(loop.extent):
             found = "an extent that is symbolic or 0"
             return Problem("constant-extent", where, "a positive constant extent", found)
-        if not 1 <= self.parts <= MOST or self.max_inner < 1:
+        if not 1 <= self.parts <= MAX_PARTS or self.max_inner < 1:
             found = f"{self.parts} parts of which the last is at most {self.max_inner}"
-            return Problem("parts", where, f"1 to {MOST} parts, of at least 1", found)
+            return Problem("parts", where, f"1 to {MAX_PARTS} parts, of at least 1", found)
         return None
 
     def decide(self, scene: Scene, random: Random) -> Decision:

@@ -77,15 +77,19 @@ class FeaturiserReport:
     replayed: int = 0
 
 
-FEW: Final = 16  # more points of a class than this are worth formulas; fewer are replayed
-SMALL: Final = 256  # points of a sketch that never has formulas, at most: each is replayed
+MIN_POINTS_FOR_FORMULAS: Final = (
+    16  # more points of a class than this are worth formulas; fewer are replayed
+)
+MAX_POINTS_WITHOUT_FORMULAS: Final = (
+    256  # points of a sketch that never has formulas, at most: each is replayed
+)
 EXAMPLES: Final = 6  # points replayed for a class, besides one for each of its sizes
-MOST: Final = 16  # points replayed for a class, at most
-MORE: Final = 4  # points replayed to try its formulas on
+MAX_REPLAYED_POINTS: Final = 16  # points replayed for a class, at most
+VALIDATION_POINTS: Final = 4  # points replayed to try its formulas on
 AGAIN: Final = 4  # how often formulas are made, each time from more points
 FEWER: Final = 4  # points replayed for a class that is tried with the formulas of another
-KEPT: Final = 4096  # a sketch of no more points keeps the rows of all
-MOST_STORES: Final = 1 << 13  # this many stores are known, at most, before all are forgotten
+MAX_CACHED_SKETCH_POINTS: Final = 4096  # a sketch of no more points keeps the rows of all
+MAX_CACHED_STORES: Final = 1 << 13  # this many stores are known, at most, before all are forgotten
 NO_ROWS: Final[Floats] = np.zeros((0, WIDTH))
 ATTEMPTS: Final = 4  # points drawn for each that is wanted, as some are illegal
 
@@ -103,9 +107,11 @@ def features(kernel: Kernel, machine: Machine) -> Floats:
 class Featuriser:
     """Features of the points of one sketch; remembers classes, and points it has replayed."""
 
-    def __init__(self, sketch: Sketch, machine: Machine, few: int = FEW) -> None:
+    def __init__(
+        self, sketch: Sketch, machine: Machine, few: int = MIN_POINTS_FOR_FORMULAS
+    ) -> None:
         self.sketch, self.machine, self._few = sketch, machine, few
-        self._small = SMALL if few == FEW else few
+        self._small = MAX_POINTS_WITHOUT_FORMULAS if few == MIN_POINTS_FOR_FORMULAS else few
         self.report = FeaturiserReport()
         self._classes: dict[DiscreteKey, CompiledFeatures | None] = {}
         self._kept: dict[Decisions, Floats] = {}
@@ -161,7 +167,7 @@ class Featuriser:
 
     def joined(self, points: Sequence[Point], made: FeatureRows) -> tuple[Floats, Integers]:
         """The rows of all points, some of which were made just now."""
-        if self.sketch.size <= KEPT:
+        if self.sketch.size <= MAX_CACHED_SKETCH_POINTS:
             self._kept.update(made)
         parts = [self._kept.get(p.decisions, made.get(p.decisions, NO_ROWS)) for p in points]
         owner = np.repeat(np.arange(len(points)), [len(each) for each in parts])
@@ -280,12 +286,12 @@ class Featuriser:
 
     def _made(self, which: DiscreteKey) -> CompiledFeatures | None:
         """Formulas from examples; points at which they are wrong are examples the next time."""
-        wanted = min(EXAMPLES + len(self._columns()), MOST)
+        wanted = min(EXAMPLES + len(self._columns()), MAX_REPLAYED_POINTS)
         points, nests = self._examples(which, wanted)
         for number in range(1, AGAIN + 1):
             if (made := self._from_examples(points, nests)) is None:
                 return None
-            others, found = self._examples(which, MORE, number)
+            others, found = self._examples(which, VALIDATION_POINTS, number)
             if self._agree(made, others, found):
                 return made
             points, nests = [*points, *others], [*nests, *found]
@@ -319,7 +325,7 @@ def rows_of_points(
     asked: Sequence[tuple[Featuriser, Sequence[Point]]], known: dict[object, Floats]
 ) -> list[tuple[Floats, Integers]]:
     """The rows of each featuriser's points; replayed stores are computed together, each once."""
-    if len(known) > MOST_STORES:
+    if len(known) > MAX_CACHED_STORES:
         known.clear()
     parts = [each.by_formulas(points) for each, points in asked]
     pairs = [(at, one) for at, (_, alone) in enumerate(parts) for one in alone]
@@ -334,9 +340,9 @@ def rows_of_points(
 
 
 def kind_of(sketch: Sketch, decisions: Decisions) -> DiscreteKey | None:
-    """The decisions of a point other than sizes: after `FEW` points, others with the same key are
-    nearly free."""
-    if sketch.size <= SMALL:
+    """The decisions of a point other than sizes: after `MIN_POINTS_FOR_FORMULAS` points, others
+    with the same key are nearly free."""
+    if sketch.size <= MAX_POINTS_WITHOUT_FORMULAS:
         return None
     sized = _ways(sketch)[0]
     return tuple([each for at, each in enumerate(decisions) if at not in sized])
@@ -357,11 +363,11 @@ def _ways(sketch: Sketch) -> tuple[tuple[int, ...], ...]:
     found: list[tuple[int, ...]] = []
     apart = sorted(set(no_places) - set(tiles), key=lambda at: len(supports[at].members))
     alone = [[at for at in no_places if at != one] for one in apart]
-    for each in (no_places, *alone[:ALONE], tiles):
+    for each in (no_places, *alone[:MAX_DISCRETE_DECISIONS], tiles):
         if tuple(each) not in found:
             found.append(tuple(each))
     return tuple(found)
 
 
-ALONE: Final = 3  # how many decisions are tried as the only one that is no size
+MAX_DISCRETE_DECISIONS: Final = 3  # how many decisions are tried as the only one that is no size
 GENERIC: Final = 6  # points of which the one with the fewest sizes of 1 is taken

@@ -105,11 +105,11 @@ class Basis:
             return Factor((), float(values[0]))
         if (values > 0).all():
             apart = np.log(values)[:, None] - self.logs[given]
-            good = np.flatnonzero(np.ptp(apart, axis=0) < CLOSE)
+            good = np.flatnonzero(np.ptp(apart, axis=0) < ROUNDING_TOLERANCE)
             if len(good):
                 at = int(good[0])
                 return Factor(self.choices[at], _near(float(values[0] / products[0, at])))
-        if len(np.unique(values)) < LEAST:
+        if len(np.unique(values)) < MIN_LINE_POINTS:
             return None
         centred = products - products.mean(axis=0)
         spread = (centred**2).sum(axis=0)
@@ -117,23 +117,23 @@ class Basis:
         scale = np.divide(slope, spread, out=np.zeros_like(slope), where=spread > 0)
         shift = values.mean() - scale * products.mean(axis=0)
         off = np.abs(scale * products + shift - values[:, None]).max(axis=0)
-        good = np.flatnonzero((off < CLOSE * np.abs(values).max()) & (spread > 0))
+        good = np.flatnonzero((off < ROUNDING_TOLERANCE * np.abs(values).max()) & (spread > 0))
         if not len(good):
             return None
         at = int(good[0])
         return Factor(self.choices[at], _near(float(scale[at])), _near(float(shift[at])))
 
 
-CLOSE: Final = 1e-9  # what is nearer is the same but for rounding
-LEAST: Final = 3  # two values are on a line whatever they mean
-MOST: Final = 8000  # how many products are tried
+ROUNDING_TOLERANCE: Final = 1e-9  # what is nearer is the same but for rounding
+MIN_LINE_POINTS: Final = 3  # two values are on a line whatever they mean
+MAX_PRODUCTS_TRIED: Final = 8000  # how many products are tried
 
 
 def _near(value: float) -> float:
     """The whole number, or the half, third … of one, that a value is but for rounding."""
     for parts in (1, 2, 3, 4, 5, 6, 7, 8, 12, 16):
         whole = round(value * parts)
-        if abs(value * parts - whole) < CLOSE * max(1.0, abs(value)):
+        if abs(value * parts - whole) < ROUNDING_TOLERANCE * max(1.0, abs(value)):
             return whole / parts
     return value
 
@@ -152,14 +152,14 @@ def _choices(columns: tuple[Column, ...]) -> tuple[tuple[int, ...], ...]:
     for count in range(3, len(own) + 1):
         for some in combinations(own, count):
             found |= dict.fromkeys(_levels([own[each] for each in some]))
-        if len(found) > MOST:
+        if len(found) > MAX_PRODUCTS_TRIED:
             break
     for three in combinations(runs, 3):
-        if len(found) > MOST:
+        if len(found) > MAX_PRODUCTS_TRIED:
             break
         every = product(*[runs[each] for each in three])
         found |= dict.fromkeys([(*a, *b, *c) for a, b, c in every])
-    return tuple(found)[:MOST]
+    return tuple(found)[:MAX_PRODUCTS_TRIED]
 
 
 def _levels(decisions: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:

@@ -39,8 +39,8 @@ OF_ISSUE: Final = (
 )  # fmt: skip
 """What each column is."""
 
-STRAIGHT: Final = 64  # lanes of a vectorized loop that are unrolled, at most
-WRITTEN: Final = 4  # registers that hold them, at most
+MAX_UNROLLED_LANES: Final = 64  # lanes of a vectorized loop that are unrolled, at most
+MAX_UNROLLED_REGISTERS: Final = 4  # registers that hold them, at most
 FUNCTION: Final = 16.0  # instructions of a vector function; scalar calls take as long
 DIVIDE: Final = 5.0  # cycles of a quotient, beside one for a product
 GATHERED: Final = 1.5  # reads that each lane costs which is gathered
@@ -66,7 +66,7 @@ def issue_columns(of: StoreNumbers, passes: Array) -> list[Array]:
     left = vector % lanes
     tail = (left > 0).astype(float) if machine.masks else _powers(left)
     pieces = np.where(is_scalar, 1.0, np.floor(vector / lanes) + tail)
-    strips = vector > min(float(STRAIGHT), WRITTEN * lanes)
+    strips = vector > min(float(MAX_UNROLLED_LANES), MAX_UNROLLED_REGISTERS * lanes)
     serial, unrolled = _innermost_left(of, passes & ~strips, pieces / vector)
     body = serial + 1
     inner, length = at_loop(of.steps, body, 1.0), at_loop(of.extents, serial, 1.0)

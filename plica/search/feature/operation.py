@@ -29,7 +29,7 @@ KINDS: Final = (
 )
 """The kinds, in the order of the counts."""
 
-_APART: Final = ("logic", "select")  # costs that are the same for all dtypes
+_DTYPE_INDEPENDENT_COSTS: Final = ("logic", "select")  # costs that are the same for all dtypes
 _NUMBER: Final = {kind: number for number, kind in enumerate(KINDS)}
 
 
@@ -79,7 +79,7 @@ def place_operations(
                 row = sc.row_of(node)
                 cost = "other" if row is None else row.cost
                 counts[0] += cost == "divide"
-                counts[1] += cost in ("compare", *_APART)
+                counts[1] += cost in ("compare", *_DTYPE_INDEPENDENT_COSTS)
         for each in more:
             if each not in seen:
                 seen.add(each)
@@ -120,7 +120,7 @@ def _kind(node: sc.Scalar) -> str | None:
         return None
     row = sc.row_of(node)
     cost = "other" if row is None else row.cost
-    if cost in _APART:
+    if cost in _DTYPE_INDEPENDENT_COSTS:
         return cost
     operand = node.left if isinstance(node, sc.Eq | sc.Ne | sc.Lt | sc.Le) else node
     family = "float" if sc.dtype_of(operand).is_float else "int"

@@ -18,7 +18,12 @@ import numpy as np
 from attrs import frozen
 
 from plica.schedule.default.machine import Machine
-from plica.search.feature.featuriser import FEW, Featuriser, Integers, rows_of_points
+from plica.search.feature.featuriser import (
+    MIN_POINTS_FOR_FORMULAS,
+    Featuriser,
+    Integers,
+    rows_of_points,
+)
 from plica.search.feature.layout import Floats
 from plica.search.feature.store import WIDTH
 from plica.search.space import Point, Space
@@ -91,7 +96,7 @@ class Packs:
 class SpaceFeaturiser:
     """The packs of points of any sketch of a space."""
 
-    def __init__(self, space: Space, machine: Machine, few: int = FEW) -> None:
+    def __init__(self, space: Space, machine: Machine, few: int = MIN_POINTS_FOR_FORMULAS) -> None:
         self.featurisers = tuple([Featuriser(each, machine, few) for each in space.sketches])
         self._stores: dict[object, Floats] = {}
 

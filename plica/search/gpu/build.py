@@ -22,7 +22,7 @@ from plica.search.measure.job import MeasureJob
 
 NAME: Final = "candidate"
 
-MOST_ARGUMENTS: Final = 1024
+MAX_ARGUMENTS: Final = 1024
 
 
 def gpu_target_of(job: MeasureJob) -> GpuTarget:
@@ -63,7 +63,7 @@ def launches_of(told: bytes) -> tuple[tuple[KernelLaunch, ...], tuple[int, ...]]
             (grid[0], grid[1], grid[2]),
             (block[0], block[1], block[2]),
             shared,
-            tuple([tile_from(each, MOST_ARGUMENTS) for each in maps]),
+            tuple([tile_from(each, MAX_ARGUMENTS) for each in maps]),
         )
         for function, grid, block, shared, maps in data["launches"]
     ]

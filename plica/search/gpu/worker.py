@@ -26,9 +26,9 @@ from plica.search.measure.outcome import Status, TrialLimits
 from plica.search.measure.reference import POISON, disagreement, prepared, written
 from plica.search.measure.timing import KernelTiming
 
-TOGETHER: Final = 8  # runs of one graph at most, so that launch overhead is small
-SHORT: Final = 1e-3  # seconds that a graph takes, about
-EDGE: Final = 256  # bytes behind every array that nobody may write
+MAX_RUNS_PER_GRAPH: Final = 8  # runs of one graph at most, so that launch overhead is small
+GRAPH_SECONDS: Final = 1e-3  # seconds that a graph takes, about
+GUARD_BYTES: Final = 256  # bytes behind every array that nobody may write
 
 
 class LoadedCandidate:
@@ -48,8 +48,8 @@ class LoadedCandidate:
         self._written: list[CudaMemory] = []
         self._sizes = [*sizes, *scratch]
         for size in self._sizes:
-            room = gpu.reserve(size + EDGE)
-            self._stream.fill(room.address, POISON, size + EDGE)
+            room = gpu.reserve(size + GUARD_BYTES)
+            self._stream.fill(room.address, POISON, size + GUARD_BYTES)
             self._written.append(room)
         self._read: list[CudaMemory] = []
         for array in inputs:
@@ -80,9 +80,9 @@ class LoadedCandidate:
 
     def _spoiled(self) -> str:
         """What it wrote that is not its own, or nothing."""
-        edge = np.empty(EDGE, np.uint8)
+        edge = np.empty(GUARD_BYTES, np.uint8)
         for number, (room, size) in enumerate(zip(self._written, self._sizes, strict=True)):
-            self._stream.to_host(edge.ctypes.data, room.address + size, EDGE)
+            self._stream.to_host(edge.ctypes.data, room.address + size, GUARD_BYTES)
             self._stream.wait()
             if (edge != POISON).any():
                 return f"It writes beside its buffer {number}."
@@ -93,7 +93,7 @@ class LoadedCandidate:
         first = self._stream.mark()
         self._put()
         seconds = self._stream.mark().since(first)
-        self._together = max(1, min(TOGETHER, int(SHORT / max(seconds, 1e-9))))
+        self._together = max(1, min(MAX_RUNS_PER_GRAPH, int(GRAPH_SECONDS / max(seconds, 1e-9))))
         self._graph = self._stream.noted(self._put_some)
         return KernelTiming(self._repeat, lambda: int(self._nanoseconds), limits, None, bar)
 

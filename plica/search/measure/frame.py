@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 from attrs import frozen
 
-MOST: Final = 1 << 31  # bytes of a frame
+MAX_FRAME_BYTES: Final = 1 << 31  # bytes of a frame
 
 
 @frozen
@@ -49,7 +49,7 @@ def read(stream: IO[bytes]) -> MessageFrame | None:
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes | None:
-    if size > MOST:
+    if size > MAX_FRAME_BYTES:
         return None
     parts: list[bytes] = []
     while size:

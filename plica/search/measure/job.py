@@ -27,9 +27,9 @@ __all__ = ["MeasureJob", "SpaceWork", "job_of"]
 
 LONGEST: Final = 1 << 26  # characters of a job
 
-MOST_STAGES: Final = 1024
+MAX_STAGES: Final = 1024
 
-MOST_ELEMENTS: Final = 1 << 40  # elements of a tensor that anybody could have
+MAX_ELEMENTS: Final = 1 << 40  # elements of a tensor that anybody could have
 
 
 @frozen(eq=False, slots=False)
@@ -127,11 +127,11 @@ def _stages(text: str) -> Stages:
         _refuse("Its work or its form is another term.")
     if free_vars(found):
         _refuse("Its work or its form reads what it does not declare.")
-    if not found.outputs or len(found.stages) > MOST_STAGES:
-        _refuse(f"Its work or its form has no result, or more than {MOST_STAGES} stages.")
+    if not found.outputs or len(found.stages) > MAX_STAGES:
+        _refuse(f"Its work or its form has no result, or more than {MAX_STAGES} stages.")
     for each in (*found.inputs, *found.made):
-        if not 0 <= _elements(each) <= MOST_ELEMENTS:
-            _refuse(f"The size of {each.name} is not known, or beyond {MOST_ELEMENTS}.")
+        if not 0 <= _elements(each) <= MAX_ELEMENTS:
+            _refuse(f"The size of {each.name} is not known, or beyond {MAX_ELEMENTS}.")
     return found
 
 

@@ -35,7 +35,7 @@ from plica.search.measure.slot import slot
 from plica.search.measure.stop import quiet, resume
 from plica.search.space import Point, Space
 
-MOST_BUILDERS: Final = 8
+MAX_BUILDERS: Final = 8
 
 Arrived = Callable[[Measured], None]  # what is told of each outcome as soon as there is one
 
@@ -73,7 +73,7 @@ class LocalMeasurer:
             backend_of(self.target).check_here(self.target)
         # One per core: builds yield to timing.
         self._main = main
-        self._count = builders or min(MOST_BUILDERS, cores())
+        self._count = builders or min(MAX_BUILDERS, cores())
         self._runner = Worker(self.limits, main=main)
         self._builders = [Worker(self.limits, True, main) for _ in range(self._count)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()

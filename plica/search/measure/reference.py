@@ -33,7 +33,7 @@ from plica.search.measure.job import MeasureJob
 POISON: Final = 0xFF  # bytes that are no number as a float, and an unlikely one as an integer
 DRAWS: Final = ((-3, 3), (1, 4), (0, 1))  # ranges of inputs; later ones if few results are finite
 FORMS: Final = 8  # of how many forms the inputs are kept
-ENOUGH: Final = 0.9  # how many of the results of a reference should be finite
+MIN_FINITE_FRACTION: Final = 0.9  # how many of the results of a reference should be finite
 
 # The least and the most by which floats may differ, as a part of the greatest of all results.
 _EPSILON: Final = {8: 2.0**-52, 4: 2.0**-23, 2: 2.0**-7, 1: 2.0**-2}
@@ -93,7 +93,7 @@ def drawn_reference(
         share = finite(made[-1])
         if best is None or share > best[0]:
             best = share, Reference(inputs, made[-1].reshape(shape_of(work.result)))
-        if share >= ENOUGH:
+        if share >= MIN_FINITE_FRACTION:
             break
     assert best is not None
     return best[1]

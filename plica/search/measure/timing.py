@@ -22,13 +22,15 @@ import numpy as np
 from plica.runtime.port import Array
 from plica.search.measure.outcome import TrialLimits
 
-FEW: Final = 3  # how often a kernel is repeated that is much slower than the best
+MIN_REPEATS: Final = 3  # how often a kernel is repeated that is much slower than the best
 HOPELESS: Final = 10.0  # a kernel this many times slower than the best is run twice
-ENOUGH: Final = 5  # after this many repeats a tight least, or one beyond the bar, ends them
+USUAL_REPEATS: Final = 5  # after this many repeats a tight least, or one beyond the bar, ends them
 TIGHT: Final = 0.004  # a least is tight if the next is no farther above it than this part of it
-MORE: Final = 2  # how many times as often a kernel is repeated whose least is not tight by then
+REPEAT_FACTOR: Final = (
+    2  # how many times as often a kernel is repeated whose least is not tight by then
+)
 CLEAR: Final = 1.1  # times slower than the best is clear after two repeats: memory alone makes 10 %
-MOST: Final = 1 << 24  # how many runs one repeat has at most
+MAX_RUNS_PER_REPEAT: Final = 1 << 24  # how many runs one repeat has at most
 Clock = Callable[[], int]  # nanoseconds since some time
 
 
@@ -59,9 +61,9 @@ class KernelTiming:
             return
         self.first = self.once()
         if flush is None:
-            while self.first * self._count < limits.least and self._count < MOST:
+            while self.first * self._count < limits.least and self._count < MAX_RUNS_PER_REPEAT:
                 wanted = limits.least / max(self.first, 1e-9)
-                self._count = min(MOST, max(self._count * 2, math.ceil(wanted)))
+                self._count = min(MAX_RUNS_PER_REPEAT, max(self._count * 2, math.ceil(wanted)))
                 self.first = self.once()
 
     def once(self) -> float:
@@ -83,13 +85,13 @@ class KernelTiming:
         """The seconds of one run, repeat by repeat, until the least is tight; few of them if it is
         beyond the bar."""
         usual = self._limits.repeats
-        count = MORE * usual
+        count = REPEAT_FACTOR * usual
         if self.first > self._bar * self._limits.slow:
-            count = min(usual, 2 if self.first > self._bar * HOPELESS else FEW)
+            count = min(usual, 2 if self.first > self._bar * HOPELESS else MIN_REPEATS)
         found = [*self._known]
         while len(found) < count:
             found.append(self.once())
-            enough = len(found) >= min(usual, ENOUGH)
+            enough = len(found) >= min(usual, USUAL_REPEATS)
             if len(found) > 1 and low_end(found) > self._bar * (1.0 if enough else CLEAR):
                 break
             if enough and is_tight(found):

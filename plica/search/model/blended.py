@@ -26,12 +26,14 @@ from plica.search.model.file import File, malformed, read, written
 from plica.search.model.perceptron import Perceptron
 from plica.search.model.summed_time import SummedTime, logarithms
 
-MOST: Final = 192  # examples of the process at most, the fastest: it takes the cube of them
+MAX_PROCESS_EXAMPLES: Final = (
+    192  # examples of the process at most, the fastest: it takes the cube of them
+)
 REACHES: Final = (0.5, 1.0, 2.0, 4.0)  # how far neighbours reach, in deviations of a column
 NOISES: Final = (0.01, 0.05, 0.2)  # noise of a time, as a part of the variance
 SLOPE: Final = 0.25  # how sure it is that a ratio of other work's times holds here
 FARTHEST: Final = 5.0  # a candidate that is more deviations off in a column is no farther
-LEAST: Final = 1e-6  # columns that vary less are the same for all
+MIN_COLUMN_VARIATION: Final = 1e-6  # columns that vary less are the same for all
 NETWORKS: Final = 0.5  # how much networks count, beside both kinds of trees, where there are some
 ARRAYS: Final = ("middle", "spread", "places", "weights", "taught", "numbers")
 
@@ -92,7 +94,7 @@ class _Process:
 
 def _placed(rows: Floats, middle: Floats, spread: Floats) -> Floats:
     """Rows in deviations, of the columns that vary."""
-    varies = spread > LEAST
+    varies = spread > MIN_COLUMN_VARIATION
     found = (rows[:, varies] - middle[varies]) / spread[varies]
     return np.ascontiguousarray(np.clip(found, -FARTHEST, FARTHEST))
 
@@ -155,7 +157,7 @@ class Blended:
         known = np.flatnonzero(np.isfinite(wanted) & packs.is_legal)
         if not len(known):
             return Blended(stores, wholes, self.networks)
-        chosen = np.sort(known[np.argsort(wanted[known], kind="stable")[:MOST]])
+        chosen = np.sort(known[np.argsort(wanted[known], kind="stable")[:MAX_PROCESS_EXAMPLES]])
         rows, taught, _ = self._said(packs[chosen])
         return Blended(stores, wholes, self.networks, _process(rows, taught, wanted[chosen]))
 
@@ -219,7 +221,7 @@ class Blended:
         if of.arrays.keys() != set(ARRAYS):
             raise malformed("A model has other arrays.", ", ".join(ARRAYS), ", ".join(of.arrays))
         process = _Process(**of.arrays)
-        count, varies = len(process.weights), int((process.spread > LEAST).sum())
+        count, varies = len(process.weights), int((process.spread > MIN_COLUMN_VARIATION).sum())
         shapes = (process.places.shape, process.taught.shape, process.numbers.shape)
         wide = process.middle.shape == process.spread.shape
         if not wide or shapes != ((count, varies), (count,), (4,)):

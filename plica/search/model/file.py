@@ -25,7 +25,7 @@ from plica.search.feature.layout import Floats
 
 FORMAT: Final = "plica-model"
 VERSION: Final = 1
-MOST: Final = 1 << 28  # bytes of a model file, at most
+MAX_FILE_BYTES: Final = 1 << 28  # bytes of a model file, at most
 
 
 @frozen(eq=False)
@@ -55,8 +55,10 @@ def written(
 
 def read(data: bytes) -> File:
     """The content of a file; raises `Malformed`."""
-    if len(data) > MOST:
-        raise malformed("A model file is too large.", f"at most {MOST} bytes", str(len(data)))
+    if len(data) > MAX_FILE_BYTES:
+        raise malformed(
+            "A model file is too large.", f"at most {MAX_FILE_BYTES} bytes", str(len(data))
+        )
     try:
         whole = json.loads(data)
     except (ValueError, RecursionError) as error:

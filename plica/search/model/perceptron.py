@@ -41,13 +41,13 @@ FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # decay rates of Adam's moments; no divi
 WARM: Final = 0.15  # the part of all steps in which the rate grows; then it falls
 STEEPEST: Final = 1.0  # the longest gradient that is followed as it is
 GROUPS: Final = 12  # groups of a step, at most
-EACH: Final = 32  # candidates of a group in a step, at most
+MAX_CANDIDATES_PER_STEP: Final = 32  # candidates of a group in a step, at most
 SHARP: Final = 2.0  # how sure an order is by how far logarithms are apart
 NOISE: Final = 0.05  # pairs whose logarithms are nearer say nothing
 MATTERS: Final = 0.5  # pairs that are farther apart matter no more
 ANCHOR: Final = 0.1  # how much the times themselves count, beside the order of pairs
 FARTHEST: Final = 5.0  # a store that is more deviations off in a column is no farther
-LEAST: Final = 1e-3  # columns that vary less are left as they are
+MIN_COLUMN_VARIATION: Final = 1e-3  # columns that vary less are left as they are
 BLOCK: Final = 8  # rows multiplied at once: so few that libraries use one thread
 
 
@@ -79,7 +79,7 @@ class Perceptron:
         middle = np.where(unknown, 0.0, packs.rows).sum(axis=0) / count
         square = np.where(unknown, 0.0, packs.rows - middle) ** 2
         spread = np.sqrt(square.sum(axis=0) / count)
-        scales = {"middle": middle, "spread": np.where(spread > LEAST, spread, 1.0)}
+        scales = {"middle": middle, "spread": np.where(spread > MIN_COLUMN_VARIATION, spread, 1.0)}
         examples = _Examples.of(packs, wanted, which, _inputs(packs.rows, scales))
         learned = [self._learned(examples, number) for number in range(self.members)]
         # Half of the digits tell candidates apart as well, and take half of the room.
@@ -117,7 +117,7 @@ class Perceptron:
                 order = random.permutation(len(examples.groups))
             at = step % a_round
             chosen = [
-                random.permutation(examples.groups[group])[:EACH]
+                random.permutation(examples.groups[group])[:MAX_CANDIDATES_PER_STEP]
                 for group in order[at * GROUPS : (at + 1) * GROUPS]
             ]
             change = self._gradients(learned, examples, chosen, random)
@@ -324,7 +324,9 @@ def _pulls(times: Singles, wanted: Floats, sizes: list[int]) -> Singles:
         apart = asked[:, None] - asked[None]
         weight = np.where(apart > NOISE, np.minimum(apart / MATTERS, 1.0), 0.0)
         sure = np.clip(SHARP * (said[:, None] - said[None]), -30.0, 30.0)
-        pull = SHARP * weight / (1.0 + np.exp(sure)) / max(float(weight.sum()), LEAST)
+        pull = (
+            SHARP * weight / (1.0 + np.exp(sure)) / max(float(weight.sum()), MIN_COLUMN_VARIATION)
+        )
         off = said - said.mean() - asked + asked.mean()
         off = np.clip(off, -1.0, 1.0)
         anchor = ANCHOR * (off - off.mean()) / size

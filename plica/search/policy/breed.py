@@ -24,7 +24,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.search.feature.featuriser import FEW, kind_of
+from plica.search.feature.featuriser import MIN_POINTS_FOR_FORMULAS, kind_of
 from plica.search.policy.cost_judge import Score
 from plica.search.policy.fold import ObservedSpace
 from plica.search.space import Point, Space
@@ -103,7 +103,7 @@ class Effort:
         if point in self._met or point in self._free:
             return True
         kind = kind_of(self._space.sketches[point.sketch], point.decisions)
-        if kind is None or self._kinds[point.sketch, kind] <= FEW:
+        if kind is None or self._kinds[point.sketch, kind] <= MIN_POINTS_FOR_FORMULAS:
             if not self._left:
                 return False
             self._left -= 1

@@ -152,7 +152,7 @@ def stores(machine: Machine) -> Features:
     def features(space: Space, points: Sequence[Point]) -> Packs:
         featuriser, kept = estimated(space)
         if missing := [each for each in dict.fromkeys(points) if each not in kept]:
-            if len(kept) > MOST_KEPT:
+            if len(kept) > MAX_CACHED_POINTS:
                 kept.clear()
             packs = featuriser.of(missing)
             starts = np.searchsorted(packs.owner, np.arange(len(missing) + 1))
@@ -164,4 +164,4 @@ def stores(machine: Machine) -> Features:
 
 
 BEYOND: Final = 4.0  # times the estimated cycles of the best are never fast (3 was the most seen)
-MOST_KEPT: Final = 1 << 16  # points of a space whose features are kept
+MAX_CACHED_POINTS: Final = 1 << 16  # points of a space whose features are kept

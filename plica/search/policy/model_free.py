@@ -69,7 +69,7 @@ class Grid:
         return number, points
 
 
-TRIES = 8  # how often a child that is known already is bred again
+MAX_BREEDING_TRIES = 8  # how often a child that is known already is bred again
 
 
 @frozen
@@ -94,7 +94,7 @@ class Genetic:
         points = [point for point, _ in living]
         speeds = [speed for _, speed in living]
         children = dict[Point, None]()
-        for _ in range(TRIES * self.population):
+        for _ in range(MAX_BREEDING_TRIES * self.population):
             if len(children) == self.population:
                 break
             one, other = random.choices(points, speeds, k=2)

@@ -87,7 +87,7 @@ def _machine(of: MeasureJob, target: str) -> AnyTarget:
 
 
 _loaded: dict[str, Executable] = {}
-_MOST: Final = 8
+_MAX_CACHED_ARTEFACTS: Final = 8
 
 
 def call(
@@ -96,7 +96,7 @@ def call(
     """Runs an artefact on this machine; the last few are cached."""
     digest = hashlib.sha256(artefact).hexdigest()
     if digest not in _loaded:
-        while len(_loaded) >= _MOST:
+        while len(_loaded) >= _MAX_CACHED_ARTEFACTS:
             del _loaded[next(iter(_loaded))]
         _loaded[digest] = executable(from_members(archive.unpack(artefact)))
     return _loaded[digest](*args, **named)

@@ -25,7 +25,7 @@ from plica.search.target import fingerprint
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-PATIENCE: Final = 120.0  # seconds to wait for a device of the right kind to come back
+DEVICE_TIMEOUT_SECONDS: Final = 120.0  # seconds to wait for a device of the right kind to come back
 GLANCE: Final = 2.0  # seconds between looks at which devices there are
 CONNECTING: Final = 10.0  # seconds in which a pool answers that is there at all
 
@@ -69,7 +69,7 @@ class PoolMeasurer:
         target: AnyTarget | None = None,
         limits: TrialLimits | None = None,
         certificates: Certificates | None = None,
-        patience: float = PATIENCE,
+        patience: float = DEVICE_TIMEOUT_SECONDS,
     ) -> None:
         self.limits = limits or TrialLimits()
         here = find_target("cpu")

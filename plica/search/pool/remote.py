@@ -25,7 +25,7 @@ from plica.runtime.foreign_tensor import settled
 from plica.runtime.port import Array, Port
 from plica.search.pool.address import Certificates, PoolError
 from plica.search.pool.device import PLACE, PoolDevice, call, kept
-from plica.search.pool.measurer import GLANCE, PATIENCE, client_of, devices, lost_pool
+from plica.search.pool.measurer import DEVICE_TIMEOUT_SECONDS, GLANCE, client_of, devices, lost_pool
 from plica.search.pool.served import PROTOCOL, ServedMachine
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RemoteExecutable:
                     raise  # the model's own
             if any(self._target in (PLACE, each.target) for each in devices(self._client)):
                 seen = monotonic()
-            elif monotonic() - seen > PATIENCE:
+            elif monotonic() - seen > DEVICE_TIMEOUT_SECONDS:
                 future.cancel()
                 message, hint = "The pool has no device left.", "plica pool worker ADDRESS"
                 raise PoolError(

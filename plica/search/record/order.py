@@ -41,7 +41,9 @@ IN_PLACE: Final = "in-place"  # the policy of a record timed in a network, besid
 FINAL: Final = "/final"  # how the policy of a record ends that was timed in turns
 
 
-ALONE: Final = 0.9  # of the default's time at most, where times are of separate runs
+MAX_SEPARATE_RUN_RATIO: Final = (
+    0.9  # of the default's time at most, where times are of separate runs
+)
 
 
 def in_order(records: Iterable[Record]) -> tuple[Record, ...]:
@@ -66,7 +68,7 @@ def _default_first(alone: Sequence[Record]) -> Sequence[Record]:
     defaults = [each for each in alone if each.trial == 0 and len(each.costs) > 1]
     if not defaults or len(defaults) == len(alone):
         return alone
-    first, most = defaults[0], ALONE * (defaults[0].cost or 0.0)
+    first, most = defaults[0], MAX_SEPARATE_RUN_RATIO * (defaults[0].cost or 0.0)
     ahead = [each for each in alone if each is not first and (each.cost or 0.0) <= most]
     return (*ahead, first, *[each for each in alone if each is not first and each not in ahead])
 

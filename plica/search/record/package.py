@@ -26,7 +26,7 @@ from attrs import frozen
 
 from plica.core import Malformed
 from plica.runtime.error import Diagnostic, Place
-from plica.search.record.order import ALONE, FINAL, IN_PLACE, in_order
+from plica.search.record.order import FINAL, IN_PLACE, MAX_SEPARATE_RUN_RATIO, in_order
 from plica.search.record.record import Record, from_row, to_row
 
 FORMAT: Final = "plica-records"
@@ -34,7 +34,8 @@ VERSION: Final = 1
 MAX_CHARACTERS: Final = 1 << 28
 """Characters of a package."""
 MAX_WINNING_SHARE: Final = 0.97
-"""Of the default's time, where both were timed in a network; `ALONE` where in separate runs."""
+"""The maximum ratio to the default's time if both were timed in a network; in separate runs it is
+`MAX_SEPARATE_RUN_RATIO`."""
 SUFFIX: Final = ".records"  # how the names of such files end
 
 
@@ -100,7 +101,7 @@ def winning_records(records: Iterable[Record]) -> tuple[Record, ...]:
         if usual and order[0] not in usual:
             pair = (order[0], usual[0])
             # Other schedules may stand between the two; without them it is to be the same order.
-            most = MAX_WINNING_SHARE if pair[0].policy == IN_PLACE else ALONE
+            most = MAX_WINNING_SHARE if pair[0].policy == IN_PLACE else MAX_SEPARATE_RUN_RATIO
             clearly = (pair[0].cost or 0.0) <= most * (pair[1].cost or 0.0)
             found += pair if clearly and in_order(pair) == pair else ()
     return tuple(found)

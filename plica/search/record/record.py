@@ -29,7 +29,7 @@ from plica.runtime.error import Diagnostic
 ERRORS: Final = ("", "refused", "build", "wrong", "crash", "timeout")
 """Kinds of failure; the first is none."""
 
-MOST_COSTS: Final = 1024
+MAX_COSTS: Final = 1024
 LONGEST_TRACE: Final = 1 << 22
 LONGEST_TEXT: Final = 4096
 LONGEST_TIME: Final = 1e6  # seconds
@@ -117,7 +117,7 @@ def from_row(row: tuple[Any, ...]) -> Record:
     identity, key, target, trace, form, costs, noise, seed, versions, *rest = row
     if not (isinstance(costs, str) and isinstance(versions, str)):
         _refuse("Its costs or its versions are no text.", repr(costs))
-    if len(costs) > 64 * MOST_COSTS or len(versions) > 4 * LONGEST_TEXT:
+    if len(costs) > 64 * MAX_COSTS or len(versions) > 4 * LONGEST_TEXT:
         _refuse("Its costs or its versions are too long.", str(len(costs)))
     try:
         times, named = json.loads(costs), json.loads(versions)
@@ -148,7 +148,7 @@ def _check(of: Record) -> None:
     if type(of.seed) is not int or type(of.trial) is not int or abs(of.seed) >= 1 << 63:
         _refuse("Its seed or its trial is no integer.", repr((of.seed, of.trial)))
     numbers = (*of.costs, of.noise)
-    if len(numbers) > MOST_COSTS or not all(
+    if len(numbers) > MAX_COSTS or not all(
         type(each) is float and math.isfinite(each) and 0 <= each < LONGEST_TIME for each in numbers
     ):
         _refuse("Its costs are not a few positive numbers.", repr(of.costs)[:80])

@@ -34,7 +34,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
 
-WRITTEN: Final = (1, 2, 4, 8)  # how many vectors are written out
+UNROLLED_VECTORS: Final = (1, 2, 4, 8)  # how many vectors are written out
 JOINED: Final = -1  # lanes over all axes as if they were one
 SHARED: Final = 1 << 15  # fewer elements than that are not worth waking other cores
 
@@ -103,5 +103,5 @@ def _sizes(kernel: Kernel) -> list[int] | None:
 def _pairs(row: int, lanes: int) -> tuple[Decision, ...]:
     """Vectors and their lanes, the usual ones first."""
     wide = [lanes, *[each for each in (lanes // 2, lanes * 2, lanes * 4) if each > 1]]
-    found = [(u, v) for v in wide for u in WRITTEN if row % (u * v) == 0]
+    found = [(u, v) for v in wide for u in UNROLLED_VECTORS if row % (u * v) == 0]
     return tuple(found or [(1, v) for v in wide if v < 2 * row] or [(1, 1)])

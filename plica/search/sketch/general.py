@@ -34,7 +34,7 @@ from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import every_tiling
 from plica.search.sketch_rule import Query, SketchRule, hoisted_kernel
 
-SIDE_BY_SIDE: Final = (1, 2, 8)  # sums of a row at once, besides the usual number
+SUMS_SIDE_BY_SIDE: Final = (1, 2, 8)  # sums of a row at once, besides the usual number
 
 
 def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
@@ -60,7 +60,7 @@ def row_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     if not of.facts.reassociates:
         return
     loose = of.facts.approximates
-    for most in SIDE_BY_SIDE:
+    for most in SUMS_SIDE_BY_SIDE:
         assert most != AT_ONCE
         found = row_form(of.stages, machine, most) or chain_form(
             of.stages, machine, most, approximates=loose

@@ -74,8 +74,12 @@ TILES: Final = 24  # how many tiles of matrices are tried, at most: those first 
 MADE: Final = 12  # results of one form rule that are tried, at most: the fastest estimates
 HOPELESS: Final = 64  # times the best estimate: then a thread per element is not tried
 WINDOWED: Final = 8  # how many of what is gathered from windows, where each takes longer to make
-AHEAD: Final = ((2, True), (2, False), (1, False))  # slices in flight, left operand as in memory
-NEAR: Final = 8  # tiles that follow one another down, where there are this many
+SLICES_IN_FLIGHT: Final = (
+    (2, True),
+    (2, False),
+    (1, False),
+)  # slices in flight, left operand as in memory
+RASTER_TILES: Final = 8  # tiles that follow one another down, where there are this many
 SQUARES: Final = (16, 128)  # sums of a thread, from and to
 THREADS: Final = (64, 128, 256, 512)  # threads of a block
 
@@ -230,15 +234,15 @@ def tiles(of: Operands, gpu: Gpu) -> list[tuple[ProductTile, int]]:
         return list(best.items())[:WINDOWED]
     return [
         (evolve(tile, ahead=ahead, kept=kept, near=_near(of, tile, parts)), parts)
-        for tile, parts in list(best.items())[: TILES // len(AHEAD)]
-        for ahead, kept in AHEAD
+        for tile, parts in list(best.items())[: TILES // len(SLICES_IN_FLIGHT)]
+        for ahead, kept in SLICES_IN_FLIGHT
     ]
 
 
 def _near(of: Operands, tile: ProductTile, parts: int) -> int:
     """How many tiles follow one another down."""
-    many = -(-of.size("rows") // tile.rows) % NEAR == 0
-    return NEAR if many and parts == 1 else 1
+    many = -(-of.size("rows") // tile.rows) % RASTER_TILES == 0
+    return RASTER_TILES if many and parts == 1 else 1
 
 
 def _default(query: Query, gpu: Gpu) -> Draft | None:

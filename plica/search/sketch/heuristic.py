@@ -30,8 +30,8 @@ from plica.search.sketch_rule import Query, SketchRule
 PLANS: Final = 12  # plans of one form, at most
 PLANNED_FORM: Final = "winograd-tiles"
 NARROWEST: Final = 128  # bits of the shortest vectors
-SMALL: Final = 16  # how many times smaller another cache is
-LARGE: Final = 1 << 40  # bytes of a cache in which everything fits
+SMALL_CACHE_RATIO: Final = 16  # how many times smaller another cache is
+UNLIMITED_CACHE_BYTES: Final = 1 << 40  # bytes of a cache in which everything fits
 
 
 def forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
@@ -128,8 +128,8 @@ def traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     others = {
         "fewer": evolve(machine, registers=machine.registers // 2),
         "fewest": evolve(machine, registers=machine.registers // 4),
-        "small": evolve(machine, caches=(near // SMALL, far // SMALL)),
-        "large": evolve(machine, caches=(near, LARGE)),
+        "small": evolve(machine, caches=(near // SMALL_CACHE_RATIO, far // SMALL_CACHE_RATIO)),
+        "large": evolve(machine, caches=(near, UNLIMITED_CACHE_BYTES)),
     }
     if machine.cores > 1:
         others["alone"] = evolve(machine, cores=1)

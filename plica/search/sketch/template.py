@@ -47,8 +47,8 @@ from plica.schedule.trace import Step, Trace, renumbered
 Role: TypeAlias = Literal["register", "term", "block"]
 
 TERMS: Final = 16  # terms of a sum that are written out, at most
-SPARE: Final = 1  # registers for single elements
-MOST: Final = 512  # tuples to choose from, at most
+SCALAR_REGISTERS: Final = 1  # registers for single elements
+MAX_CHOICES: Final = 512  # tuples to choose from, at most
 
 
 @frozen
@@ -235,7 +235,7 @@ def _members(cuts: Sequence[OpenSplit], registers: int, now: Decision) -> tuple[
 
 def _fits(values: Sequence[int], registers: int) -> bool:
     """Whether a number of sums, and a row of operands, fit in registers together."""
-    return not values or prod(values) + min(values) + SPARE <= registers
+    return not values or prod(values) + min(values) + SCALAR_REGISTERS <= registers
 
 
 def _most(knob: Knob, extent: int, registers: int) -> int:
@@ -254,7 +254,7 @@ def _divisors(of: int) -> list[int]:
 
 def _thinned(members: Sequence[Decision], now: Decision) -> tuple[Decision, ...]:
     """Not too many of them, evenly, that of now among them."""
-    if len(members) <= MOST:
+    if len(members) <= MAX_CHOICES:
         return tuple(members)
-    step = -(-len(members) // MOST)
+    step = -(-len(members) // MAX_CHOICES)
     return tuple(sorted({*members[::step], now}))

@@ -43,7 +43,7 @@ from plica.schedule.primitive.unroll import Unroll
 from plica.schedule.trace import Step, Trace
 from plica.search.sketch.template import is_term, scenes_of
 
-FEW: Final = (4, 2, 3, 8, 5, 7)  # terms to unroll: the first of these that divides them
+UNROLLED_TERMS: Final = (4, 2, 3, 8, 5, 7)  # terms to unroll: the first of these that divides them
 
 
 @frozen(eq=False)
@@ -149,7 +149,7 @@ def written(trace: Trace, kernel: Kernel) -> tuple[Trace, ...]:
         if not scene.missing(Unroll(each)):
             node = scene.loop(each).node
             extent = known(node.extent) or 1
-            few = next((few for few in FEW if extent % few == 0 and few <= extent), None)
+            few = next((few for few in UNROLLED_TERMS if extent % few == 0 and few <= extent), None)
             if extent > 1 and node.kind == "serial" and not node.annotations and few is not None:
                 split = Step(Split(each, (None, few)))
                 unroll = Step(Unroll(Handle(len(trace), 1, "loop")))

@@ -11,11 +11,19 @@ from hypothesis import given, strategies as st
 
 import plica
 from plica.codegen.compilation import emitted, lowered
-from plica.codegen.cuda.fold import WRITTEN, KernelCode, written
+from plica.codegen.cuda.fold import WRITTEN_KERNELS, KernelCode, written
 from plica.codegen.cuda.scheduled import for_threads
 from plica.codegen.cuda.target import parse_gpu
 from plica.codegen.cuda.toolchain import compiled, compiled_at_once, path_of
-from plica.codegen.cuda.unit import ALONE, CODE_AHEAD, PART, cubins, parts_of, sent, unit
+from plica.codegen.cuda.unit import (
+    CODE_AHEAD,
+    MIN_SEPARATE_CHARACTERS,
+    PART,
+    cubins,
+    parts_of,
+    sent,
+    unit,
+)
 from plica.codegen.lower.group import made
 from plica.codegen.memory_plan import OVERWRITABLE
 from plica.codegen.operation_count import OPERATIONS
@@ -63,10 +71,10 @@ def test_parts_are_large_kernels_and_small_ones_together(sizes: list[int]) -> No
     order = {each.functions: at for at, each in enumerate(codes)}
     every = [order[each.functions] for some in held for each in some]
     assert sorted(every) == sorted(order.values())
-    small = [some for some in held if len(some[0].functions) < ALONE]
+    small = [some for some in held if len(some[0].functions) < MIN_SEPARATE_CHARACTERS]
     assert all(len(some) == 1 for some in held if some not in small)
     assert all(sum(len(each.functions) for each in some) >= PART for some in small[:-1])
-    assert all(len(each.functions) < ALONE for some in small for each in some)
+    assert all(len(each.functions) < MIN_SEPARATE_CHARACTERS for some in small for each in some)
 
 
 @needs_nvrtc
@@ -118,7 +126,7 @@ def test_a_kernel_is_sent_as_it_is_written() -> None:
     for kernel in program.kernels:
         assert pickle.loads(sent(kernel, intrinsics_of(kernel))) == written(kernel)
     others = Others()
-    WRITTEN.clear()
+    WRITTEN_KERNELS.clear()
     whole = unit(program, workers=others)
     assert others.done == ["sent"] * len(program.kernels)
     assert whole == unit(program)
@@ -138,7 +146,7 @@ def test_who_did_not_make_a_kernel_knows_what_it_invokes(monkeypatch: pytest.Mon
                 there.setattr(invocation, "_TABLE", table)
                 data = work(*args)
             if work is made:
-                WRITTEN.clear()  # which a process has for itself, too
+                WRITTEN_KERNELS.clear()  # which a process has for itself, too
             return data
 
         return wraps(work)(done)
@@ -183,13 +191,13 @@ class Following(Others):
 
 @needs_nvrtc
 def test_code_that_is_made_ahead_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plica.codegen.cuda.unit.ALONE", 100)
+    monkeypatch.setattr("plica.codegen.cuda.unit.MIN_SEPARATE_CHARACTERS", 100)
     target, contract = parse_gpu("cuda:sm_80"), contract_of(None)
     pipeline, module = pipeline_of("cuda"), from_text(MODEL)
 
     def parts(workers: Others | None) -> tuple[object, ...]:
         for_threads.cache_clear()
-        WRITTEN.clear()
+        WRITTEN_KERNELS.clear()
         OPERATIONS.clear()
         OVERWRITABLE.clear()
         job = job_for(target, contract, workers=workers)

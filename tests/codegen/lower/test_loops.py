@@ -104,7 +104,7 @@ def test_the_middle_is_cut_before_the_end(monkeypatch: pytest.MonkeyPatch) -> No
     row = For(j, index(3), "serial", Branch(Lt(j, index(2)), Store(y, (i, j), one), NOTHING))
     body = Seq((row, Branch(Lt(i, index(2)), Store(z, (i,), one), NOTHING)))
     kernel = Kernel((), (y, z), 0, For(i, index(3), "serial", body))
-    monkeypatch.setattr("plica.codegen.lower.partition.MOST", 1)
+    monkeypatch.setattr("plica.codegen.lower.partition.MAX_CUT_LOOPS", 1)
     cut = tidy(partition(kernel))
     assert isinstance(cut.body, Seq)
     middle, *_ = cut.body.stmts

@@ -45,7 +45,7 @@ def test_threads_may_lower_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A memo that is full is forgotten while others are in the middle of it."""
     kernels = [matmul(m, n, 5) for m in (3, 4, 5) for n in (4, 6)]
     alone = [lower(each) for each in kernels]
-    monkeypatch.setattr("plica.codegen.lower.tidy.MOST_TIDIED", 0)
+    monkeypatch.setattr("plica.codegen.lower.tidy.MAX_TIDIED", 0)
     with ThreadPoolExecutor(3) as threads:
         found = list(threads.map(lower, kernels * 3))
     assert found == alone * 3

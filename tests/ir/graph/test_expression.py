@@ -14,7 +14,7 @@ from plica.core.diagnostic import IllFormed
 from plica.core.digest import digest
 from plica.core.encode import to_json
 from plica.core.name import Name
-from plica.core.term import LARGE
+from plica.core.term import LARGE_BYTES
 from plica.ir.graph.expression import (
     Apply,
     Call,
@@ -70,7 +70,7 @@ def test_big_endian_and_strided_arrays_are_written_alike() -> None:
     assert const(1.5, "f32").shape == ()
 
 
-@pytest.mark.parametrize("count", [8, LARGE // 4 - 1, LARGE // 4, LARGE // 4 + 1])
+@pytest.mark.parametrize("count", [8, LARGE_BYTES // 4 - 1, LARGE_BYTES // 4, LARGE_BYTES // 4 + 1])
 def test_an_array_of_its_own_makes_the_same_constant(count: int) -> None:
     array = np.arange(count, dtype=np.float32)
     own = own_const(array.copy(), f32)

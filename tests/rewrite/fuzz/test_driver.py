@@ -153,5 +153,5 @@ def test_a_program_that_makes_many_calls_has_a_value_and_one_without_end_has_non
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert Meaning(from_text(COUNTS.format(stop=0, step=1)), (5_000,), exact).defined
-    monkeypatch.setattr(difference, "CALLS", (1 << 7, 1 << 11))
+    monkeypatch.setattr(difference, "CALL_LIMITS", (1 << 7, 1 << 11))
     assert not Meaning(from_text(COUNTS.format(stop=0, step=-1)), (5,), exact).defined

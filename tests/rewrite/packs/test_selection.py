@@ -14,7 +14,13 @@ from plica.ir.graph.expression import Project, Var
 from plica.ir.graph.module import Module
 from plica.ir.type.term import tensor
 from plica.rewrite.pack import rewrite
-from plica.rewrite.packs.selection import BESIDE, KEPT_EACH, MAX_SELECTED, MIN_ROW_LENGTH, SELECTION
+from plica.rewrite.packs.selection import (
+    MAX_KEPT_PER_COLUMN,
+    MAX_SELECTED,
+    MIN_COLUMNS,
+    MIN_ROW_LENGTH,
+    SELECTION,
+)
 from tests.ir.reference.order import argsort
 from tests.rewrite.packs.layers import call, of, operators
 
@@ -38,8 +44,12 @@ def test_compiled_places_are_those_of_a_stable_sort(data: st.DataObject) -> None
     """With equal elements, infinities and what is no number; more rows than one, or one, and
     columns that fill vectors, or some of the last."""
     rows = data.draw(st.integers(1, 40))
-    most = data.draw(st.sampled_from((KEPT_EACH, 70)))
-    size = data.draw(st.integers(1 if rows >= BESIDE and most == KEPT_EACH else MIN_ROW_LENGTH, 70))
+    most = data.draw(st.sampled_from((MAX_KEPT_PER_COLUMN, 70)))
+    size = data.draw(
+        st.integers(
+            1 if rows >= MIN_COLUMNS and most == MAX_KEPT_PER_COLUMN else MIN_ROW_LENGTH, 70
+        )
+    )
     kept, largest = data.draw(st.integers(1, min(most, size))), data.draw(st.booleans())
     axis, threads = data.draw(st.sampled_from((0, 1))), data.draw(st.sampled_from((1, 2)))
     dtype = data.draw(st.sampled_from(("f32", "f64", "i32", "i64")))

@@ -16,7 +16,7 @@ from plica.search.measure import LocalMeasurer, Measured, TrialLimits, build, jo
 from plica.search.measure.frame import MessageFrame
 from plica.search.measure.outcome import STAGES
 from plica.search.measure.process import Lost, Worker
-from plica.search.measure.timing import MORE
+from plica.search.measure.timing import REPEAT_FACTOR
 from plica.search.space import Point
 from tests.search.measure.work import (
     BEYOND,
@@ -48,7 +48,7 @@ def test_points_are_validated_and_timed(measurer: LocalMeasurer) -> None:
     assert told == list(found)
     for each in found:
         assert each.status == "ok", each.message
-        assert 2 <= len(each.times) <= MORE * LIMITS.repeats  # two where it is hopeless
+        assert 2 <= len(each.times) <= REPEAT_FACTOR * LIMITS.repeats  # two where it is hopeless
         assert each.cost == min(each.times) > 0
         assert each.noise >= 0
         assert set(each.stages) == set(STAGES)

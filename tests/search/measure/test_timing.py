@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from plica.search.measure import Measured, TrialLimits, clearly_less, ranked
 from plica.search.measure.stop import placed, quiet, wait_for_noise
-from plica.search.measure.timing import ENOUGH, MORE, KernelTiming, interleaved
+from plica.search.measure.timing import REPEAT_FACTOR, USUAL_REPEATS, KernelTiming, interleaved
 from plica.search.space import Point
 
 
@@ -37,7 +37,7 @@ def test_a_repeat_is_long_enough(takes: int, repeats: int) -> None:
     timing = KernelTiming(machine.run, machine.clock, limits)
     before = machine.now
     times = timing.repeats()
-    assert len(times) == min(repeats, ENOUGH)
+    assert len(times) == min(repeats, USUAL_REPEATS)
     assert all(abs(each - takes / 1e9) < 1e-12 for each in times)
     assert (machine.now - before) / 1e9 >= len(times) * limits.least * 0.999
 
@@ -52,14 +52,14 @@ def test_what_is_slower_than_the_best_is_repeated_less() -> None:
 def test_what_is_about_as_fast_as_the_best_is_repeated_until_it_is_tight() -> None:
     machine = Machine(10_000_000)
     timing = KernelTiming(machine.run, machine.clock, TrialLimits(), None, 0.0095)
-    assert len(timing.repeats()) == ENOUGH
+    assert len(timing.repeats()) == USUAL_REPEATS
 
     class Noisy(Machine):
         def run(self, count: int) -> None:
             super().run(count)
             self.now += self.takes * (64 - self.runs) // 100 * count  # each is a percent faster
 
-    for bar, kept in ((0.0165, MORE * TrialLimits().repeats), (0.0145, ENOUGH)):
+    for bar, kept in ((0.0165, REPEAT_FACTOR * TrialLimits().repeats), (0.0145, USUAL_REPEATS)):
         noisy = Noisy(10_000_000)
         timing = KernelTiming(noisy.run, noisy.clock, TrialLimits(), None, bar)
         assert len(timing.repeats()) == kept
@@ -72,8 +72,8 @@ def test_with_a_flush_each_repeat_is_one_run() -> None:
         machine.run, machine.clock, TrialLimits(), lambda: flushed.append(machine.runs)
     )
     flushed.clear()
-    assert timing.repeats() == (1e-6,) * ENOUGH
-    assert [b - a for a, b in pairwise(flushed)] == [1] * (ENOUGH - 1)
+    assert timing.repeats() == (1e-6,) * USUAL_REPEATS
+    assert [b - a for a, b in pairwise(flushed)] == [1] * (USUAL_REPEATS - 1)
 
 
 def test_rounds_go_there_and_back() -> None:

@@ -131,7 +131,7 @@ def test_a_pool_that_loses_its_devices_and_its_scheduler_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither is waited for without end."""
-    monkeypatch.setattr("plica.search.pool.remote.PATIENCE", 1.0)
+    monkeypatch.setattr("plica.search.pool.remote.DEVICE_TIMEOUT_SECONDS", 1.0)
     main_ = Var(Name("main"), None)
     exe = plica.compile(module({main_: TASK.function}, main_))
     x, w = np.eye(16, dtype=np.float32), np.ones((16, 16), np.float32)

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from plica.core.diagnostic import MOST_BYTES
+from plica.core.diagnostic import MAX_TENSOR_BYTES
 from plica.frontend.measured import ONE, ZERO, Piece, amount, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axes_in, dtype, in_f32, like, rank, shape, to
@@ -348,9 +348,9 @@ def _grids(  # noqa: PLR0917  # every way to say where the places lie
         grids[axis] = ResizeGrid(before, after, factor, mode, *ends, stretched)
     sizes_ = [known(grids[at].after if at in grids else size) for at, size in enumerate(given)]
     whole = math.prod(1 if each is None else each for each in sizes_)
-    if whole * node.type().dtype.bytes > MOST_BYTES:  # before there are tables for every axis
+    if whole * node.type().dtype.bytes > MAX_TENSOR_BYTES:  # before there are tables for every axis
         message = "The result is too large to be held in memory."
-        node.unsupported(message, f"at most {MOST_BYTES} bytes", f"{whole} elements")
+        node.unsupported(message, f"at most {MAX_TENSOR_BYTES} bytes", f"{whole} elements")
     return grids
 
 

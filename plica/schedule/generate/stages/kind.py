@@ -45,7 +45,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "stepped": steps,
 }  # fmt: skip
 
-MANY: Final = 1 << 16
+MANY_ELEMENTS: Final = 1 << 16
 """Products that are worth tiles on a GPU."""
 
 ON_SMALL: Final = (
@@ -54,10 +54,10 @@ ON_SMALL: Final = (
 """Kinds whose forms take many elements on a large GPU, and few on a small one."""
 
 GPU_KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
-    "product": partial(products, ("rows", "columns", "any"), (f32,), MANY),
-    "f16": partial(products, ("rows", "columns"), (f16,), MANY),
-    "octets": partial(products, ("octets",), (f16,), MANY),
-    "deep": partial(products, ("octets",), (f32,), MANY),
-    "window": partial(windows, "all", MANY), "transpose": transposes,
+    "product": partial(products, ("rows", "columns", "any"), (f32,), MANY_ELEMENTS),
+    "f16": partial(products, ("rows", "columns"), (f16,), MANY_ELEMENTS),
+    "octets": partial(products, ("octets",), (f16,), MANY_ELEMENTS),
+    "deep": partial(products, ("octets",), (f32,), MANY_ELEMENTS),
+    "window": partial(windows, "all", MANY_ELEMENTS), "transpose": transposes,
     **{name: KINDS[name] for name in ON_SMALL},
 }  # fmt: skip
