@@ -25,6 +25,7 @@ from plica.ir.graph import Function, Module
 from plica.ir.text.script import Scripted, from_text
 from plica.ir.type import TensorType, TupleType, Type, infer
 from plica.runtime.error import Diagnostic, InputError, Place
+from plica.training.tensor_rule import ADAFACTOR, ADAMW, MUON, TensorRule
 
 _FILE: Final = "update_script.py"
 TIME: Final = "t"
@@ -36,20 +37,34 @@ class Optimiser:
     """A rule for one weight, the names of its memory, and the settings that are decided."""
 
     name: str
-    rule: Function
+    rule: Function | TensorRule
+    """For one number, which is read at the shape of every weight, or for a whole tensor."""
     slots: tuple[str, ...]
     settings: tuple[tuple[str, float], ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What the rule takes besides the weight, its slope and its memory."""
+        if isinstance(self.rule, TensorRule):
+            return self.rule.settings
+        return _names(self.rule)[2 + len(self.slots) :]
+
+    def memory(self, of: TensorType) -> tuple[TensorType, ...]:
+        """The types of the memory of a weight."""
+        if isinstance(self.rule, TensorRule):
+            return self.rule.memory(of)
+        return (of,) * len(self.slots)
+
+    @property
     def open(self) -> tuple[str, ...]:
         """The settings that are given at each step."""
-        known = {TIME, *self.slots, *dict(self.settings)}
-        return tuple([name for name in _names(self.rule)[2:] if name not in known])
+        known = {TIME, *dict(self.settings)}
+        return tuple([name for name in self.names if name not in known])
 
     @property
     def counts(self) -> bool:
         """Whether the rule asks for the number of the step."""
-        return TIME in _names(self.rule)
+        return TIME in self.names
 
     def __repr__(self) -> str:
         words = [f"{name}={value!r}" for name, value in self.settings]
@@ -74,6 +89,45 @@ def adam(
 ) -> Optimiser:
     """Downhill by running means of the slope, over the root of that of its square."""
     return _of_library("adam", ("m", "v"), rate=rate, first=first, second=second, small=small)
+
+
+def adamw(
+    rate: float | None = 1e-3,
+    decay: float | None = 0.01,
+    first: float | None = 0.9,
+    second: float | None = 0.999,
+    small: float | None = 1e-8,
+) -> Optimiser:
+    """Adam, whose weights also shrink by the share `rate * decay` at each step."""
+    settings = {"rate": rate, "decay": decay, "first": first, "second": second, "small": small}
+    return _of_tensors("adamw", ADAMW, ("m", "v"), settings)
+
+
+def muon(
+    rate: float | None = 0.02, momentum: float | None = 0.95, decay: float | None = 0.0
+) -> Optimiser:
+    """Matrices move by the orthogonal factor of their momentum, other weights by AdamW."""
+    settings = {**dict(adamw(rate, decay).settings), "rate": rate, "decay": decay}
+    return _of_tensors("muon", MUON, ("m",), {**settings, "momentum": momentum})
+
+
+def adafactor(
+    rate: float | None = 1e-2,
+    power: float | None = -0.8,
+    clip: float | None = 1.0,
+    small: float | None = 2.0**-23,
+    floor: float | None = 1e-3,
+) -> Optimiser:
+    """By a share `rate` of the weight; a row and a column stand for a matrix of squares."""
+    settings = {"rate": rate, "power": power, "clip": clip, "small": small, "floor": floor}
+    return _of_tensors("adafactor", ADAFACTOR, ("row", "column"), settings)
+
+
+def _of_tensors(
+    name: str, rule: TensorRule, slots: tuple[str, ...], settings: dict[str, float | None]
+) -> Optimiser:
+    known = [(key, float(value)) for key, value in settings.items() if value is not None]
+    return Optimiser(name, rule, slots, tuple(known))
 
 
 def optimiser(rule: Scripted, slots: tuple[str, ...] = (), **settings: float | None) -> Optimiser:

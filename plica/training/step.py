@@ -34,6 +34,7 @@ from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.training.optimiser import TIME, Optimiser
+from plica.training.tensor_rule import TensorRule
 
 WEIGHTS, MEMORY = "weights", "memory"
 _ONE: Final = const(1.0, f32)
@@ -75,7 +76,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep
                 )
             )
     types = [_tensor(each.type) for each in chosen]
-    slots = tuple([TupleType((each,) * len(optimiser.slots)) for each in types])
+    slots = tuple([TupleType(optimiser.memory(each)) for each in types])
     of_memory = TupleType((*([TensorType((), f32)] if optimiser.counts else []), *slots))
     weights = Var(supply.name(WEIGHTS), TupleType(tuple(types)))
     memory = Var(supply.name(MEMORY), of_memory if optimiser.slots or optimiser.counts else _UNIT)
@@ -94,7 +95,7 @@ def step(loss: Program, optimiser: Optimiser, wrt: Which = None) -> TrainingStep
     kept_: list[Expr] = [common[TIME]] if optimiser.counts else []
     for at, of in enumerate(types):
         slope: Expr = slopes if not isinstance(ret.items[1], TupleType) else Project(slopes, at)
-        own = [Project(Project(memory, start + at), n) for n in range(len(optimiser.slots))]
+        own = [Project(Project(memory, start + at), n) for n in range(len(slots[at].items))]
         new = _updated(optimiser, of, [Project(weights, at), slope, *own], common)
         moved.append(new[0])
         if optimiser.slots:
@@ -160,13 +161,13 @@ def _updated(
     optimiser: Optimiser, of: TensorType, own: Sequence[Expr], common: dict[str, Expr]
 ) -> list[Expr]:
     """What the rule makes of a weight of some type, its slope and its memory."""
+    settings = {name: const(value, f32) for name, value in optimiser.settings}
+    given = {name: _at(each, of.dtype) for name, each in {**settings, **common}.items()}
+    if isinstance(optimiser.rule, TensorRule):
+        return list(optimiser.rule.update(own[0], own[1], own[2:], given))
     rule = _flat(optimiser.rule)
     memo: dict[Expr, Expr] = dict(zip(rule.params, own, strict=False))
-    settings = dict(optimiser.settings)
-    for each in rule.params[len(own) :]:
-        name = str(each.name)
-        value = common[name] if name in common else const(settings[name], f32)
-        memo[each] = _at(value, of.dtype)
+    memo |= {each: given[str(each.name)] for each in rule.params[len(own) :]}
     for node in expressions(rule.body):
         if node not in memo:
             new = with_operands(node, tuple([memo[part] for part in operands(node)]))

@@ -21,6 +21,7 @@ array([1., 2.], dtype=float32)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from sys import getrefcount
 from threading import Lock
 from typing import Any, Final, TypeAlias
@@ -101,9 +102,9 @@ class Trainer:
         self.step = of
         self.exe = exe
         self.names = tuple([name for name, _ in of.weights])
-        self._slots = len(of.optimiser.slots)
+        self._slots = [len(of.optimiser.memory(each)) for _, each in of.weights]
         self._counts = of.optimiser.counts
-        held = len(self.names) * (1 + self._slots) + self._counts
+        held = len(self.names) + sum(self._slots) + self._counts
         self._loss, self._held, self._data = exe.outputs[0], exe.outputs[1:], exe.inputs[held:]
         self._states: list[StateBuffer] = []
         self._choosing = Lock()
@@ -152,9 +153,9 @@ class Trainer:
         count = len(self.names)
         weights, rest = buffer.arrays[:count], buffer.arrays[count:]
         memory: list[Any] = [rest.pop(0)] if self._counts else []
-        if self._slots:
-            every = range(0, len(rest), self._slots)
-            memory += [tuple(rest[at : at + self._slots]) for at in every]
+        if any(self._slots):
+            remaining = iter(rest)
+            memory += [tuple(islice(remaining, count)) for count in self._slots]
         return State(self.names, tuple(weights), tuple(memory), buffer)
 
     def _buffer(self) -> StateBuffer:
