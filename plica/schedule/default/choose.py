@@ -40,13 +40,7 @@ from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
-from plica.schedule.default.processor_form import (
-    FORMS,
-    candidates,
-    depends_on_residue,
-    formed,
-    has_bytes,
-)
+from plica.schedule.default.processor_form import FORMS, candidates, formed, has_bytes, in_steps
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     beside,
@@ -80,7 +74,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.scan import scan_schedule
     from plica.schedule.default.scattered import scatter_schedule
     from plica.schedule.default.short_row_schedule import short_row_schedule
-    from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_schedule
 
 __all__ = [
@@ -209,10 +202,6 @@ def _in_codes(kernel: Kernel, machine: Machine) -> Do | None:
     return coded_dot_schedule(kernel, machine) or coded_schedule(kernel, machine)
 
 
-def _in_steps(kernel: Kernel, machine: Machine) -> Do | None:
-    return stepped_schedule(kernel, machine) if depends_on_residue((kernel.body,)) else None
-
-
 def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
     panel = panel_of(kernel, machine)
     return None if panel is None else panel_schedule(kernel, panel, machine)
@@ -273,7 +262,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "dot-tiles": dot_tile_schedule,
     "rows": row_schedule,
     "pieces": piecewise_schedule,
-    "steps": _in_steps,
+    "steps": in_steps,
     "elementwise": elementwise_schedule,
     "window": window_schedule,
     "folds": fold_schedule,

@@ -11,13 +11,12 @@ that come next are asked for.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import kernel_of, stages
 >>> from plica.ir.loop.tensor import buffer
 >>> x = buffer("x", (1 << 20,), f32)
->>> twice = stages((x,), (stage("y", (1 << 20,), lambda i: x[i] + x[i]),))
->>> print(elementwise_form(twice, Machine(512, 32, cores=2)))
-each[i < 1048576] = x[i] + x[i]
->>> elementwise_form(twice, Machine(512, 32, cores=1)) is None
-True
+>>> twice = kernel_of(stages((x,), (stage("y", (1 << 20,), lambda i: x[i] + x[i]),)))
+>>> [elementwise_schedule(twice, Machine(512, 32, cores=cores)) is None for cores in (1, 2)]
+[True, False]
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import Each, Kernel, Names, Stages, Store, scalar as sc
-from plica.ir.loop.stages import stages
+from plica.ir.loop import Kernel, Store, scalar as sc
 from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import annotate, block, fuse, loops, parallel, split, vectorize
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -54,21 +52,6 @@ LEAST = 1 << 8
 
 UNEVEN = sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow
 """What takes long beside reading, or walks through memory in a way of its own."""
-
-
-def elementwise_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of elementwise work worth sharing, None where it is none."""
-    match of.stages:
-        case (Each() as whole,):
-            pass
-        case _:
-            return None
-    store = Store(whole.out, whole.axes, whole.value)
-    gathered = _gathers(store) and shared_rows(store, machine) is not None
-    if not gathered and not _is_worth(store, machine) and not _to_next_row(store, machine):
-        return None
-    out = sc.Buffer(Names(of).name("each"), whole.out.shape, whole.out.dtype)
-    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
 
 
 def _is_worth(of: Store, machine: Machine) -> bool:
@@ -146,14 +129,10 @@ def piece_of(length: int) -> int | None:
 
 
 def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of such a kernel."""
-    flow = block_flow(kernel)
-    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+    """The schedule of elementwise work worth sharing, None for other kernels."""
+    if (of := only_map(kernel)) is None:
         return None
-    of = flow.result
     assert isinstance(of.body, Store)
-    if of.body.indices != of.vars:
-        return None
     found = shared_rows(of.body, machine) if _gathers(of.body) else None
     if found is not None:
         return gathered_schedule(str(of.label), of.body, found, machine)

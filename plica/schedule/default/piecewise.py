@@ -54,7 +54,7 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import i64, known, polynomial
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -283,10 +283,8 @@ def _steps(place: Scalar, row: ScalarVar) -> bool:
 
 def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel: axes are cut from the last on, which is made of vectors."""
-    flow = block_flow(kernel)
-    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+    if (of := only_map(kernel)) is None:
         return None
-    of = flow.result
     assert isinstance(of.body, Store)
     found = _pieces(of.body.value, of.vars, of.extents)
     if not found or not _is_worth(of.body.buffer, of.vars, of.body.value):

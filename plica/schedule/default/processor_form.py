@@ -19,7 +19,8 @@ from plica.core.term import Term
 from plica.ir.contract import approx, exact, reassociates
 from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, has_scan, loads
+from plica.ir.loop.stages import Stages, has_scan, kernel_of, loads, reductions
+from plica.ir.loop.statement import Kernel
 from plica.ir.type.dtype import bf16, f16, f32, f64, i8, i32, i64, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -30,7 +31,7 @@ from plica.schedule.default.depthwise import (
     through_prologue,
     windowed,
 )
-from plica.schedule.default.elementwise import elementwise_form
+from plica.schedule.default.elementwise import elementwise_schedule
 from plica.schedule.default.estimate import (
     keeps_totals,
     over_outputs,
@@ -52,8 +53,8 @@ from plica.schedule.default.reduction import flattened, is_across_rows, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.summed import in_runs
-from plica.schedule.default.transpose import transpose_form
-from plica.schedule.default.winograd import winograd_form
+from plica.schedule.default.transpose import transpose_schedule
+from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import (
     BY_COST,
     Apply,
@@ -69,6 +70,7 @@ from plica.schedule.form import (
 )
 
 with lazy_imports(__name__):
+    from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.coded import coded_form
     from plica.schedule.default.coded_dot import coded_dot_form
     from plica.schedule.default.column import column_form
@@ -82,12 +84,17 @@ with lazy_imports(__name__):
     from plica.schedule.default.scattered import scattered_form
     from plica.schedule.default.selection import selected
     from plica.schedule.default.short_row import short_row_form
-    from plica.schedule.default.stepped import stepped_form
+    from plica.schedule.default.short_row_schedule import short_row_schedule
+    from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_form
     from plica.schedule.default.tile_window import tile_window_form
+    from plica.schedule.default.winograd_open import open_winograd
 
 FEWEST = 2048
 """Fewer products than that are not worth a schedule."""
+
+WINOGRAD_WEIGHT_AXES: Final = 3
+"""Those of a weight that is transformed: products of a tile, channels, outputs."""
 
 
 def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) -> Formed | None:
@@ -261,8 +268,22 @@ def _chooses(of: Stages) -> bool:
     return isinstance(value, Reduce) and isinstance(value.body, Select)
 
 
-def _stepped(of: Stages, *_: object) -> Stages | None:
-    return stepped_form(of) if depends_on_residue(of.stages) else None
+def _map_by(template: Callable[[Kernel, Machine], object]) -> Apply:
+    """One stage that folds nothing, as it is, where a template knows it."""
+
+    def apply(of: Stages, _: Facts, machine: Machine) -> list[Stages]:
+        match of.stages:
+            case (Each(_, _, value),) if not reductions(value) and template(kernel_of(of), machine):
+                return [of]
+            case _:
+                return []
+
+    return apply
+
+
+def in_steps(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a stepped tensor, None for other kernels."""
+    return stepped_schedule(kernel, machine) if depends_on_residue((kernel.body,)) else None
 
 
 def depends_on_residue(of: Iterable[Term]) -> bool:
@@ -280,16 +301,19 @@ def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return selected(of, machine) if _chooses(of) else None
 
 
-def _short_rows(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+def _short_rows(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """Rows that have elements besides what they come to, or nothing but elements."""
-    every = [each for each in of.stages if isinstance(each, Each)]
     if len(of.stages) > 1:
-        takes = len({each.out.shape for each in every}) > 1
-    else:
-        nodes = [node for each in every for node in post_order(each.value)]
-        plain = [each.value for each in every if isinstance(each.value, Load)]
-        takes = not plain and not any(isinstance(node, Reduce) for node in nodes)
-    return short_row_form(of, machine) if takes else None
+        shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
+        return short_row_form(of, machine) if len(shapes) > 1 else None
+    return next(iter(_map_by(short_row_schedule)(of, facts, machine)), None)  # type: ignore[return-value]  # stages
+
+
+def _winograd(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a Winograd convolution; of an open size with the loops it should have."""
+    if not any(len(each.shape) == WINOGRAD_WEIGHT_AXES for each in of.inputs):
+        return None
+    return open_winograd(of, facts, machine) if of.dims else bilinear_form(of, facts, machine)
 
 
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
@@ -333,13 +357,13 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("scan", "A place goes on from the one before it.", exact,
          lambda of, _, machine: [of] if has_scan(of) else [], 0),
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
-         _one(lambda of, _, machine: transpose_form(of, machine)), 0),
+         _map_by(transpose_schedule), 0),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), 1),
     Form("split-steps", "Strided places have loops of their own.", exact,
-         _one(_stepped), 1),
+         _map_by(in_steps), 1),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
-         _one(lambda of, _, machine: elementwise_form(of, machine)), 2),
+         _map_by(elementwise_schedule), 2),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
          _one(_scattered), 3),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
@@ -347,7 +371,7 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
          _one(_selected), 0),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
-         _one(winograd_form), 3),
+         _one(_winograd), 3),
     Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),

@@ -81,6 +81,14 @@ def block_flow(kernel: Kernel) -> BlockFlow | None:
     )
 
 
+def only_map(kernel: Kernel) -> Block | None:
+    """The one block of a kernel that folds nothing and stores each element at its own place."""
+    flow = block_flow(kernel)
+    if flow is None or len(flow.blocks) != 1 or is_reduction(of := flow.result):
+        return None
+    return of if isinstance(of.body, Store) and of.body.indices == of.vars else None
+
+
 def reads(of: Block) -> list[Load]:
     """What a block reads, besides the element that it adds to."""
     assert isinstance(of.body, Store)

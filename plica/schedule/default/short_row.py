@@ -66,8 +66,6 @@ VECTORS_SIDE_BY_SIDE: Final = 4
 
 def short_row_form(of: Stages, machine: Machine) -> Stages | None:
     """Stages along short rows with the loops they should have, None where rows are no such ones."""
-    if len(of.stages) == 1:
-        return _end_to_end(of, machine)
     rows = rows_of(of)
     every = [each for each in of.stages if isinstance(each, Each)]
     if rows is None or of.dims or len(of.outputs) > 1:
@@ -101,15 +99,6 @@ def _is_short(of: Each, rows: int) -> bool:
 def _length(of: Each, rows: int) -> int:
     """How many elements of a stage are in a row."""
     return prod([known(size) or 0 for size in of.out.shape[rows:]])
-
-
-def _end_to_end(of: Stages, machine: Machine) -> Stages | None:
-    """Functions of the elements of short rows, None where vectors along them are as good."""
-    (whole,) = of.stages
-    if of.dims or not isinstance(whole, Each) or len(of.outputs) > 1:
-        return None
-    store = Store(whole.out, whole.axes, whole.value)
-    return None if rows_end_to_end(store, machine) is None else of
 
 
 @frozen

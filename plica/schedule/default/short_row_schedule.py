@@ -37,7 +37,14 @@ from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.nest import vectors
-from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, sizes_of
+from plica.schedule.default.role import (
+    BlockFlow,
+    block_flow,
+    is_reduction,
+    made_by,
+    only_map,
+    sizes_of,
+)
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, rows_end_to_end
 from plica.schedule.default.step import (
@@ -63,10 +70,10 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of stages with a row in each lane, or of rows end to end; None for other
     kernels."""
     flow, lanes = block_flow(kernel), machine.lanes(f32)
-    if flow is None or is_reduction(flow.result):
+    if (whole := only_map(kernel)) is not None:
+        return _end_to_end(whole, machine)
+    if flow is None or is_reduction(flow.result) or len(flow.blocks) == 1:
         return None
-    if len(flow.blocks) == 1:
-        return _end_to_end(flow.result, machine)
     if (axis := _row_axis(flow, lanes)) is None:
         return None
     before = [each for each in flow.blocks.values() if each is not flow.result]
@@ -103,8 +110,7 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 def _end_to_end(of: Block, machine: Machine) -> Do | None:
     """The schedule of functions of elements, whose rows follow one another in lanes."""
     assert isinstance(of.body, Store)
-    found = rows_end_to_end(of.body, machine) if of.body.indices == of.vars else None
-    if found is None:
+    if (found := rows_end_to_end(of.body, machine)) is None:
         return None
     sizes, lanes = sizes_of(of), machine.lanes(f32)
     shares = pays(machine, COSTLY * prod(sizes), touched(of.body))

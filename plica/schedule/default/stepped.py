@@ -40,12 +40,11 @@ from plica.ir.loop.scalar import (
     ScalarVar,
     Select,
 )
-from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
+from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
@@ -122,25 +121,11 @@ def _goes_on(of: Load, axes: Sequence[ScalarVar], step: int) -> bool:
             return step == 1 and _moved(place, axes) is not None
 
 
-def stepped_form(of: Stages) -> Stages | None:
-    """The stage of a stepped tensor, None where it is something else."""
-    match of.stages:
-        case (Each() as whole,) if not reductions(whole.value):
-            pass
-        case _:
-            return None
-    if not _is_worth(whole.out, whole.axes, whole.value, steps_of(whole.value, whole.axes)):
-        return None
-    out = Buffer(Names(of).name("stepped"), whole.out.shape, whole.out.dtype)
-    return stages(of.inputs, (Each(out, whole.axes, whole.value),))
-
-
 def stepped_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of such a kernel: stepped axes are split by their steps, from the last on."""
-    flow = block_flow(kernel)
-    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+    """The schedule of a stepped tensor, None for other kernels: stepped axes are split by their
+    steps, from the last on."""
+    if (of := only_map(kernel)) is None:
         return None
-    of = flow.result
     assert isinstance(of.body, Store)
     steps = steps_of(of.body.value, of.vars)
     if not _is_worth(of.body.buffer, of.vars, of.body.value, steps):

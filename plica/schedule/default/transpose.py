@@ -16,7 +16,7 @@ in part, a side that is too short for a square has one that is not full.
 >>> from plica.ir.loop.tensor import buffer
 >>> x, machine = buffer("x", (32, 40), f32), Machine(512, 32)
 >>> of = stages((x,), (stage("y", (40, 32), lambda i, j: x[j, i]),))
->>> transpose_schedule(kernel_of(transpose_form(of, machine)), machine) is None
+>>> transpose_schedule(kernel_of(of), machine) is None
 False
 """
 
@@ -29,12 +29,12 @@ from typing import Final
 from attrs import frozen
 
 from plica.core.binding import free_vars
-from plica.ir.loop import Each, Kernel, Load, ScalarVar, Stages, Store, loads, reductions
+from plica.ir.loop import Kernel, Load, ScalarVar, Store, loads
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import LINE, MASKED, Machine
-from plica.schedule.default.role import block_flow, is_reduction
+from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import (
     annotate,
@@ -64,15 +64,6 @@ MAX_OVERLAP: Final = 1.04
 
 MIN_GROUPS: Final = 4
 """Groups that are worth loops of their own beside those of single squares."""
-
-
-def transpose_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a transpose, None where it is none that squares are worth for."""
-    match of.stages:
-        case (Each(out, axes, value),) if not reductions(value):
-            return None if transpose_of(Store(out, axes, value), machine) is None else of
-        case _:
-            return None
 
 
 @frozen(eq=False)
@@ -186,13 +177,9 @@ def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
 
 def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of a transpose, None for other kernels."""
-    flow = block_flow(kernel)
-    if flow is None or len(flow.blocks) != 1 or is_reduction(flow.result):
+    if (of := only_map(kernel)) is None:
         return None
-    of = flow.result
     assert isinstance(of.body, Store)
-    if of.body.indices != of.vars or reductions(of.body.value):
-        return None
     if (found := transpose_of(of.body, machine)) is None:
         return None
     shares = pays(machine, prod(found.sizes.values()), touched(of.body))

@@ -20,8 +20,19 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, Stmt, Store, seq
 from plica.ir.type.dim import dim
-from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan
+from plica.schedule.default.bilinear import winograd_parts
+from plica.schedule.default.machine import Machine
+from plica.schedule.default.winograd_plan import AnyWinograd, WinogradPlan, planned_open
 from plica.schedule.default.winograd_step import Size, TilePasses, WinogradSteps
+from plica.schedule.form import Facts
+
+
+def open_winograd(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
+    """The stages of a Winograd convolution of an open size, None where they are none."""
+    if (parts := winograd_parts(of, facts)) is None:
+        return None
+    plan = planned_open(parts[-1], machine)
+    return None if plan is None else OpenWinogradWriter(of, *parts, *plan).formed()
 
 
 class OpenWinogradWriter(WinogradSteps):

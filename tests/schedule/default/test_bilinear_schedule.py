@@ -22,9 +22,9 @@ from plica.ir.text.show.kernel import show_kernel
 from plica.ir.type.dtype import f32
 from plica.schedule import Trace
 from plica.schedule.default import Machine
+from plica.schedule.default.bilinear import bilinear_form
 from plica.schedule.default.bilinear_schedule import bilinear_schedule, planned_schedules
 from plica.schedule.default.choose import default_schedule, recorded
-from plica.schedule.default.winograd import winograd_form
 from plica.schedule.default.winograd_plan import TileExtents, padded_grid, planned
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
@@ -44,13 +44,13 @@ from plica.ir.op.winograd import conv_winograd
 from plica.ir.type.dtype import f32
 from plica.schedule import Trace
 from plica.schedule.default import Machine
-from plica.schedule.default.winograd import winograd_form
+from plica.schedule.default.bilinear import bilinear_form
 from plica.schedule.form import Facts
 from plica.schedule.hoist import hoist
 from plica.schedule.replay import scheduled
 x, w = buffer("x", (1, 16, 10, 9), f32), buffer("w", (36, 16, 16), f32)
 of = stages_of(conv_winograd.compute({"tile": 4, "padding": 1}, x, w))
-form = winograd_form(of, Facts((False, True)), Machine(512, 32, (48 << 10, 2 << 20)))
+form = bilinear_form(of, Facts((False, True)), Machine(512, 32, (48 << 10, 2 << 20)))
 kernel = kernel_of(hoist(form, (False, True)).rest)
 print(digest(scheduled(Trace.from_json(sys.stdin.read()), kernel)))
 """
@@ -58,7 +58,7 @@ print(digest(scheduled(Trace.from_json(sys.stdin.read()), kernel)))
 
 def formed(machine: Machine, channels: int = 16, size: int = 10) -> tuple[Stages, Kernel]:
     """A form, and the kernel that its trace begins with."""
-    form = winograd_form(work((1, channels, size, 9), channels, 4), KNOWN, machine)
+    form = bilinear_form(work((1, channels, size, 9), channels, 4), KNOWN, machine)
     assert form is not None
     return form, begun(form, KNOWN.constant)
 
@@ -103,7 +103,7 @@ def test_changed_decisions_are_right_or_refused(seed: int) -> None:
 def test_ragged_images_have_a_trace(size: int) -> None:
     """Single tiles, rows that end inside a tile, and tiles that fill no pass."""
     for machine in (WIDE, NARROW):
-        form = winograd_form(work((2, 16, size, size + 1), 16, 4), KNOWN, machine)
+        form = bilinear_form(work((2, 16, size, size + 1), 16, 4), KNOWN, machine)
         assert form is not None
         made = default_schedule(begun(form, KNOWN.constant), machine)
         assert isinstance(made, tuple), made
@@ -128,7 +128,7 @@ def test_grids_that_no_blocks_divide_are_padded(machine: Machine, tiles: int) ->
     assert plan.rows * plan.columns < tiles * tiles
     size = 4 * tiles - 1
     convolution = work((1, 16, size, size), 16, 4)
-    form = winograd_form(convolution, KNOWN, machine)
+    form = bilinear_form(convolution, KNOWN, machine)
     assert form is not None
     scheduled_kernel = default_schedule(begun(form, KNOWN.constant), machine)
     assert isinstance(scheduled_kernel, tuple), scheduled_kernel
@@ -149,7 +149,7 @@ def test_the_first_plan_is_the_default() -> None:
 
 def test_the_weight_that_no_cache_holds_is_fetched() -> None:
     for channels, fetches in ((16, False), (256, True)):
-        form = winograd_form(work((1, channels, 14, 14), channels, 4), KNOWN, WIDE)
+        form = bilinear_form(work((1, channels, 14, 14), channels, 4), KNOWN, WIDE)
         assert form is not None
         made = default_schedule(begun(form, KNOWN.constant), WIDE)
         assert isinstance(made, tuple)

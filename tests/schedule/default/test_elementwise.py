@@ -17,7 +17,7 @@ from plica.ir.type.infer import infer
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine
-from plica.schedule.default.elementwise import elementwise_form, elementwise_schedule, piece_of
+from plica.schedule.default.elementwise import elementwise_schedule, piece_of
 from plica.schedule.do import trace_of
 from plica.schedule.replay import scheduled
 from tests.schedule.default.test_contraction import Array, whole
@@ -27,7 +27,7 @@ TWO = Machine(512, 32, cores=2)
 
 def is_shared(value: Expr, x: Var, machine: Machine = TWO) -> bool:
     function = infer(whole([x], value)).main_function()
-    return elementwise_form(to_stages(function).stages, machine) is not None
+    return elementwise_schedule(kernel_of(to_stages(function).stages), machine) is not None
 
 
 @pytest.mark.parametrize("shape", [(300_000,), (1, 1, 262_144), (512, 600), (3, 5, 20_000)])
@@ -68,15 +68,13 @@ def test_rows_from_all_over_memory_are_asked_for(n: int, m: int, row: int, cores
     x = Var(Name("x"), tensor((n, m, row), "f32"))
     moved = op.transpose(x, axes=(1, 0, 2))
     of = to_stages(infer(whole([x], moved)).main_function()).stages
-    asked = elementwise_form(of, far)
-    if asked is not None:
-        kernel = kernel_of(asked)
-        schedule = elementwise_schedule(kernel, far)
-        assert schedule is not None
+    kernel = kernel_of(of)
+    schedule = elementwise_schedule(kernel, far)
+    if schedule is not None:
         done = scheduled(trace_of(schedule, kernel), kernel)
         assert f"fetch={m * row}" in show_kernel(done)
         values: Array = np.arange(n * m * row, dtype=np.float32).reshape(n, m, row)
         np.testing.assert_array_equal(run_kernel(done, [values])[0], values.transpose(1, 0, 2))
-    assert (asked is not None) == (n > 1 and m > 1 and row >= 16)
-    assert elementwise_form(of, Machine(512, 32, (64, 64))) is None  # foreseen
-    assert elementwise_form(of, Machine(128, 24)) is None  # near
+    assert (schedule is not None) == (n > 1 and m > 1 and row >= 16)
+    assert elementwise_schedule(kernel, Machine(512, 32, (64, 64))) is None  # foreseen
+    assert elementwise_schedule(kernel, Machine(128, 24)) is None  # near

@@ -22,6 +22,7 @@ from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine
 from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, MIN_ROW_ELEMENTS, short_row_form
+from plica.schedule.default.short_row_schedule import short_row_schedule
 from plica.schedule.replay import kernel_of as replayed
 from tests.conftest import Golden
 from tests.schedule.default.test_contraction import Array, numbers, whole
@@ -131,9 +132,7 @@ def test_functions_of_short_rows_beside_numpy(
 @pytest.mark.parametrize("few", [(41, 1, 1), (1, 2, 3), (41, 2, 1), (1, 1, 3)], ids=str)
 def test_functions_go_on_from_row_to_row(few: tuple[int, ...]) -> None:
     x, y = rows(41, 2, 3), another("y", few)
-    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
-    assert found is not None
-    kernel = kernel_of(found)
+    kernel = kernel_of(collapsed(one(op.tanh(x) * y, x, y)))
     made = template_schedule(kernel, Machine(128, 32))
     assert isinstance(made, tuple), made
     template, trace, scheduled = made
@@ -145,20 +144,19 @@ def test_functions_go_on_from_row_to_row(few: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("shape", [(41, 8), (3, 3), (41, MAX_ROW_ELEMENTS + 1)], ids=str)
 def test_functions_of_other_rows_do_not(shape: tuple[int, int]) -> None:
     x, y = rows(*shape), another("y", (shape[0], 1))
-    assert short_row_form(one(op.tanh(x) * y, x, y), Machine(128, 32)) is None
+    assert short_row_schedule(kernel_of(one(op.tanh(x) * y, x, y)), Machine(128, 32)) is None
 
 
 def test_sums_of_short_rows_are_left_to_plain_loops() -> None:
     x, y = rows(41, 3), another("y", (41, 1))
-    assert short_row_form(one((x + y) * y, x, y), Machine(128, 32)) is None
+    assert short_row_schedule(kernel_of(one((x + y) * y, x, y)), Machine(128, 32)) is None
 
 
 @pytest.mark.parametrize("few", [(41, 1), (1, 3)], ids=["column", "row"])
 def test_loops_of_functions(golden: Golden, few: tuple[int, int]) -> None:
     x, y = rows(41, 3), another("y", few)
-    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
-    assert found is not None
-    made = template_schedule(kernel_of(found), Machine(128, 32))
+    kernel = kernel_of(collapsed(one(op.tanh(x) * y, x, y)))
+    made = template_schedule(kernel, Machine(128, 32))
     assert isinstance(made, tuple), made
     golden(show_kernel(made[2]))
 
@@ -179,9 +177,8 @@ def test_cores_share_rows_end_to_end(count: int) -> None:
 
 def test_rows_made_twice_are_not_written_over_what_they_read() -> None:
     x, y = rows(41, 3), another("y", (41, 1))
-    found = short_row_form(collapsed(one(op.tanh(x) * y, x, y)), Machine(128, 32))
-    assert found is not None
-    made = template_schedule(kernel_of(found), Machine(128, 32))
+    kernel = kernel_of(collapsed(one(op.tanh(x) * y, x, y)))
+    made = template_schedule(kernel, Machine(128, 32))
     assert isinstance(made, tuple), made
     assert not overwritable(lower(made[2], "cpu"))
 

@@ -21,7 +21,6 @@ from plica.schedule import Trace, replay
 from plica.schedule.collapse import collapsed
 from plica.schedule.default import Machine, formed
 from plica.schedule.default.choose import template_schedule
-from plica.schedule.default.transpose import transpose_form
 from plica.schedule.form import Facts
 from plica.schedule.replay import kernel_of as replayed
 from tests.schedule.default.test_contraction import Array, whole
@@ -78,7 +77,7 @@ def test_the_trace_is_replayed_from_its_text(shape: tuple[int, ...], machine: Ma
     x = Var(Name("x"), tensor(shape, "f32"))
     axes = (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     of = to_stages(infer(whole([x], op.transpose(x, axes=axes))).main_function()).stages
-    kernel = kernel_of(transpose_form(of, machine) or of)
+    kernel = kernel_of(of)
     made = template_schedule(kernel, machine)
     assert isinstance(made, tuple), made
     template, trace, scheduled = made

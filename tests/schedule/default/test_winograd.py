@@ -30,9 +30,9 @@ from plica.ir.type.dim import DimLike, dim_var, known
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.schedule.default import Machine
+from plica.schedule.default.bilinear import bilinear_form
 from plica.schedule.default.bilinear_schedule import planned_schedules
 from plica.schedule.default.choose import default_schedule, recorded
-from plica.schedule.default.winograd import winograd_form
 from plica.schedule.default.winograd_plan import TileExtents, extents_of, found_open, planned
 from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
@@ -142,7 +142,7 @@ def test_blocks_keep_the_rows_that_they_have_in_common(data: st.DataObject) -> N
 def test_the_copy_is_of_a_block_where_an_image_has_several() -> None:
     for cores in (1, 2):
         machine = evolve(WIDE, cores=cores)
-        form = winograd_form(work((1, 64, 112, 112), 64, 4), KNOWN, machine)
+        form = bilinear_form(work((1, 64, 112, 112), 64, 4), KNOWN, machine)
         assert form is not None
         body = lower(scheduled(form, machine), "cpu").body
         (copy,) = [
@@ -179,7 +179,7 @@ def test_one_code_computes_the_convolution_of_every_size(tile: int, threads: int
 @pytest.mark.parametrize("tile", [2])
 def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> None:
     h, w = (dim_var(each) for each in "hw")
-    form = winograd_form(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
+    form = bilinear_form(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     weight = numbers(1, 16, 16, 3, 3)
@@ -199,10 +199,10 @@ def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> 
     ],
 )
 def test_a_kernel_means_the_convolution_on_every_machine(machine: Machine, tile: int) -> None:
-    form = winograd_form(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
+    form = bilinear_form(work((1, 8, 5, 9), 8, tile), KNOWN, machine)
     if form is None:
         assert machine.lanes(f32) > 8
-        form = winograd_form(work((1, 16, 5, 9), 16, tile), KNOWN, machine)
+        form = bilinear_form(work((1, 16, 5, 9), 16, tile), KNOWN, machine)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     made = default_schedule(kernel, machine)
@@ -236,7 +236,7 @@ def test_blocks_are_parts_of_a_row_of_tiles_that_no_cache_holds() -> None:
     assert plan is not None
     assert plan.rows == 1
     assert plan.columns < shape.tiles[1]
-    form = winograd_form(of, KNOWN, small)
+    form = bilinear_form(of, KNOWN, small)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     x, w = numbers(0, 1, 4, 5, 16), numbers(1, 4, 4, 3, 3)
@@ -249,7 +249,7 @@ def test_every_plan_means_the_same() -> None:
     machine = Machine(128, 32, (1 << 10, 24 << 10))
     x, w = numbers(0, 1, 8, 10, 9), numbers(1, 16, 8, 3, 3)
     wanted = reference(x.astype(np.float64), w.astype(np.float64), padding=1)
-    form = winograd_form(of, KNOWN, machine)
+    form = bilinear_form(of, KNOWN, machine)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     ways = dict(planned_schedules(kernel, machine))
@@ -260,7 +260,7 @@ def test_every_plan_means_the_same() -> None:
     for name, (_, each) in list(made.items())[:3]:
         assert off(run(form, each, x, transformed(w, 4)), wanted) < 5e-5, name
         assert off(run(form, lower(each, "cpu"), x, transformed(w, 4)), wanted) < 5e-5, name
-    assert winograd_form(of, Facts((False, False)), machine) is None  # it is no constant
+    assert bilinear_form(of, Facts((False, False)), machine) is None  # it is no constant
 
 
 def test_places_of_a_tile_do_not_put_each_other_out_of_the_nearest_cache() -> None:
@@ -268,7 +268,7 @@ def test_places_of_a_tile_do_not_put_each_other_out_of_the_nearest_cache() -> No
     until = [each.name for each in passes].index("flatten")
     for channels, size in ((32, 64), (32, 128), (24, 128)):
         for machine in (WIDE, Machine(128, 29, (64 << 10, 1 << 20))):
-            form = winograd_form(work((1, channels, size, size), channels, 4), KNOWN, machine)
+            form = bilinear_form(work((1, channels, size, size), channels, 4), KNOWN, machine)
             assert form is not None
             body = lowered(scheduled(form, machine), passes[:until]).body
             buffers = {e.buffer for e in statements(body) if isinstance(e, Alloc)}
@@ -283,7 +283,7 @@ def test_places_of_a_tile_do_not_put_each_other_out_of_the_nearest_cache() -> No
 @pytest.mark.parametrize(("cores", "shared"), [(2, 1), (7, 1), (16, 4)])
 def test_cores_share_what_is_large(cores: int, shared: int) -> None:
     """The blocks; the copy and each step where there are fewer blocks than cores."""
-    form = winograd_form(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=cores))
+    form = bilinear_form(work((1, 32, 28, 28), 32, 4), KNOWN, Machine(512, 32, cores=cores))
     assert form is not None
     body = scheduled(form, Machine(512, 32, cores=cores)).body
     kinds = [each.kind for each in statements(body) if isinstance(each, For)]
@@ -291,11 +291,11 @@ def test_cores_share_what_is_large(cores: int, shared: int) -> None:
 
 
 def test_a_weight_that_is_not_known_is_none_of_it() -> None:
-    assert winograd_form(work((1, 16, 8, 8), 16, 4), Facts((False, False)), WIDE) is None
+    assert bilinear_form(work((1, 16, 8, 8), 16, 4), Facts((False, False)), WIDE) is None
 
 
 def test_channels_that_fill_no_vector_are_none_of_it() -> None:
-    assert winograd_form(work((1, 6, 8, 8), 16, 4), KNOWN, WIDE) is None
+    assert bilinear_form(work((1, 6, 8, 8), 16, 4), KNOWN, WIDE) is None
 
 
 def test_other_sums_are_not_taken_for_it() -> None:
