@@ -26,14 +26,14 @@ packed once, when it is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce as folded
 
-from plica.ir.loop.scalar import And, Le, Lit, Load, Lt, Scalar, Select, index
+from plica.ir.loop.scalar import Le, Lit, Load, Lt, Scalar, index
 from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.loop.tensor import reduce
 from plica.ir.op.winograd import Matrix, chosen
 from plica.ir.type.dtype import f32, f64
+from plica.schedule.default.form import where
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.transform import products
 from plica.schedule.default.winograd_plan import (
@@ -154,8 +154,7 @@ def _padded(  # noqa: PLR0917  # four are the place
         last = size + before
         if not isinstance(last, Lit) or last.value < end + of.of.span - of.of.size:
             inside.append(Lt(place, last))
-    value = Load(of.x, (n, c, *places))
-    return Select(folded(And, inside), value, Lit(0, of.x.dtype)) if inside else value
+    return where(inside, Load(of.x, (n, c, *places)), Lit(0, of.x.dtype))
 
 
 def _finished(fold: Each, epilogue: Each | None, read: Callable[..., Scalar]) -> Each:

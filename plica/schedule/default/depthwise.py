@@ -45,7 +45,7 @@ from attrs import evolve
 
 from plica.core import Name, Term, free_vars, fresh, map_bottom_up, substitute
 from plica.ir.loop import Each, Stages, loads, scalar as sc
-from plica.ir.loop.stages import stages
+from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer
@@ -275,12 +275,7 @@ def windowed(of: Contraction, machine: Machine, *, by_columns: bool = False) -> 
     shape = tuple([sc.index(sizes[each]) for each in of.axes])
     window = sc.Buffer(fresh(Name("window"), used), shape, of.reduced.dtype)
 
-    def read(node: Term) -> Term:
-        if isinstance(node, sc.Load) and node.buffer is of.reduced:
-            return sc.Load(window, of.axes)
-        return node
-
-    value = map_bottom_up(read, of.value)
+    value = with_element(of.value, of.reduced, sc.Load(window, of.axes))
     whole = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(fresh(Name("out"), used | {window.name}), whole, sc.dtype_of(value))
     total = Each(window, of.axes, sc.Reduce(of.combiner, terms, extents, body))

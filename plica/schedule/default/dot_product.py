@@ -31,7 +31,7 @@ from plica.ir.loop import Each, Stages, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i8, i32, known
 from plica.schedule.default.contraction import Contraction
-from plica.schedule.default.form import names_of, span
+from plica.schedule.default.form import bounds, names_of, span, where
 from plica.schedule.default.machine import QUADS_NEAR, Dot
 from plica.schedule.default.quantised import QuantisedContraction, quantised, stored
 from plica.schedule.default.tile import RegisterTile
@@ -150,18 +150,12 @@ class DotForm:
                 there = simple(axis + low)
                 read.append(simple(place - low))
             source.append(there)
-            tests += [sc.Le(sc.index(0), there)] if low < 0 else []
-            tests += [sc.Lt(there, sc.index(count))] if high >= count else []
+            tests += bounds(there, (low, high), sc.index(count))
         parts = () if in_rows else (last,)
         shape += [sc.index(terms)] * len(parts)
         room = sc.Buffer(self.names.name("quads"), tuple(shape), self.dot.dtype)
         value = stored(sc.Load(old, tuple(source)), of.shift, self.dot.dtype)
-        if tests:
-            condition = tests[0]
-            for each in tests[1:]:
-                condition = sc.And(condition, each)
-            value = sc.Select(condition, value, of.fill)
-        self.stages.append(Each(room, (*axes, *parts), value))
+        self.stages.append(Each(room, (*axes, *parts), where(tests, value, of.fill)))
         if self.is_apart():
             self.near = room
         return sc.Load(room, tuple(read) if in_rows else (*read, self.part))

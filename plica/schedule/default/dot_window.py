@@ -24,7 +24,6 @@ What columns of a tile share is read once.
 
 from __future__ import annotations
 
-from functools import reduce
 from math import prod
 
 from plica.analysis.enclosing import simple
@@ -35,7 +34,7 @@ from plica.schedule.default.byte_copy import in_vectors
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels
 from plica.schedule.default.dot_product import DotForm
-from plica.schedule.default.form import span
+from plica.schedule.default.form import bounds, span, where
 from plica.schedule.default.machine import WINDOW_LANES, Dot, Machine
 from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored
@@ -151,12 +150,9 @@ class WindowForm(DotForm):
             shape.append(sc.index(length))
             source.append(simple(axes[-1] + first))
             read.append(simple(place - least))
-            count = known(size) or 0
-            tests += [sc.Le(sc.index(0), source[-1])] if least < 0 else []
-            tests += [sc.Lt(source[-1], sc.index(count))] if most >= count else []
+            tests += bounds(source[-1], (least, most), size)
         value = stored(sc.Load(of.source, tuple(source)), of.shift, dot.dtype)
-        if tests:
-            value = sc.Select(reduce(sc.And, tests), value, of.fill)
+        value = where(tests, value, of.fill)
         rows = sc.Buffer(self.names.name("rows"), tuple(shape), dot.dtype)
         self.stages.append(Each(rows, tuple(axes), value))
         self.near = rows

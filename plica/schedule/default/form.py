@@ -25,6 +25,7 @@ out[i < 4, i_1 < 20] = sum[i, i_1]
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from math import gcd, prod
 
 from attrs import frozen
@@ -123,15 +124,21 @@ def register_tile(
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
     """The data where its place is inside, else what stands there."""
-    condition: Scalar | None = None
-    for place, size in zip(of.data.indices, of.data.buffer.shape, strict=True):
-        count, (low, high) = known(size) or 0, span(place, sizes)
-        for test in (
-            *([Le(index(0), place)] if low < 0 else []),
-            *([Lt(place, size)] if high >= count else []),
-        ):
-            condition = test if condition is None else And(condition, test)
-    return of.data if condition is None else Select(condition, of.data, of.fill)
+    places = zip(of.data.indices, of.data.buffer.shape, strict=True)
+    tests = [test for at, size in places for test in bounds(at, span(at, sizes), size)]
+    return where(tests, of.data, of.fill)
+
+
+def bounds(place: Scalar, reach: tuple[int, int], size: Scalar) -> list[Scalar]:
+    """The conditions under which a place is inside an axis, of those that its reach leaves open."""
+    low, high = reach
+    below = [Le(index(0), place)] if low < 0 else []
+    return [*below, *([Lt(place, size)] if high >= (known(size) or 0) else [])]
+
+
+def where(tests: Sequence[Scalar], value: Scalar, fill: Scalar) -> Scalar:
+    """A value where all conditions hold, else what stands there."""
+    return Select(reduce(And, tests), value, fill) if tests else value
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -274,16 +281,10 @@ def _with_padding(
     padding = Buffer(names.name("pad"), tuple(shape), old.dtype)
     axes = [[names.var("a") for _ in each.sizes] for each in found]
     places = [each.source(own) for each, own in zip(found, axes, strict=True)]
-    condition: Scalar | None = None
-    for each, place, count in zip(found, places, counts, strict=True):
-        for test in (
-            *([Le(index(0), place)] if each.start < 0 else []),
-            *([Lt(place, index(count))] if each.last >= count else []),
-        ):
-            condition = test if condition is None else And(condition, test)
-    copied: Scalar = Load(old, tuple(places))
-    if condition is not None:
-        copied = Select(condition, copied, of.fill)
+    inside = zip(found, places, old.shape, strict=True)
+    tests = [test for each, place, size in inside
+             for test in bounds(place, (each.start, each.last), size)]  # fmt: skip
+    copied = where(tests, Load(old, tuple(places)), of.fill)
     every = tuple([axis for own in axes for axis in own])
     moved = tuple([place for each in found for place in each.places])
     return [Each(padding, every, copied)], Load(padding, moved)

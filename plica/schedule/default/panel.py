@@ -32,9 +32,9 @@ from math import prod
 
 from attrs import frozen
 
-from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.core import free_vars, substitute
 from plica.ir.loop import Each, Kernel, Names, Stages, Store, scalar as sc
-from plica.ir.loop.stages import stages as joined
+from plica.ir.loop.stages import stages as joined, with_element
 from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import elements, names_of, packed, packer
@@ -106,12 +106,7 @@ def paneled(
     axes = (*apart, output, row)
     total, element = summed(of, axes, sizes, data, weight, names)
 
-    def read(node: Term) -> Term:
-        if isinstance(node, sc.Load) and node.buffer is of.reduced:
-            return element
-        return node
-
-    value = map_bottom_up(read, of.value)
+    value = with_element(of.value, of.reduced, element)
     shape = tuple([sc.index(of.sizes[each]) for each in of.axes])
     out = sc.Buffer(names.name("out"), shape, sc.dtype_of(value))
     scratch = tuple([each.out for each in (*stages, *([copy] if copied else []))])
@@ -128,7 +123,7 @@ def _panel(
     terms = [each for each in of.k if each in mine]
     tile, column = names.var("t"), names.var("q")
     place = tile * width + column
-    value: sc.Scalar = _at(of.data, row, place)
+    value: sc.Scalar = substitute(of.data, {row: place})
     if sizes[row] > of.sizes[row]:
         value = sc.Select(sc.Lt(place, sc.index(of.sizes[row])), value, of.fill)
     own = {each: names.var("a") for each in (*around, *terms)}
@@ -139,10 +134,6 @@ def _panel(
     )
     axes = (*[own[a] for a in around], tile, *[own[a] for a in terms], column)
     return Each(panel, axes, value), sc.Load(panel, (*around, row // width, *terms, row % width))
-
-
-def _at(of: sc.Load, var: sc.ScalarVar, place: sc.Scalar) -> sc.Scalar:
-    return substitute(of, {var: place})
 
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:

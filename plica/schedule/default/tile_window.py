@@ -18,7 +18,7 @@ from plica.core import Term, substitute
 from plica.ir.loop import Each, Stages, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.contraction import flattened
-from plica.schedule.default.form import names_of, span
+from plica.schedule.default.form import bounds, names_of, span, where
 from plica.schedule.default.machine import QUAD, Dot, Machine
 from plica.schedule.default.quantised import QuantisedContraction
 from plica.schedule.default.tile_product import TileForm, product_of_bytes, rows_of_tile
@@ -145,17 +145,9 @@ class WindowTileForm(TileForm):
             tests.append(sc.Lt(axes[-1], sc.index(whole.sizes[self.of.quad])))
         indices: list[sc.Scalar] = []
         for index, size in zip(window.whole.data.indices, window.source.shape, strict=True):
-            low, high = span(index, window.whole.sizes)
-            there = simple(substitute(index, at))
-            indices.append(there)
-            tests += [sc.Le(sc.index(0), there)] if low < 0 else []
-            tests += [sc.Lt(there, size)] if high >= (known(size) or 0) else []
-        value: sc.Scalar = sc.Load(window.source, tuple(indices))
-        if tests:
-            condition: sc.Scalar = tests[0]
-            for test in tests[1:]:
-                condition = sc.And(condition, test)
-            value = sc.Select(condition, value, window.fill)
+            indices.append(simple(substitute(index, at)))
+            tests += bounds(indices[-1], span(index, window.whole.sizes), size)
+        value = where(tests, sc.Load(window.source, tuple(indices)), window.fill)
         shape = [*[self.sizes[each] for each in (*above, row)], depth]
         room = sc.Buffer(self.names.name("rows"), tuple(map(sc.index, shape)), window.source.dtype)
         self.stages.append(Each(room, tuple(axes), value))
