@@ -33,6 +33,7 @@ from plica.schedule.default.depthwise import (
 )
 from plica.schedule.default.form import elements, span
 from plica.schedule.default.machine import MASKED, Machine
+from plica.schedule.default.nest import vectors as in_vectors
 from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -47,7 +48,6 @@ from plica.schedule.default.step import (
     set_scope,
     split,
     unroll,
-    vectorize,
 )
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
@@ -126,19 +126,14 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield reorder(*batch, *tiles, vectors, *terms[:beside], *steps, *terms[beside:], lane)
         yield set_scope(total, 0, "local")
         yield reverse_compute_at(last, vectors)
-        begun = yield decompose_reduction(total, terms[0])
-        for each in (*terms[serial_terms(taps, columns) :], *steps):
-            yield unroll(each)
-        yield vectorize(lane)
+        yield from in_vectors((*terms[serial_terms(taps, columns) :], *steps, lane))
+        yield decompose_reduction(total, terms[0])
         if ahead:
             yield annotate(lane, "fetch", ahead)
-        for each in (begun, last):
-            inside: tuple[Handle, ...] = yield loops(each)
-            *many, whole = inside[len(batch) + len(tiles) + 1 :]
-            one, wide = yield split(whole, (None, lanes))  # of the end of a row some lanes only
-            for some in (*many, one):
-                yield unroll(some)
-            yield vectorize(wide)
+        inside: tuple[Handle, ...] = yield loops(last)
+        *many, whole = inside[len(batch) + len(tiles) + 1 :]
+        # Of the end of a row some lanes only.
+        yield from in_vectors((*many, *(yield split(whole, (None, lanes)))))
         for each, (count, has_middle, _) in several if choices else ():
             if count > 2 and (has_middle or machine.masks or count > FEW):
                 yield annotate(each, "cut_choices", True)

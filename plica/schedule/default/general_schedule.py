@@ -398,12 +398,10 @@ def _begun(
         return
     if terms:
         yield reorder(*others, *terms, lane)
-        begun = yield decompose_reduction(fold, terms[0])
-        first: tuple[Handle, ...] = yield loops(begun)
-        if inside.vectors:
-            yield vectorize(first[-1])
     if inside.vectors:
         yield vectorize(lane)
+    if terms:
+        yield decompose_reduction(fold, terms[0])
 
 
 def _is_read_once(of: Block, reader: Block) -> bool:

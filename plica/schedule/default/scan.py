@@ -43,6 +43,7 @@ from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched
 from plica.schedule.default.general_schedule import block_schedule
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import vectors as in_vectors
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
     block,
@@ -249,16 +250,14 @@ def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: M
         scan, "write", writes.index(of.kept.buffer), _lane_major(of.kept.indices, row, side)
     )
     yield set_scope(scan, writes.index(of.carry), "local")
-    begun = yield decompose_reduction(scan, around)
-    *_, first = yield loops(begun)
-    yield vectorize(first)
+    yield vectorize(lane)
+    yield decompose_reduction(scan, around)
     for copy in copies:
         *_, lanes, steps = yield loops(copy)
         yield reorder(steps, lanes)
         yield transpose_tile(copy, steps, lanes)
     *_, rows, steps = yield loops(kept)
     yield transpose_tile(kept, rows, steps)
-    yield vectorize(lane)
     yield unroll(step)
     yield from _shared(of, others[0] if others else outer, machine)
 
@@ -292,13 +291,8 @@ def _along_lanes(name: Name, of: ScanBlock, lane: ScalarVar, machine: Machine) -
     if size <= held:
         _, writes = touched(of.node)
         yield set_scope(scan, writes.index(of.carry), "local")
-    begun = yield decompose_reduction(scan, by[of.along])
-    first: tuple[Handle, ...] = yield loops(begun)
-    for lane_loop in (first[-1], inner):
-        yield vectorize(lane_loop)
-    if vectors:
-        for several in (first[-2], *vectors):
-            yield unroll(several)
+    yield from in_vectors((*vectors, inner))
+    yield decompose_reduction(scan, by[of.along])
     outermost = [*others, *strips]
     yield from _shared(of, outermost[0] if outermost else None, machine)
 
@@ -314,8 +308,6 @@ def _along_rows(name: Name, of: ScanBlock, row: ScalarVar | None, machine: Machi
     outer, beside = yield split(by[row], (None, _side_by_side(of.size(row))))
     others = [by[each] for each in of.rows if each is not row]
     yield reorder(*others, outer, by[of.along], beside)
-    begun = yield decompose_reduction(scan, by[of.along])
-    *_, first = yield loops(begun)
-    yield unroll(first)
     yield unroll(beside)
+    yield decompose_reduction(scan, by[of.along])
     yield from _shared(of, others[0] if others else outer, machine)
