@@ -39,12 +39,10 @@ from plica.ir.loop import Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import pairs, stages
 from plica.ir.type import bf16, f16, f32, i8, i64, known, u8
 from plica.schedule.default.lane import is_row
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import FEW_LANES, Machine
 
 CODES: Final = (i8, u8, f16, bf16)
 """What floats are made of where they are read."""
-FEW: Final = 4
-"""Lanes that are added one by one, at last."""
 MAX_TERMS: Final = 4096
 """Terms that a lane adds one by one, at most: more would lose bits."""
 
@@ -96,7 +94,7 @@ def digit_cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> 
     cuts = [1, *sorted(found - {1, count}), count]
     if len(cuts) < 3 or any(high % low for low, high in pairwise(cuts)):
         return None
-    return cuts if cuts[1] % FEW == 0 else None
+    return cuts if cuts[1] % FEW_LANES == 0 else None
 
 
 def _unit(node: Term, term: sc.ScalarVar) -> int:
@@ -180,11 +178,13 @@ def joined(
         value, width = part.value, part.width
         if part.lane is not None:
             lanes = stage("part", value, (part.lane, width))
-            if width > FEW:
+            if width > FEW_LANES:
                 u, i = names.var("u"), names.var("i")
-                lanes = stage("few", read(lanes, i, width // FEW, i * FEW + u), (u, FEW))
+                lanes = stage(
+                    "few", read(lanes, i, width // FEW_LANES, i * FEW_LANES + u), (u, FEW_LANES)
+                )
             last = names.var("u")
-            value = read(lanes, last, FEW, last)
+            value = read(lanes, last, FEW_LANES, last)
         totals.append(stage("total", value))
 
     def result(node: Term) -> Term:
@@ -240,7 +240,7 @@ def _along(
     for cut in range(len(own)):
         rest, run = own[:cut], own[cut:]
         long = left = prod([digits[each] for each in run])
-        if long < FEW:
+        if long < FEW_LANES:
             return None
         lane, at = names.var("g"), sc.index(0)
         context, places = EMPTY.loop(lane, long), dict[Term, Term]()

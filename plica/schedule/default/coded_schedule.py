@@ -22,8 +22,8 @@ from typing import Final
 from plica.core import free_vars
 from plica.ir.loop import Block, Kernel, loads
 from plica.ir.type import f32, known
-from plica.schedule.default.coded import CODES, FEW
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.coded import CODES
+from plica.schedule.default.machine import FEW_LANES, Machine
 from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.role import block_flow, is_reduction, made_by
 from plica.schedule.default.share import pays
@@ -64,7 +64,7 @@ def coded_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if len({each.buffer for each in loads(folds[0].body)} - {made_by(folds[0])}) < 2:
         return None  # a sum of codes alone
     *parts, rank = [len(made_by(each).shape) for each in folds]
-    if not rank or {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW:
+    if not rank or {*parts} != {rank + 1} or known(made_by(folds[-2]).shape[-1]) != FEW_LANES:
         return None
     total = made_by(folds[-1])
     if any(each.buffer is total and each.indices != out.vars for each in loads(out.body)):

@@ -49,7 +49,7 @@ from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import known, polynomial
 from plica.schedule.default.contraction import Contraction, contraction
 from plica.schedule.default.form import inside, names_of, packed, packer
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.role import only_load
 from plica.schedule.form import Facts
 
@@ -93,9 +93,6 @@ SPARE = 6
 OVERLAP = 2
 """Tiles that a processor has under way at once, as it goes on before the last one is done."""
 
-NARROW = 4
-"""Vectors of fewer lanes are none, and lanes farther apart are read one by one."""
-
 
 def is_window(of: Contraction, machine: Machine) -> bool:
     """Whether a contraction is a window over one channel that is worth this schedule."""
@@ -103,7 +100,7 @@ def is_window(of: Contraction, machine: Machine) -> bool:
     if of.n or not of.axes or written_out(taps) > TAPS:
         return False
     row = of.axes[-1]
-    if of.sizes[row] < NARROW or len(of.axes) < 2:
+    if of.sizes[row] < MIN_LANES or len(of.axes) < 2:
         return False
     lanes = machine.lanes(of.reduced.dtype)
     whole = of.sizes[row] % lanes == 0 if is_of_channels(of) else _has_ends(of, lanes)
@@ -113,7 +110,7 @@ def is_window(of: Contraction, machine: Machine) -> bool:
         return False
     if any(row in terms_of_place(place) for place in of.data.indices[:-1]):
         return False
-    return 1 <= terms_of_place(of.data.indices[-1]).get(row, 0) <= NARROW
+    return 1 <= terms_of_place(of.data.indices[-1]).get(row, 0) <= MIN_LANES
 
 
 def _has_ends(of: Contraction, lanes: int) -> bool:
@@ -206,7 +203,7 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
     instructions.  Higher ones, where these are all whole and one text, but those would not be.
     """
     lanes = most
-    while lanes > NARROW and lanes // 2 >= row:
+    while lanes > MIN_LANES and lanes // 2 >= row:
         lanes //= 2
     room = max(machine.registers - taps - SPARE, machine.registers // 4)
     least = sums_under_way(machine)

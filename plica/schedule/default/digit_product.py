@@ -45,7 +45,7 @@ from plica.ir.op.record import as_dtype
 from plica.ir.type import DType, f32, f64, i8, i32
 from plica.schedule.default.few_bits import FewBits, few_bits
 from plica.schedule.default.form import names_of
-from plica.schedule.default.machine import QUAD, Dot, Machine
+from plica.schedule.default.machine import BYTE, QUAD, Dot, Machine
 from plica.schedule.default.summed import LONGEST
 
 __all__ = ["DIGITS", "digit_form", "digit_tile", "few_bits"]
@@ -54,8 +54,6 @@ DIGITS: Final = 3
 """Bytes of a whole number that stands for a float: of its 24 bits none is lost beside the greatest
 of a group of 32."""
 
-BYTE: Final = 8
-"""Bits of a digit."""
 
 GREATEST: Final = 8_355_000
 """What three digits that have signs can stand for, less what rounding may add."""

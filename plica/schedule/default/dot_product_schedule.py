@@ -17,7 +17,14 @@ from plica.ir.loop.scalar import Add, Cast, Mul
 from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.byte_copy import in_parts, in_vectors
-from plica.schedule.default.machine import GIVEN_ROWS, QUADS_NEAR, Dot, Machine
+from plica.schedule.default.machine import (
+    GIVEN_ROWS,
+    MAX_COPIED_COLUMNS,
+    MIN_PRODUCTS,
+    QUADS_NEAR,
+    Dot,
+    Machine,
+)
 from plica.schedule.default.nest import vectors, vectors_inside
 from plica.schedule.default.role import (
     ContractionBlocks,
@@ -53,11 +60,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.dot_window import dot_window_schedule, window_form
     from plica.schedule.default.quantised import quantised
 
-FEWEST = 2048
-"""Fewer products than that are not worth a schedule."""
-
-WIDE = 256
-"""Neighbours that are copied at once, at most."""
 
 EACH = 2
 """Copies for each core, at least."""
@@ -77,7 +79,7 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     found = quantised(of, facts, dot.dtype)
     if found is None and dot.windows:
         return window_form(of, facts, machine)
-    if found is None or prod(found.whole.sizes.values()) < FEWEST:
+    if found is None or prod(found.whole.sizes.values()) < MIN_PRODUCTS:
         return None
     m = found.whole.m
     known_now = facts.constant[of.inputs.index(found.weight)]
@@ -234,7 +236,7 @@ def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
     """How many tiles of steps are copied at once: long rows are read faster than short ones, and
     what is copied lies near."""
     near = min(QUADS_NEAR, 2 * machine.cache(1))
-    most = max(1, min(near // depth, WIDE) // steps)
+    most = max(1, min(near // depth, MAX_COPIED_COLUMNS) // steps)
     if machine.cores > 1:
         most = max(1, min(most, tiles // (EACH * machine.cores)))
     return max(each for each in range(1, most + 1) if tiles % each == 0)

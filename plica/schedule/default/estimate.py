@@ -35,7 +35,7 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.form import elements
-from plica.schedule.default.machine import LINE, Machine
+from plica.schedule.default.machine import LINE, MIN_LANES, Machine
 from plica.schedule.default.memory_estimate import (
     PICKED,
     STREAMED,
@@ -75,8 +75,6 @@ TURNED = 5
 JOINED = 12
 """Cycles in which the lanes of a sum are joined."""
 
-NARROW = 4
-"""Vectors of fewer lanes are none, and places farther apart are read one by one."""
 
 SELDOM = 1 / 4
 """Bytes that come from behind a cache, of those that would: so few are worth weights that come
@@ -112,13 +110,13 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
         return []
     lane = of.n[-1]
     lanes = fewest_lanes(of.sizes[lane], machine.lanes(of.reduced.dtype))
-    if lanes < NARROW:
+    if lanes < MIN_LANES:
         return []
     steps = of.sizes[of.m[-1]] if of.m else 1
     vectors = -(-of.sizes[lane] // lanes)
     times = _rest(of, [lane, *of.m[-1:]])
     scattered = 1.0 if of.axes[-1] is lane else SCATTERED * lanes
-    if of.m and of.axes[-1] is of.m[-1] and steps >= NARROW:
+    if of.m and of.axes[-1] is of.m[-1] and steps >= MIN_LANES:
         scattered = TURNED
     between = stride(of.data, of.m[-1]) if of.m else 0
     rates = machine.rates
@@ -163,7 +161,7 @@ def vectors_side_by_side(vectors: int, lanes: int, size: int) -> int:
 
 def fewest_lanes(size: int, lanes: int) -> int:
     """Vectors no longer than it takes to cover an axis with as many of them."""
-    while lanes > NARROW and -(-size // lanes) == -(-size // (lanes // 2)):
+    while lanes > MIN_LANES and -(-size // lanes) == -(-size // (lanes // 2)):
         lanes //= 2
     return lanes
 
@@ -183,7 +181,7 @@ def slides(of: Contraction, machine: Machine) -> bool:
     apart = steps.get(of.axes[-1], 0)
     wide = max([of.sizes[k] for k in of.k if k in steps], default=0)
     asked = of.guarded and not machine.masks and wide < 2 * machine.lanes(of.reduced.dtype)
-    return 0 < apart < wide and apart <= (NARROW if asked else 2)
+    return 0 < apart < wide and apart <= (MIN_LANES if asked else 2)
 
 
 def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
@@ -193,7 +191,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     row = of.axes[-1]
     # Of windows without a weight neighbours may be those of another axis than the one that slides.
     beside = row in of.m or (of.weight is None and bool(of.m))
-    if row in of.n or of.sizes[row] < NARROW or not beside:
+    if row in of.n or of.sizes[row] < MIN_LANES or not beside:
         return []
     lanes = fewest_lanes(of.sizes[row], machine.lanes(of.reduced.dtype))
     vectors = -(-of.sizes[row] // lanes)
@@ -227,7 +225,7 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
         return []
     row, output = of.axes[-1], of.n[-1]
     lanes = machine.lanes(of.reduced.dtype)
-    if lanes < NARROW:
+    if lanes < MIN_LANES:
         return []
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times = _rest(of, [row, output])
@@ -260,7 +258,7 @@ def packed_panels(
         return []
     row, output = of.axes[-1], of.n[-1]
     lanes, size, rates = machine.lanes(of.reduced.dtype), of.reduced.dtype.bytes, machine.rates
-    if lanes < NARROW or stride(of.weight, of.k[-1]) != size or of.sizes[of.k[-1]] < NARROW:
+    if lanes < MIN_LANES or stride(of.weight, of.k[-1]) != size or of.sizes[of.k[-1]] < MIN_LANES:
         return []
     vectors, outputs = -(-of.sizes[row] // lanes), of.sizes[output]
     times, weights = _rest(of, [row, output]), elements(of.weight.buffer) * size
@@ -375,7 +373,7 @@ def packing(of: Contraction, machine: Machine) -> float:
         return elements(of.weight.buffer) * copying
     lanes = fewest_lanes(of.sizes[of.n[-1]], machine.lanes(of.reduced.dtype))
     turns = any(stride(of.weight, k) == size and of.sizes[k] >= lanes for k in of.k[-1:])
-    each = copying + (log2(lanes) + 1) / lanes if turns and lanes >= NARROW else PICKED
+    each = copying + (log2(lanes) + 1) / lanes if turns and lanes >= MIN_LANES else PICKED
     return elements(of.weight.buffer) * each
 
 

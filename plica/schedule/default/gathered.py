@@ -27,7 +27,7 @@ from attrs import frozen
 from plica.core import free_vars, post_order
 from plica.ir.loop import Store, scalar as sc
 from plica.ir.type import known
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.step import block, loops, parallel, reorder, split, unroll
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -39,9 +39,6 @@ MOST: Final = 16
 SPARED: Final = 2
 """Elements that are read once for all rows, at least: for one place alone rows are better gone
 through one by one, each written from its beginning to its end."""
-
-FEWEST: Final = 512
-"""Fewer elements than that are not worth a schedule."""
 
 
 @frozen
@@ -56,7 +53,7 @@ def shared_rows(of: Store, machine: Machine) -> SharedRows | None:
     """What of a store is read at places that memory holds, the same for several rows; None where
     there is no such thing, or each row has places of its own."""
     sizes = [known(size) or 0 for size in of.buffer.shape]
-    if len(sizes) < 2 or prod(sizes) < FEWEST or not all(map(_is_axis, of.indices)):
+    if len(sizes) < 2 or prod(sizes) < MIN_ELEMENTS or not all(map(_is_axis, of.indices)):
         return None
     nodes = post_order(of.value)
     if any(isinstance(node, sc.Reduce) for node in nodes):

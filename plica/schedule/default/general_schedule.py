@@ -36,7 +36,7 @@ from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store,
 from plica.ir.loop.scalar import Pair
 from plica.ir.type import known
 from plica.schedule.default.lane import is_row, nested
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
 from plica.schedule.default.step import (
     block,
@@ -54,9 +54,6 @@ from plica.schedule.default.step import (
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
-
-MIN_LANES: Final = 4
-"""A row of fewer elements is not worth a vector, which may be a part of a register."""
 
 MAX_ROW_BYTES: Final = 16 * 1024
 """Bytes the totals of a whole row may take; a longer row is reduced in panels."""

@@ -37,16 +37,13 @@ from plica.ir.loop.statement import LoopKind
 from plica.ir.op.order import is_before
 from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
 
 MOST_KEPT: Final = 8
 """So many elements and their places are kept in registers, at most."""
 
 UNDER_WAY: Final = 4
 """Elements and places that wait for one another: fewer are kept of more vectors at once."""
-
-SHARED_COLUMNS: Final = 1 << 14
-"""For fewer elements that are put other cores are not worth waking."""
 
 
 def kept_columns(of: FirstPlaces, names: Names, machine: Machine) -> Stmt | None:
@@ -76,7 +73,7 @@ class _ColumnWriter:
         no more are left, and are found twice."""
         counts = [count for _, count in self.outer]
         work = prod(counts) * self.columns * self.of.size * self.of.kept
-        shares = self.machine.cores > 1 and work >= SHARED_COLUMNS
+        shares = self.machine.cores > 1 and work >= MIN_SHARED_ELEMENTS
         whole, left = divmod(self.columns, self.width)
         block, first = self.names.var("b"), prod(counts) < self.machine.cores
         kind: LoopKind = "parallel" if shares and first and whole > 1 else "serial"

@@ -59,6 +59,24 @@ TILE_ROWS: Final = 32
 TILE_QUADS: Final = 16
 """How many times four bytes of a row a register of tiles holds."""
 
+MIN_ELEMENTS: Final = 512
+"""Fewer elements than that are not worth a schedule."""
+
+MIN_PRODUCTS: Final = 2048
+"""Fewer products than that are not worth a schedule."""
+
+MIN_SHARED_ELEMENTS: Final = 1 << 14
+"""Fewer elements than that are not worth waking other cores."""
+
+MIN_LANES: Final = 4
+"""Vectors of fewer lanes are none, and places farther apart are read one by one."""
+
+FEW_LANES: Final = 4
+"""Lanes of a vector that are joined one by one."""
+
+MAX_COPIED_COLUMNS: Final = 256
+"""Neighbours that are copied at once, at most: by then rows are read as fast as they can be."""
+
 PASSING: Final = 2
 """Registers for what is multiplied with the lanes of vectors, at least."""
 

@@ -33,13 +33,10 @@ from plica.ir.loop.stages import Names, Stages, stages
 from plica.ir.loop.statement import NOTHING, Alloc, Bind, Branch, For, LoopKind, Stmt, Store, seq
 from plica.ir.op.order import is_before, merged_place
 from plica.ir.type import i64, known
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
 
 SIDE_BY_SIDE: Final = 4
 """Pairs that are merged at once: each waits for what it compared before."""
-
-SHARED: Final = 1 << 14
-"""Fewer elements than that are not worth waking other cores."""
 
 
 def merging_form(of: Stages, machine: Machine) -> Stages | None:
@@ -112,7 +109,7 @@ class _Merging:
         """All rows, and of each all pairs of runs; one that is left over ends the row."""
         self.rows, self.axis = tuple(axes[:-1]), axes[-1]
         counts = [known(each) or 0 for each in self.x.shape[:-1]]
-        shares = machine.cores > 1 and prod(counts) * self.size >= SHARED
+        shares = machine.cores > 1 and prod(counts) * self.size >= MIN_SHARED_ELEMENTS
         whole, left = divmod(self.size, 2 * self.width)
         alone: LoopKind = "parallel" if shares and prod(counts) == 1 else "serial"
         parts: list[Stmt] = []

@@ -38,13 +38,10 @@ from plica.ir.loop.stages import stages as joined, with_element
 from plica.ir.type import known
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import elements, names_of, packed, packer
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MAX_COPIED_COLUMNS, Machine
 from plica.schedule.default.role import contraction_blocks
 from plica.schedule.default.summed import summed
 from plica.schedule.default.tile import RegisterTile
-
-WIDE = 256
-"""Columns that are copied at once, at most: by then rows are read as fast as they can be."""
 
 EACH = 4
 """Groups for each core, at least, so that all of them end at about the same time."""
@@ -219,7 +216,7 @@ def tiles_in_groups(tiles: int, panel: int, width: int, machine: Machine, budget
 
 
 def _most_tiles(tiles: int, panel: int, width: int, machine: Machine, budget: int) -> int:
-    most = max(1, min(budget // panel, WIDE // width))
+    most = max(1, min(budget // panel, MAX_COPIED_COLUMNS // width))
     if machine.cores > 1:
         most = max(1, min(most, tiles // (EACH * machine.cores)))
     return most

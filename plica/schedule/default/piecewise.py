@@ -53,7 +53,7 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import i64, known, polynomial
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
@@ -62,8 +62,6 @@ from plica.schedule.handle import Handle
 
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
-FEWEST: Final = 512
-"""Fewer elements than that are not worth a schedule."""
 
 MOST: Final = 256
 """This many pieces have loops of their own, at most."""
@@ -251,7 +249,7 @@ def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
 def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
     """Whether elements are many enough, and rows lie as they are read."""
     sizes = [known(size) or 0 for size in out.shape]
-    if not axes or prod(sizes) < FEWEST:
+    if not axes or prod(sizes) < MIN_ELEMENTS:
         return False
     return all(_is_row(load, axes[-1]) for load in loads(value))
 

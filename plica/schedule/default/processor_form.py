@@ -45,7 +45,7 @@ from plica.schedule.default.estimate import (
 )
 from plica.schedule.default.form import elements, register_tile
 from plica.schedule.default.grouped import by_group
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_PRODUCTS, Machine
 from plica.schedule.default.memory_estimate import PICKED
 from plica.schedule.default.panel import Panel, paneled
 from plica.schedule.default.piecewise import piecewise_form
@@ -90,8 +90,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.tile_window import tile_window_form
     from plica.schedule.default.winograd_open import open_winograd
 
-FEWEST = 2048
-"""Fewer products than that are not worth a schedule."""
 
 WINOGRAD_WEIGHT_AXES: Final = 3
 """Those of a weight that is transformed: products of a tile, channels, outputs."""
@@ -146,7 +144,7 @@ def _contraction(
     found = contraction(of, again, other)
     if found is None or found.reduced.dtype not in (f32, f64, i32, i64):
         return None
-    if prod(found.sizes.values()) < FEWEST:
+    if prod(found.sizes.values()) < MIN_PRODUCTS:
         return None
     return in_runs(found, reassociates=facts.reassociates)
 

@@ -56,13 +56,11 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial, product
 from plica.schedule.default.lane import is_row
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import FEW_LANES, Machine
 
 AT_ONCE = 4
 """Vectors that are under way at once, at most."""
 
-FEW = 4
-"""Lanes that are joined one by one."""
 
 NARROWEST = 2
 """Vectors of fewer lanes are none."""
@@ -318,7 +316,7 @@ def reduced_in_parts(
         beside += [Load(each.out, (*axes, v)) for each in behind[:1]]
         first.append(widened(halved(beside, join)))
     done = min(cut.count * lanes, cut.length)
-    while cut.masked and cut.length - done > FEW:
+    while cut.masked and cut.length - done > FEW_LANES:
         first.append(widened(at(v + done, partly=cut.length - done < lanes)))
         done = min(done + lanes, cut.length)
 
@@ -331,7 +329,7 @@ def reduced_in_parts(
 
     width = lanes
     last = _lane(first[0], v)
-    for like, new in (("joined", lanes), ("few", FEW)):
+    for like, new in (("joined", lanes), ("few", FEW_LANES)):
         if new > width or (new == width and like == "few"):
             continue
         read = last

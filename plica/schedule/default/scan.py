@@ -42,7 +42,7 @@ from plica.ir.type import known, polynomial
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched
 from plica.schedule.default.general_schedule import block_schedule
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.nest import vectors as in_vectors
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -64,9 +64,6 @@ from plica.schedule.default.step import (
 )
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
-
-LEAST_LANES: Final = 4
-"""Lanes of a vector that is worth transposing for."""
 
 TRANSPOSED_BYTES: Final = (4, 8)
 """Bytes of an element that squares in registers are transposed of."""
@@ -174,13 +171,13 @@ def _is_step(place: Scalar, along: ScalarVar) -> bool:
 def _scanned(name: Name, of: ScanBlock, machine: Machine) -> Body:
     last = of.kept.indices[-1] if of.kept.indices else None
     lane = last if isinstance(last, ScalarVar) and last in of.rows else None
-    if lane is not None and of.size(lane) >= LEAST_LANES:
+    if lane is not None and of.size(lane) >= MIN_LANES:
         yield from _along_lanes(name, of, lane, machine)
         return
     row = next((each for each in reversed(of.rows) if of.size(each) > 1), None)
     if row is None:
         yield from _along_rows(name, of, None, machine)
-    elif (side := _square(of, row, machine)) >= LEAST_LANES:
+    elif (side := _square(of, row, machine)) >= MIN_LANES:
         yield from _in_squares(name, of, row, side, machine)
     else:
         yield from _along_rows(name, of, row, machine)

@@ -54,8 +54,8 @@ from plica.ir.op.rank import PLACE_LIMIT
 from plica.ir.type import DType, i32, i64, known
 from plica.schedule.default.first_place import FirstPlaces, first_places_of
 from plica.schedule.default.kept_column import kept_columns
-from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import FEW, halved
+from plica.schedule.default.machine import FEW_LANES, MIN_SHARED_ELEMENTS, Machine
+from plica.schedule.default.reduction import halved
 
 GROUP: Final = 16
 """Elements of which it is asked at once, by vectors, whether one comes before the last that is
@@ -64,9 +64,6 @@ kept; if one does all of them are gone through, so that more would cost more tha
 UNASKED: Final = 3
 """This many vectors are gone through without a question: a branch that is not foreseen is no
 less."""
-
-SHARED: Final = 1 << 14
-"""Fewer elements than that are not worth waking other cores."""
 
 
 def selected(of: Stages, machine: Machine) -> Stages | None:
@@ -104,7 +101,7 @@ class _Writer:
     def body(self, axes: tuple[sc.ScalarVar, ...]) -> Stmt:
         """All rows, each with what is kept of it."""
         counts = [known(each) or 0 for each in self.of.x.shape[:-1]]
-        shares = self.machine.cores > 1 and prod(counts) * self.of.size >= SHARED
+        shares = self.machine.cores > 1 and prod(counts) * self.of.size >= MIN_SHARED_ELEMENTS
         made = self.row()
         made = allocated(made, (self.kept, self.moved, self.at, self.moved_at))
         first = next((at for at, count in enumerate(counts) if count > 1), None)
@@ -211,12 +208,14 @@ class _Writer:
     def with_sum(self, of: sc.Buffer, then: Callable[[sc.Scalar], Stmt]) -> Stmt:
         """Something with the sum of all lanes, of which few are added up one by one."""
         count, lane = known(of.shape[0]) or 0, self.names.var("v")
-        if count <= FEW:
+        if count <= FEW_LANES:
             return then(halved([sc.Load(of, (sc.index(n),)) for n in range(count)], sc.Add))
-        few = sc.Buffer(self.names.name("few"), (sc.index(FEW),), of.dtype, "local")
-        parts = halved([sc.Load(of, (lane + start,)) for start in range(0, count, FEW)], sc.Add)
-        last = halved([sc.Load(few, (sc.index(n),)) for n in range(FEW)], sc.Add)
-        return Alloc(few, seq(_vectors(lane, FEW, Store(few, (lane,), parts)), then(last)))
+        few = sc.Buffer(self.names.name("few"), (sc.index(FEW_LANES),), of.dtype, "local")
+        parts = halved(
+            [sc.Load(of, (lane + start,)) for start in range(0, count, FEW_LANES)], sc.Add
+        )
+        last = halved([sc.Load(few, (sc.index(n),)) for n in range(FEW_LANES)], sc.Add)
+        return Alloc(few, seq(_vectors(lane, FEW_LANES, Store(few, (lane,), parts)), then(last)))
 
     def each(self, start: sc.Scalar, count: int) -> Stmt:
         """A given number of elements from a place on, those that come before the last that is

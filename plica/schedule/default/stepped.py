@@ -43,7 +43,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import known, polynomial
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
 from plica.schedule.default.step import (
@@ -57,9 +57,6 @@ from plica.schedule.default.step import (
 )
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
-
-FEWEST: Final = 512
-"""Fewer elements than that are not worth a schedule."""
 
 LONGEST: Final = 8
 """Longer steps would be more code than they are worth."""
@@ -99,7 +96,7 @@ def _is_worth(
     sizes = [known(size) or 0 for size in out.shape]
     if (
         not steps
-        or prod(sizes) < FEWEST
+        or prod(sizes) < MIN_ELEMENTS
         or any(sizes[at] < step for at, (step, _) in steps.items())
     ):
         return False

@@ -32,7 +32,7 @@ from plica.ir.loop.tensor import Compute
 from plica.ir.op.winograd import TILES, WinogradMatrices, conv_winograd
 from plica.ir.type.dim import dim, known, polynomial
 from plica.ir.type.dtype import DType, f32
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.share import pays
 from plica.schedule.default.tile import RegisterTile, fits, most_steps
 
@@ -41,8 +41,6 @@ __all__ = [
     "padded_grid", "planned", "planned_open", "plans",
 ]  # fmt: skip
 
-NARROW: Final = 4
-"""Vectors of fewer lanes are none."""
 
 USUAL_BLOCK: Final = 48
 """Tiles of a block of an image whose size is open, about."""
@@ -249,7 +247,7 @@ def ranked_plans(of: TileExtents, machine: Machine) -> tuple[tuple[float, Winogr
     """Plans with the cycles that they are reckoned to take, the least first."""
     lanes = machine.lanes(of.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
-    if min(inner, outer) < NARROW:
+    if min(inner, outer) < MIN_LANES:
         return ()
     down, across = of.tiles
     places, size = of.span**2, of.dtype.bytes
@@ -316,7 +314,7 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
     many as take as much as these."""
     lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
-    if min(inner, outer) < NARROW:
+    if min(inner, outer) < MIN_LANES:
         return None
     near, far = machine.cache(2), of.weight_bytes > machine.cache(2) // 2
     most = (near if far else near - of.weight_bytes) // 2 // of.tile_bytes

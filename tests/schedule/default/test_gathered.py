@@ -13,8 +13,8 @@ from plica.ir.loop.statement import Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
 from plica.ir.type.term import tensor
-from plica.schedule.default.gathered import FEWEST, MOST, shared_rows
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.gathered import MOST, shared_rows
+from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from tests.rewrite.packs.layers import of
 
 MACHINE = Machine(512, 32)
@@ -61,7 +61,7 @@ def test_what_is_no_such_row_stays() -> None:
     assert together(Store(out, (c, p), x[c, p] * w[p])) is None
     assert together(Store(out, (c, p), x[c, own[c, p]] * w[p])) is None  # places of its own
     assert together(Store(out, (c, p), x[c, at[p]])) is None  # one place to look up
-    few = buffer("few", (2, FEWEST // 4), f32)
+    few = buffer("few", (2, MIN_ELEMENTS // 4), f32)
     assert together(Store(few, (c, p), x[c, at[p]] * w[p])) is None
     many = buffer("many", (5 * MOST, 50), f32)
     assert together(Store(many, (c, p), x[c, at[p]] * w[p])) == MOST
