@@ -47,6 +47,7 @@ MOVES: Final = frozenset(
 )  # fmt: skip
 """Operators of one argument whose elements are each one of its elements."""
 
+UNDO_THEMSELVES: Final = frozenset(("flip",))
 KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
 FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
 """Operators that keep row-major positions; the shape depends on attributes and the old shape."""
@@ -71,6 +72,9 @@ class OpenTensor:
     dtype: DType
     shape: OpenShape
     at: Callable[[OpenIndex], Scalar]
+    parts: tuple[OpenTensor, ...] = ()
+    """What a concatenation is made of, and along which axis."""
+    axis: Any = None
 
 
 def constant(value: bool | int | float, dtype: DType) -> OpenTensor:
@@ -168,6 +172,8 @@ class RuleReading:
             return self._pointwise(record, given, self._operands(record, args))
         if record.name in FILLS and len(args) == 1:
             return self._fill(record.name, given, self._memo[args[0]])
+        if record.name == "concat":
+            return self._concat([self._memo[each] for each in args], given["axis"])
         if len(args) != 1 or isinstance(args[0], Literal):
             raise Unprovable(f"{record.name} is not modelled")
         of = self._memo[args[0]]
@@ -319,6 +325,35 @@ class RuleReading:
 
         return OpenTensor(of.dtype, wide, at)
 
+    def _concat(self, parts: list[OpenTensor], axis: Any) -> OpenTensor:
+        """Tensors end to end; a concatenation of concatenations has all their parts."""
+        if len({each.dtype for each in parts}) != 1:
+            raise IllTypedRule("the parts of concat have one dtype")
+        flat = [
+            piece
+            for part in parts
+            for piece in (part.parts if part.parts and part.axis == axis else (part,))
+        ]
+        if len(flat) == 1:
+            return flat[0]
+        shapes = tuple(each.shape for each in flat)
+        if self.assumes:
+            self._seen.add(("concat", axis, shapes))
+        elif not any(
+            each[:2] == ("concat", axis) and _is_run(shapes, each[2]) for each in self._seen
+        ):
+            raise Unprovable("a concat may not be well formed on the right side")
+        shape = MappedShape("concat", (axis, *shapes), SCALAR)
+        dtype = flat[0].dtype
+
+        def at(index: OpenIndex) -> Scalar:
+            places = [MappedIndex(index, "concat", (axis, i, *shapes), each.shape)
+                      for i, each in enumerate(flat)]  # fmt: skip
+            key = tuple(each.at(place) for each, place in zip(flat, places, strict=True))
+            return self.atom(("concat", axis, index, shapes, key), dtype, "joined")
+
+        return OpenTensor(dtype, shape, at, tuple(flat), axis)
+
     # --- arrangements -----------------------------------------------------------------------------
 
     def _named(self, given: Any) -> OpenShape:
@@ -377,10 +412,18 @@ class RuleReading:
         shape = of.shape if name in KEEPS_SHAPE else MappedShape(name, key, of.shape)
 
         def at(index: OpenIndex) -> Scalar:
-            place = NOWHERE if of.shape is SCALAR else MappedIndex(index, name, key, of.shape)
-            return of.at(place)
+            place = MappedIndex(index, name, key, of.shape)
+            undone = isinstance(index, MappedIndex) and name in UNDO_THEMSELVES
+            if undone and index is MappedIndex(index.index, name, key, of.shape):
+                return of.at(index.index)
+            return of.at(NOWHERE if of.shape is SCALAR else place)
 
         return OpenTensor(of.dtype, shape, at)
+
+
+def _is_run(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
+    """Whether a sequence is a run of another."""
+    return any(whole[at : at + len(part)] == part for at in range(len(whole)))
 
 
 def _put(body: Scalar, loads: Mapping[Term, Term]) -> Term:

@@ -20,6 +20,14 @@ import attrs
 from plica.core import post_order
 from plica.ir.loop import scalar as sc
 from plica.ir.type import DType, bf16, bool_, f64
+from plica.rewrite.prove.axiom import (
+    AXIOMS,
+    DOMAIN_AXIOM,
+    EXPONENTIALS,
+    IEEE_AXIOMS,
+    PRODUCT_AXIOM,
+    TOTAL,
+)
 from plica.rewrite.prove.smt_number import (
     FORMATS,
     chain,
@@ -35,25 +43,6 @@ from plica.rewrite.prove.smt_number import (
 FloatTheory: TypeAlias = Literal["ieee", "reals"]
 
 RING: Final = (sc.Add, sc.Sub, sc.Mul)
-
-TOTAL: Final = frozenset(
-    ("exp", "exp2", "sin", "cos", "sinh", "cosh", "tanh", "asinh", "atan", "erf")
-)
-"""Library functions of reals that are defined everywhere."""
-
-AXIOMS: Final[dict[str, tuple[str, str]]] = {
-    **dict.fromkeys(("sin", "tan", "sinh", "tanh", "asin", "atan", "asinh", "atanh", "erf"),
-                    ("{f} is odd", "(= ({f} (- {x})) (- ({f} {x})))")),
-    **dict.fromkeys(("cos", "cosh"), ("{f} is even", "(= ({f} (- {x})) ({f} {x}))")),
-    **dict.fromkeys(("exp", "exp2"), ("{f} is positive", "(> ({f} {x}) 0.0)")),
-}  # fmt: skip
-"""What is said of a library function of reals at each argument, and how it is called."""
-
-IEEE_AXIOMS: Final[dict[str, tuple[str, str]]] = dict.fromkeys(
-    ("exp", "exp2"),
-    ("{f} has no sign", "(or (fp.isNaN ({f} {x})) (not (fp.isNegative ({f} {x}))))"),
-)
-DOMAIN_AXIOM: Final = "(= (defined_{f} (- {x})) (defined_{f} {x}))"
 
 
 class Unencodable(Exception):
@@ -128,6 +117,7 @@ class _Encoder:
         self._names: dict[sc.Scalar, str] = {}
         self.has_unknowns = False
         self._functions: set[str] = set()
+        self._exponents: dict[str, dict[str, None]] = {}
 
     def encoded(self, term: sc.Scalar) -> str:
         """The name of a term, which is defined with all its parts."""
@@ -397,8 +387,14 @@ class _Encoder:
             law, fact = AXIOMS[name]
             self.axioms.append(law.format(f=name))
             self.facts.append(fact.format(f=name, x=kids[0]))
-            if name not in TOTAL:
+            if f"defined_{name}" in self._functions:
                 self.facts.append(DOMAIN_AXIOM.format(f=name, x=kids[0]))
+        if name in EXPONENTIALS:
+            for other in self._exponents.setdefault(name, {}):
+                law, fact = PRODUCT_AXIOM
+                self.axioms.append(law.format(f=name))
+                self.facts.append(fact.format(f=name, x=other, y=kids[0]))
+            self._exponents[name][kids[0]] = None
         return f"({name} {' '.join(kids)})"
 
     def unknown(self, name: str, kids: list[str], of: DType, result: DType) -> str:

@@ -1,0 +1,104 @@
+"""Rules of XLA's algebraic simplifier as TensorRight restates them, in Plica's terms.
+
+Numbers are those of TensorRight's 118 rules in order.  Elements are integers and reals there, so
+rules of floats claim no more than an equation of reals (`reassociates`).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, Final
+
+from plica.ir.contract import reassociates
+from plica.rewrite.make import tabled
+from plica.rewrite.packs.logic import always, false, never, true
+from plica.rewrite.packs.shape import is_order
+from plica.rewrite.packs.word import OneShape, b, d, f, op, refilled, spread, v, x, y, z
+from plica.rewrite.pattern import hole, holes
+from plica.rewrite.rule import Rule
+
+a, axis, i, j, s, t, u = holes("a axis i j s t u")
+p: Any = hole("p", when=is_order)
+g: Any = hole("g", dtypes=f.constraint.dtypes)
+v1, v2 = (hole(name, rank=0) for name in ("v1", "v2"))
+
+maximum, minimum, where, absolute, exp = map(op, ["maximum", "minimum", "where", "absolute", "exp"])
+less, less_equal, equal, not_equal = map(op, ["less", "less_equal", "equal", "not_equal"])
+both, any_of, negated = map(op, ["logical_and", "logical_or", "logical_not"])
+broadcast_to, transpose, flip, slice_ = map(op, ["broadcast_to", "transpose", "flip", "slice"])
+concat, sum_, full_like, zeros_like, negative = map(
+    op, ["concat", "sum", "full_like", "zeros_like", "negative"]
+)
+
+
+def of_reals(number: int, left: Any, right: Any, **more: Any) -> tuple[int, Rule]:
+    return number, tabled(f"xla-{number}", left, right, float=reassociates, **more)
+
+
+# fmt: off
+# ruff: noqa: E501  # a rule is one line
+XLA: Final[dict[int, Rule]] = dict((
+    of_reals(1,   (x + v1) + v2,                            x + (v1 + v2)),
+    of_reals(2,   x + 0,                                    x),
+    of_reals(3,   0 + x,                                    x),
+    of_reals(4,   v + x,                                    x + v),
+    of_reals(5,   broadcast_to(x, t) + broadcast_to(y, t),  broadcast_to(x + y, t), when=OneShape("x", "y")),
+    of_reals(6,   broadcast_to(x, t) * broadcast_to(y, t),  broadcast_to(x * y, t), when=OneShape("x", "y")),
+    of_reals(7,   *refilled(transpose(broadcast_to(v, t), p))),
+    of_reals(8,   flip(broadcast_to(v, t), a),              broadcast_to(v, t)),
+    of_reals(9,   *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
+    of_reals(12,  broadcast_to(broadcast_to(x, t), u),      broadcast_to(x, u)),
+    of_reals(13,  minimum(maximum(minimum(maximum(x, y), z), y), z), minimum(maximum(x, y), z)),
+    of_reals(15,  minimum(z, maximum(x, y)),                minimum(maximum(x, y), z)),
+    of_reals(16,  less(x, x),                               full_like(x, **never)),
+    of_reals(17,  op("greater")(x, x),                      full_like(x, **never)),
+    of_reals(18,  not_equal(x, x),                          full_like(x, **never)),
+    of_reals(19,  less_equal(x, x),                         full_like(x, **always)),
+    of_reals(20,  op("greater_equal")(x, x),                full_like(x, **always)),
+    of_reals(21,  equal(x, x),                              full_like(x, **always)),
+    of_reals(22,  concat((x, y), axis=axis),                concat((concat((x,), axis=axis), y), axis=axis)),
+    of_reals(23,  concat((x, concat((y, z), axis=axis)), axis=axis), concat((concat((x, y), axis=axis), z), axis=axis)),
+    of_reals(24,  concat((x, y, z), axis=axis),             concat((x, concat((y, z), axis=axis)), axis=axis)),
+    of_reals(28,  concat((x, concat((y, z), axis=axis)), axis=axis), concat((x, y, z), axis=axis)),
+    of_reals(32,  f / 1,                                    f),
+    of_reals(33,  f / v,                                    f * (1 / v)),
+    of_reals(34,  (f / y) / (g / z),                        (f * z) / (y * g)),
+    of_reals(35,  f / (y / z),                              (f * z) / y),
+    of_reals(56,  any_of(b, True),                          full_like(b, **always)),
+    of_reals(57,  any_of(true, b),                          full_like(b, **always)),
+    of_reals(58,  any_of(b, False),                         b),
+    of_reals(59,  any_of(false, b),                         b),
+    of_reals(60,  both(b, True),                            b),
+    of_reals(61,  both(true, b),                            b),
+    of_reals(62,  both(b, False),                           full_like(b, **never)),
+    of_reals(63,  both(false, b),                           full_like(b, **never)),
+    of_reals(64,  both(less(x, v1), less(x, v2)),           less(x, minimum(v1, v2))),
+    of_reals(65,  less(y, maximum(x, y)),                   less(y, x)),
+    of_reals(66,  less(x, maximum(x, y)),                   less(x, y)),
+    (67, tabled("xla-67", maximum(f, -inf),                 f)),
+    (68, tabled("xla-68", minimum(f, inf),                  f)),
+    of_reals(69,  x * 1,                                    x),
+    of_reals(70,  1 * x,                                    x),
+    of_reals(71,  x * 0,                                    zeros_like(x)),
+    of_reals(72,  0 * x,                                    zeros_like(x)),
+    of_reals(73,  (x * v1) * (y * v2),                      (x * y) * (v1 * v2)),
+    of_reals(74,  (x * v1) * v2,                            x * (v1 * v2)),
+    of_reals(75,  (x * v) * broadcast_to(y, t),             broadcast_to(y * v, t) * x),
+    of_reals(76,  x * z + y * z,                            (x + y) * z),
+    of_reals(77,  absolute(f) * absolute(f),                f * f),
+    of_reals(78,  exp(f) * exp(g),                          exp(f + g)),
+    of_reals(79,  negated(negated(b)),                      b),
+    of_reals(80,  negative(negative(x)),                    x),
+    of_reals(87,  v * sum_(x, a, u),                        sum_(v * x, a, u)),
+    of_reals(96,  flip(flip(x, a), a),                      x),
+    of_reals(98,  flip(x + v, a),                           flip(x, a) + v),
+    of_reals(99,  *spread(where(b, x, x),                   x)),
+    of_reals(100, *spread(where(true, x, y),                x)),
+    of_reals(101, *spread(where(false, x, y),               y)),
+    of_reals(102, where(negated(d), x, y),                  where(d, y, x)),
+    of_reals(104, *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
+    of_reals(116, x - 0,                                    x),
+    of_reals(117, x - v,                                    x + (-v)),
+    of_reals(118, x - x,                                    zeros_like(x)),
+))
+# fmt: on
