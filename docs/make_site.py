@@ -60,6 +60,7 @@ nav:
   - All pages: all.md
   - Tutorials:
       - A rule pack: tutorial/rules.md
+      - A proved rule and a refuted one: tutorial/prove.md
       - Schedule a matmul by hand: tutorial/schedule.md
       - Find a miscompilation: tutorial/miscompilation.md
       - From a model to a C program: tutorial/deploy.md
