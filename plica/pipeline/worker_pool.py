@@ -134,9 +134,10 @@ class _Worker:
             self._line.send((task.work, task.args))
             return self._line.recv_bytes() or None
         except (EOFError, OSError) as error:
+            if not self.is_wanted:
+                return None  # `end` closes the socket: its number may be another file's by now
             self._line.close()
-            code = self._server.code_of(self._number) if self.is_wanted else 0
-            if code == 0:
+            if (code := self._server.code_of(self._number)) == 0:
                 return None
             raise _Died(code) from error
 
