@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Mesh", "MeshPlan", "Ranks", "ShardedProgram", "Topology", "automatic_plan", "bisect",
-    "connect", "diff", "picture", "plan_digest", "replay", "simulate",
+    "Mesh", "MeshPlan", "MeshTrainer", "Ranks", "ShardedProgram", "Topology", "automatic_plan",
+    "bisect", "connect", "diff", "latest", "picture", "plan_digest", "replay", "simulate",
+    "zero_plan",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -20,5 +21,6 @@ if TYPE_CHECKING:
     from plica.mesh.plan import MeshPlan, bisect, diff, plan_digest, replay
     from plica.mesh.rank import Ranks, connect
     from plica.mesh.topology import Topology
+    from plica.mesh.training import MeshTrainer, latest, zero_plan
 else:
     lazily(__name__)

@@ -53,6 +53,10 @@ class Medium(Protocol):
         """What a collective gives to the devices of this process."""
         ...
 
+    def agree(self, what: str, facts: Mapping[str, str]) -> None:
+        """Wait for all processes, and refuse facts that differ between them."""
+        ...
+
 
 @frozen(eq=False)
 class LocalSegment:
@@ -280,6 +284,9 @@ class SimulatedDevices:
                 results[each] = results[group[0]] if same and at else rows[at]
         return results
 
+    def agree(self, what: str, facts: Mapping[str, str]) -> None:
+        """Nothing: there is one process."""
+
 
 def _meaning(collective: MeshExchange, rows: Array) -> Array:
     """The rows after a collective, by its definition."""
@@ -317,10 +324,15 @@ def run_on(
 
 def gathered(sharded: ShardedProgram, parts: Mapping[int, Sequence[Array]], medium: Medium) -> Any:
     """The whole results, from the blocks of all devices."""
-    mesh, arrays = sharded.mesh, []
-    for at, layout in enumerate(sharded.results):
-        values = {device: parts[device][at] for device in medium.devices}
-        for collective in exchanges(mesh, layout, mesh.replicated()):
-            values = medium.exchange(mesh, collective, values)
-        arrays.append(values[medium.devices[0]])
+    arrays = [
+        gathered_value(sharded.mesh, layout, {d: parts[d][at] for d in medium.devices}, medium)
+        for at, layout in enumerate(sharded.results)
+    ]
     return nested(sharded.program.returned, arrays)
+
+
+def gathered_value(mesh: Mesh, layout: Layout, values: Values, medium: Medium) -> Array:
+    """A whole array, from its blocks."""
+    for collective in exchanges(mesh, layout, mesh.replicated()):
+        values = medium.exchange(mesh, collective, values)
+    return values[medium.devices[0]]
