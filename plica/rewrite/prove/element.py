@@ -413,9 +413,10 @@ class RuleReading:
 
         def at(index: OpenIndex) -> Scalar:
             place = MappedIndex(index, name, key, of.shape)
-            undone = isinstance(index, MappedIndex) and name in UNDO_THEMSELVES
-            if undone and index is MappedIndex(index.index, name, key, of.shape):
-                return of.at(index.index)
+            if isinstance(index, MappedIndex) and name in UNDO_THEMSELVES:
+                before = index.index
+                if index is MappedIndex(before, name, key, of.shape):
+                    return of.at(before)
             return of.at(NOWHERE if of.shape is SCALAR else place)
 
         return OpenTensor(of.dtype, shape, at)
