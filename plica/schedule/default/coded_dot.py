@@ -144,7 +144,7 @@ def _formed(
     row = substitute(sides[0], units)
     own, spans, spread = around(row), product.count // span, span // run
     above = tuple(own)
-    size = (*own.values(), product.count // run)
+    size: tuple[sc.Scalar | int, ...] = (*own.values(), product.count // run)
     data = substitute(row, {product.term: g * run + j})
     assert isinstance(data, sc.Scalar)
     whole = ((j,), (sc.index(run),))
@@ -232,7 +232,7 @@ def _formed(
         found, scale = hoisted(sc.Mul(scale, sc.Load(unit.out, at_run)), fold, runs, l, names,
                                (unit.out,))  # fmt: skip
         if spread > 1 and not found:  # lanes of several runs, each with a scale
-            axes = {**around(scale), **blocks, e: spread}
+            axes: dict[sc.ScalarVar, sc.Scalar | int] = {**around(scale), **blocks, e: spread}
             found = [Each(scratch("scale", tuple(axes.values()), f32), tuple(axes), scale)]
             scale = sc.Load(found[0].out, tuple(axes))
         scales += found
