@@ -290,6 +290,7 @@ def _improve(
     # second run from elsewhere would be wrong.
     options = binding.create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = plain and vectors
+    options.slp_vectorization = plain and vectors  # scalars beside one another, such as scales
     options.loop_unrolling = level > 1  # copies of plain loops take longest, and gain least
     builder = binding.create_pass_builder(machine, options)
     passes = builder.getModulePassManager() if plain else _few_passes()

@@ -61,6 +61,9 @@ MUCH: Final = 1 << 16
 NEAR: Final = 1 << 19
 """Elements that rows share and that stay in a cache: yet more rows at once gain nothing."""
 
+ALONE: Final = 1 << 17
+"""Elements that rows share from which on one row alone takes much less time than four."""
+
 FAR: Final = 1 << 20
 """Elements that rows share and that no near cache holds: each chunk reads them anew, so that more
 sizes pay: `FEW` rows, and one alone, which memory has to be as fast as."""
@@ -264,7 +267,7 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
         return SIZES[-1:]
     if shared > FAR:
         return tuple(sorted({*SIZES, FEW, 1}, reverse=True))
-    return CLOSE if shared <= NEAR else SIZES
+    return (*(CLOSE if shared <= NEAR else SIZES), *[1] * (shared > ALONE))
 
 
 def row_bytes(of: Buffer, rows: ChunkRows) -> int:
