@@ -62,10 +62,11 @@ class Architecture:
 
 FAMILIES: Final[Mapping[str, Config]] = {
     "llama": {}, "mistral": {"windowed": True}, "qwen2": {}, "qwen3": {},
-    "mixtral": {"windowed": True}, "qwen3_moe": {"renormalise": "norm_topk_prob"},
+    "mixtral": {"windowed": True, "epsilon": 1e-5}, "qwen3_moe": {"renormalise": "norm_topk_prob"},
     "gemma2": {"norm_offset": 1.0, "windowed": True, "pattern": 2},
     "gemma3_text": {"norm_offset": 1.0, "windowed": True, "pattern": 6},
-    "phi": {"norm": "layer"}, "phi3": {"windowed": True}, "gpt2": {"norm": "layer"},
+    "phi": {"norm": "layer", "epsilon": 1e-5}, "phi3": {"windowed": True, "epsilon": 1e-5},
+    "gpt2": {"norm": "layer", "epsilon": 1e-5},
 }  # fmt: skip
 """What a configuration leaves unsaid of each family; of `pattern` layers all but one slide."""
 
@@ -125,7 +126,7 @@ def from_config(
         family=family, width=width, heads=heads, head=head, context=context, shared=shared,
         layers=tuple([_layer(said, family, kind, head, context, factors) for kind in kinds]),
         scale=said.get("query_pre_attn_scalar", head) ** -0.5,
-        epsilon=said.get("rms_norm_eps", 1e-5),
+        epsilon=said.get("rms_norm_eps", defaults.get("epsilon", 1e-6)),
         norm=defaults.get("norm", "rms"), logit_cap=said.get("final_logit_softcapping"),
         norm_offset=said.get("norm_offset") or defaults.get("norm_offset", 0.0),
         activation=ACTIVATIONS[activation], embedding_scale=width**0.5 if gemma else 1.0,
@@ -207,7 +208,7 @@ def from_gguf(
     head = config.get("head_dim") or width // heads
     scaling = said.get("rope.scaling.type", "none")
     rope = {"rope_type": scaling if scaling in ("linear", "yarn") else "default",
-            "factor": said.get("rope.scaling.factor") or None,
+            "factor": said.get("rope.scaling.factor") or 1.0,  # 0 is none, as in llama.cpp
             "attention_factor": said.get("rope.scaling.attn_factor") or None}  # fmt: skip
     rotated = said.get("rope.dimension_count", head)
     check(f"{name}.rope.dimension_count", rotated, integer(1, max(head, 1)), "bad-model")

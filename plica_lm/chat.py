@@ -42,17 +42,19 @@ def rendered(
 ) -> str:  # fmt: skip
     """The text of a chat, up to where the answer begins."""
     import jinja2
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    rules = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    rules.filters["tojson"] = lambda x, **how: json.dumps(x, ensure_ascii=False, **how)
-    rules.globals |= {"raise_exception": _refuse, "strftime_now": datetime.now().strftime}
     parts, length = list[str](), 0
     try:
-        made = rules.from_string(template or PLAIN).generate(
-            messages=messages, bos_token=bos, eos_token=eos, add_generation_prompt=answer, **more
+        made = (
+            _sandbox()
+            .from_string(template or PLAIN)
+            .generate(
+                messages=messages,
+                bos_token=bos,
+                eos_token=eos,
+                add_generation_prompt=answer,
+                **more,
+            )
         )
         for part in made:
             parts.append(part)
@@ -62,6 +64,29 @@ def rendered(
         # Whatever an untrusted template does wrong is said of the template.
         _refuse(str(error))
     return "".join(parts)
+
+
+def check_template(template: str | None) -> None:
+    """Refuse a template that is not Jinja."""
+    import jinja2
+
+    try:
+        _sandbox().parse(template or PLAIN)
+    except jinja2.TemplateSyntaxError as error:
+        raise refusal("bad-model", "The chat template is not Jinja.", "a Jinja template",
+                      f"line {error.lineno}: {error.message}",
+                      "Correct the template of the model, or remove it.") from None  # fmt: skip
+
+
+def _sandbox() -> Any:  # Any: a jinja2.Environment, which is imported late
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    rules = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    rules.filters["tojson"] = lambda x, **how: json.dumps(x, ensure_ascii=False, **how)
+    rules.globals |= {"raise_exception": _refuse, "strftime_now": datetime.now().strftime}
+    return rules
 
 
 def _refuse(why: str) -> NoReturn:

@@ -17,6 +17,7 @@ import numpy as np
 
 from plica.runtime.error import Place, PlicaError
 from plica_lm.architecture import Architecture, from_config, from_gguf
+from plica_lm.chat import check_template
 from plica_lm.fit import check_weights
 from plica_lm.gguf import open_gguf
 from plica_lm.model import LanguageModel
@@ -66,6 +67,7 @@ def read(
         weights = canonical_weights(found.weights, of.family)
         check_weights(of, weights, found.weights)
         tokenizer, rows = found.tokenizer(), weights["embedding"].shape[0]
+        check_template(tokenizer.template)
         stated = found.config.get("eos_token_id") or []
         for token in (*tokenizer.ends, *(stated if isinstance(stated, list) else [stated])):
             check("eos_token_id", token, integer(0, rows - 1), "bad-model")

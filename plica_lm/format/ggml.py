@@ -52,6 +52,11 @@ Q8_0: Final = BlockFormat(
     "Q8_0", (32,), 34, {"d": floats(f16, 0), "q": i8s(2, 8)}, lambda d, q: d * real(q)
 )
 
+Q1_0: Final = BlockFormat(
+    "Q1_0", (16, 8), 18, {"d": floats(f16, 0), "q": bits(1, 2, 8, 1)},
+    lambda d, q: d * real(q * 2 - 1),
+)  # fmt: skip
+
 # --- 256 weights, with scales of groups -----------------------------------------------------------
 
 Q2_K: Final = BlockFormat(

@@ -37,6 +37,11 @@ def some(of: BlockFormat, rows: int = ROWS, blocks: int = BLOCKS, seed: int = 0)
 
 
 def meant(of: BlockFormat, raw: Array) -> Array:
+    if of.name == "Q1_0":  # gguf knows its size alone; as ggml has it, a bit is the sign
+        blocks = raw.reshape(-1, of.size)
+        scale = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+        signs = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little")
+        return np.where(signs, scale, -scale).reshape(len(raw), -1)
     with np.errstate(all="ignore"):
         found = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[of.name])
     return np.asarray(found, np.float32)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from transformers import AutoConfig
 
 from plica.runtime.error import PlicaError
-from plica_lm.architecture import from_config, from_gguf
+from plica_lm.architecture import FAMILIES, from_config, from_gguf
 from plica_lm.fit import needed_weights
 from plica_lm.generate import answer, generate
 from plica_lm.load import load, read
@@ -130,12 +131,42 @@ def test_configurations_of_other_weights_are_refused(folder: Path, entry: str, v
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_damaged_texts_are_refused_by_file(folder: Path, name: str) -> None:
-    for text in (b"", b"[1", b"[]", b"\xff\xfe"):
+    for text in (b"", b"[1", b"[]", b"\xff\xfe", b'{"eos_token": null, "eos_token": "a"}'):
         (folder / name).write_bytes(text)
         assert name in refused(lambda: read(folder))
     if name != "tokenizer_config.json":
         (folder / name).unlink()
         assert name in refused(lambda: read(folder))
+
+
+def test_a_header_that_names_a_weight_twice_is_refused(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    entry = b'"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}'
+    header = b"{" + entry + b"," + entry + b"}"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert "occurs twice" in refused(lambda: read(folder))
+
+
+def test_a_template_that_is_not_jinja_is_refused(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}\n{{ m.role }")
+    assert "line 2" in refused(lambda: read(folder))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_epsilon_that_is_not_said_is_that_of_transformers(family: str) -> None:
+    of = AutoConfig.for_model(family)
+    names = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon")
+    (expected,) = (getattr(of, name) for name in names if hasattr(of, name))
+    assert from_config({**CONFIG, "model_type": family}).epsilon == expected
+
+
+def test_a_factor_of_positions_of_0_is_none() -> None:
+    said = {"general.architecture": "llama", "llama.embedding_length": 64,
+            "llama.block_count": 1, "llama.attention.head_count": 4,
+            "llama.context_length": 128,
+            "llama.attention.layer_norm_rms_epsilon": 1e-5}  # fmt: skip
+    scaled = {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 0.0}
+    assert from_gguf({**said, **scaled}) == from_gguf(said)
 
 
 def test_a_context_past_the_trained_one_is_warned_of(folder: Path) -> None:
