@@ -126,7 +126,7 @@ def from_config(
         family=family, width=width, heads=heads, head=head, context=context, shared=shared,
         layers=tuple([_layer(said, family, kind, head, context, factors) for kind in kinds]),
         scale=said.get("query_pre_attn_scalar", head) ** -0.5,
-        epsilon=said.get("rms_norm_eps", defaults.get("epsilon", 1e-6)),
+        epsilon=said.get("rms_norm_eps") or defaults.get("epsilon", 1e-6),
         norm=defaults.get("norm", "rms"), logit_cap=said.get("final_logit_softcapping"),
         norm_offset=said.get("norm_offset") or defaults.get("norm_offset", 0.0),
         activation=ACTIVATIONS[activation], embedding_scale=width**0.5 if gemma else 1.0,
