@@ -1,6 +1,7 @@
 """Exporting: a shared library for programs in C, and whatever calls C, a header and an example.
 
-    libmodel.so     one function, which takes the inputs, the outputs and a workspace
+    libmodel.so     one function, which takes the inputs, the outputs and a workspace, and one
+                    for tvm-ffi (`plica.runtime.tvm_ffi`)
     model.h         its declaration
     model_example.c     a program that calls it once
 
@@ -25,6 +26,7 @@ from plica.runtime.c_source import export_source
 from plica.runtime.cross import CROSS, write_parts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.link import architecture
+from plica.runtime.tvm_ffi import SYMBOL, ffi_text, is_offered
 
 _MAX_SECONDS: Final = 600.0  # seconds
 
@@ -70,14 +72,18 @@ def export(
     with tempfile.TemporaryDirectory(prefix="plica-") as folder:
         inside = Path(folder)
         write_parts(artefact, word, inside)
-        script = f"{{ global: {word}; {word}_*; local: *; }};\n"
+        script = f"{{ global: {word}; {word}_*; {SYMBOL}{word}; local: *; }};\n"
+        sources = ["wrapper.c"]
+        if is_offered(artefact):
+            (inside / "ffi.c").write_text(ffi_text(artefact, word), encoding="ascii")
+            sources.append("ffi.c")
         (inside / "names.map").write_text(script, encoding="ascii")
         objects = [f"{number}.o" for number in range(len(artefact.objects))]
         made = inside / "library.so"
         _run(
             [
                 compiler,
-                *("-std=gnu11", "-O1", "-shared", "-fPIC", "-o", made.name, "wrapper.c"),
+                *("-std=gnu11", "-O1", "-shared", "-fPIC", "-o", made.name, *sources),
                 *objects,
                 *("-Wl,--version-script=names.map", "-Wl,-z,nodelete", "-Wl,-z,noexecstack"),
                 *("-Wl,--no-undefined", f"-Wl,-soname,{library.name}", "-lm", "-lpthread"),
