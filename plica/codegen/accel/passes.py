@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from plica.codegen.accel.offload import Offloaded, assembled, offload
+from plica.codegen.accel.transposed import skip_zeros
 from plica.codegen.compilation import Arranged, Job
 from plica.codegen.interface import slots_of, with_ports
 from plica.codegen.llvm import toolchain
 from plica.core import CompilerBug
 from plica.ir.graph.module import Module
-from plica.ir.passes import Pass, Pipeline
+from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.ir.type import TupleType
 from plica.runtime.accel.artefact import AccelArtefact
 
@@ -40,6 +41,7 @@ def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
 
 
 ACCEL: Final = Pipeline((
+    exact_pass("skip-zeros", "Multiply no inserted zeros of transposed convolutions.", skip_zeros),
     Pass("offload",    "Offload integer layers to the accelerator.", split,
          kind="schedule"),
     Pass("emit-accel", "Compile each kind of layer to an instruction stream.",          emit_accel,

@@ -1,6 +1,6 @@
 """Streams from flows: room for tiles and tensors, micro-operations, instructions, tokens.
 
-    Flow --lower--> Flow --unroll--> leaves --instructions_of--> instructions --insert--> Stream
+    Flow --threads--> Flow --unroll--> leaves --moves, folds--> instructions --tokens--> Stream
 
 Equal sweeps share their micro-operations. If all fit they are loaded once, at the start; otherwise
 the scope is a ring buffer, and evicted ones are loaded again. What does not fit is refused.
@@ -21,21 +21,24 @@ finish
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
 from plica.codegen.accel import token, virtual_thread
 from plica.codegen.accel.check import check
 from plica.codegen.accel.declaration import Accelerator, Move, Operation, Sweep
 from plica.codegen.accel.encode import encode_micro
 from plica.codegen.accel.fitting import fit
-from plica.codegen.accel.flow import Flow, Memory, Tile, Transfer
+from plica.codegen.accel.flow import Flow, Leaf, Memory, Tile, Transfer
 from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream, Tensor, find, made
 from plica.codegen.accel.micro import AffineAccess, OperationNest, instructions_of
 from plica.codegen.accel.unroll import unroll
 from plica.core import CompilerBug, Term
+from plica.ir.driver import drive
+from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Words: TypeAlias = tuple[int, ...]
@@ -50,42 +53,143 @@ class _Step:
     words: Words | None
 
 
+NO_CODE: Final = Stream(())
+
+Item: TypeAlias = "tuple[Leaf, tuple[int, ...]] | tuple[_Step, ...]"
+"""A leaf of a flow with its numbers, or the instructions that it became."""
+
+
+@frozen(eq=False)
+class StreamState:
+    """A flow on its way to a stream: what the passes of `STREAM` have found so far."""
+
+    machine: Accelerator
+    flow: Flow
+    bases: Mapping[Term, int] = field(factory=dict[Term, int])
+    tensors: tuple[Tensor, ...] = ()
+    items: tuple[Item, ...] = ()
+    stream: Stream = NO_CODE
+
+
 def build(machine: Accelerator, flow: Flow, checked: bool = True) -> Stream:
     """The stream of a flow.
 
-    Refuses statements the machine lacks, tiles that do not fit, and numbers too large for their
-    field.
+    A statement that is not for the machine, a tile that does not fit, or a number that no field
+    holds, is refused.
     """
-    fit(machine, flow)
-    single = virtual_thread.lower(machine, flow)
-    bases = _tiles(machine, single.tiles)
-    tensors = _tensors(machine, single.tensors)
-    at = {each.name: each.at for each in tensors}
-    memo: dict[tuple[Any, ...], list[_Step]] = {}
-    steps: list[_Step] = []
-    for leaf, numbers in unroll(single.body):
-        key = (leaf, numbers)
-        if (known := memo.get(key)) is None:
-            if isinstance(leaf, Transfer):
-                base = bases[leaf.tile]
-                known = _transfer(machine, leaf, numbers, base, at[leaf.tensor.name])
-            else:
-                known = _sweep(machine, leaf, numbers, bases)
-            memo[key] = known
-        steps += known
+    pipeline = STREAM if checked else STREAM.without("check-tokens")
+    return drive(pipeline, StreamState(machine, flow), _run).stream
+
+
+def _run(each: Pass, state: StreamState) -> StreamState:
+    made = each.run(state)
+    assert isinstance(made, StreamState)
+    return made
+
+
+def fit_flow(of: StreamState) -> StreamState:
+    """The flow as it is; refused where the machine has no such operation or scope."""
+    fit(of.machine, of.flow)
+    return of
+
+
+def interleave_threads(of: StreamState) -> StreamState:
+    """The flow without virtual threads."""
+    return evolve(of, flow=virtual_thread.lower(of.machine, of.flow))
+
+
+def lift_tiles(of: StreamState) -> StreamState:
+    """Each tile has one place in its scope for the whole stream."""
+    return evolve(of, bases=_tiles(of.machine, of.flow.tiles))
+
+
+def place_tensors(of: StreamState) -> StreamState:
+    """Each tensor has a place in memory."""
+    return evolve(of, tensors=_tensors(of.machine, of.flow.tensors))
+
+
+def unroll_loops(of: StreamState) -> StreamState:
+    """The leaves of the flow in the order in which they happen."""
+    return evolve(of, items=tuple(unroll(of.flow.body)))
+
+
+def inject_moves(of: StreamState) -> StreamState:
+    """Transfers are loads and stores; what copies nothing is left out."""
+    at = {each.name: each.at for each in of.tensors}
+
+    def made(leaf: Leaf, numbers: tuple[int, ...]) -> list[_Step] | None:
+        if not isinstance(leaf, Transfer):
+            return None
+        return _transfer(of.machine, leaf, numbers, of.bases[leaf.tile], at[leaf.tensor.name])
+
+    return _with_items(of, made)
+
+
+def fold_loops(of: StreamState) -> StreamState:
+    """Work is instructions with loops of the hardware, the rest of it micro-operations."""
+
+    def made(leaf: Leaf, numbers: tuple[int, ...]) -> list[_Step] | None:
+        return None if isinstance(leaf, Transfer) else _sweep(of.machine, leaf, numbers, of.bases)
+
+    return _with_items(of, made)
+
+
+def _with_items(
+    of: StreamState, make: Callable[[Leaf, tuple[int, ...]], list[_Step] | None]
+) -> StreamState:
+    """The state with some leaves as instructions; equal ones are made once."""
+    known: dict[Item, Item] = {}
+    for each in of.items:
+        if each not in known:
+            known[each] = each
+            if each and not isinstance(each[0], _Step):
+                leaf, numbers = each
+                assert isinstance(numbers, tuple)
+                steps = make(leaf, numbers)
+                known[each] = each if steps is None else tuple(steps)
+    return evolve(of, items=tuple([known[each] for each in of.items]))
+
+
+def share_micro(of: StreamState) -> StreamState:
+    """The stream without tokens: equal sweeps share their micro-operations, which are loaded."""
+    machine, tensors = of.machine, of.tensors
+    steps = [step for each in of.items for step in each if isinstance(step, _Step)]
     micro, code = _with_micro(machine, steps, tensors)
-    code.append(
-        AccelInstruction(machine.finish, (0,) * len(find(machine, machine.finish).operands))
-    )
+    nothing = (0,) * len(find(machine, machine.finish).operands)
+    code.append(AccelInstruction(machine.finish, nothing))
     if micro and machine.micro is not None:
-        tensors = (
-            *tensors,
-            Tensor(MICRO, machine.micro.scope, _micro_at(machine, tensors), len(micro)),
-        )
-    stream = token.insert(machine, Stream(tuple(code), micro, tensors))
-    if checked:
-        assure(machine, stream)
-    return stream
+        at = _micro_at(machine, tensors)
+        tensors = (*tensors, Tensor(MICRO, machine.micro.scope, at, len(micro)))
+    return evolve(of, stream=Stream(tuple(code), micro, tensors))
+
+
+def insert_tokens(of: StreamState) -> StreamState:
+    """The stream with the fewest tokens that keep its units in step."""
+    return evolve(of, stream=token.insert(of.machine, of.stream))
+
+
+def check_tokens(of: StreamState) -> StreamState:
+    """The stream as it is; a `CompilerBug` where its tokens do not keep its units in step."""
+    assure(of.machine, of.stream)
+    return of
+
+
+_pass: Final = partial(exact_pass, kind="lower")
+
+STREAM: Final = Pipeline((
+    _pass("fit-flow",        "Refuse what the machine has no operation or scope for.", fit_flow),
+    _pass("interleave-threads", "Interleave virtual threads in one stream.", interleave_threads),
+    _pass("lift-tiles",      "Allocate tiles for the whole stream.", lift_tiles),
+    _pass("place-tensors",   "Lay tensors out in memory.", place_tensors),
+    _pass("unroll-flow",     "Unroll loops over several units.", unroll_loops),
+    _pass("inject-moves",    "Turn transfers into loads and stores; skip empty copies.",
+          inject_moves),
+    _pass("fold-loops",      "Turn work into hardware loops and micro-operations.", fold_loops),
+    _pass("share-micro-ops", "Share equal micro-operations, and load them.", share_micro),
+    _pass("insert-tokens",   "Insert the fewest tokens that order the units.", insert_tokens),
+    _pass("check-tokens",    "Prove that the tokens order every conflict.", check_tokens),
+))  # fmt: skip
+"""From a flow to a stream, pass by pass."""
 
 
 def assure(machine: Accelerator, stream: Stream) -> None:
@@ -180,7 +284,7 @@ def _no_pads(operation: Operation) -> UnsupportedError:
 
 
 def _sweep(
-    machine: Accelerator, leaf: Any, numbers: tuple[int, ...], bases: dict[Term, int]
+    machine: Accelerator, leaf: Any, numbers: tuple[int, ...], bases: Mapping[Term, int]
 ) -> list[_Step]:
     # Any: `unroll` gives transfers and work, and this one is work
     count = len(leaf.extents)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Apply, Expr
 from plica.ir.op.convolution import conv_transpose
 from plica.ir.op.create import zeros
 from plica.ir.op.cut import slice_
@@ -88,16 +88,22 @@ class Transposed:
 
 def found(m: PatternMatch) -> Transposed | None:
     """The matched convolution, or None if a size is unknown or it is empty."""
-    whole = conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more)
-    sizes = [sizes_of(each) for each in (m.x, m.w, whole)]
+    return transposed(conv_transpose(m.x, m.w, m.strides, m.padding, m.dilation, m.groups, m.more))
+
+
+def transposed(whole: Expr) -> Transposed | None:
+    """A transposed convolution, or None if a size is unknown or it is empty."""
+    assert isinstance(whole, Apply)
+    sizes = [sizes_of(each) for each in (*whole.args, whole)]
     if any(each is None or 0 in each for each in sizes):
         return None
     data, weight, result = [each or () for each in sizes]
-    settings = {"strides": m.strides, "padding": m.padding, "dilation": m.dilation}
-    of = type_of(whole)
+    settings, of = dict(whole.attrs), type_of(whole)
     assert isinstance(of, TensorType)
     sliding = windows("nn.conv_transpose", settings, len(data) - 2)
-    return Transposed(data, weight, result, sliding, m.groups, of.dtype)
+    groups = settings["groups"]
+    assert isinstance(groups, int)
+    return Transposed(data, weight, result, sliding, groups, of.dtype)
 
 
 def sizes_of(value: Expr) -> Sizes | None:
