@@ -58,24 +58,21 @@ def searched(target: Target, database: Database, trials: int, seconds: float) ->
     until, found = time.monotonic() + seconds, []
     space_of, machine = tuning_of(target).space, machine_of(target)
     assert space_of is not None
+    policy, mark = policy_named("guided", machine), fingerprint(target)
     with LocalMeasurer(target, TrialLimits(threads=1)) as measurer:
         for task in layers(target):
-            subject = TuningSubject(task, space_of(task, target))
-            run = Run(
-                policy_named("guided", machine),
-                measurer,
-                database,
-                fingerprint(target),
-                0,
-                versions(target),
-            )
-            left = until - time.monotonic()
-            (course,) = tuned([subject], run, trials, seconds=max(left, 0.001), finals=False)
-            best = course.best
-            if best is not None and course.trials >= trials:
-                of = subject.space.sketches[best.point.sketch]
-                found.append(TunedLayer(task, subject.space, of, subject.space.trace(best.point)))
-            print(f"{task.name}: {course.trials} trials", flush=True)
+            if len(database.all(task.key, mark)) < trials:
+                if (left := until - time.monotonic()) <= 0:
+                    continue
+                subject = TuningSubject(task, space_of(task, target))
+                run = Run(policy, measurer, database, mark, 0, versions(target))
+                tuned([subject], run, trials, seconds=left, finals=False)
+            count, best = len(database.all(task.key, mark)), database.best(task.key, mark)
+            print(f"{task.name}: {count} trials", flush=True)
+            if count >= trials and best is not None and best.error == "":
+                space, trace = space_of(task, target), Trace.from_json(best.trace_json)
+                of = next(each for each in space.sketches if each.name == best.form)
+                found.append(TunedLayer(task, space, of, trace))
     return found
 
 

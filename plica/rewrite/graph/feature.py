@@ -1,0 +1,158 @@
+"""Features and dependences of programs: what a module uses, what depends on what, parts of it.
+
+    features(module)             the constructs of the graph language that occur, by name
+    dependences(function)        which expression depends on which, in topological order
+    part(module, at)             a module that computes one intermediate expression
+    labels(function)             a label for each expression: the digest of what it computes
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var, Tuple
+>>> from plica.ir.graph.module import main_module
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor((2,), "f32"))
+>>> whole = infer(main_module(Function((), (), (x,), None, Tuple(((x + x) * x, x)))))
+>>> sorted(features(whole))
+['operator', 'tuple', 'variable']
+>>> [each.op for each in numbered(whole) if isinstance(each, ex.Apply)]
+['add', 'multiply']
+>>> part(whole, 1).main_function().body.op
+'add'
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final, Literal, TypeAlias
+
+from attrs import evolve, frozen
+
+from plica.core import digest, free_vars, post_order
+from plica.ir.graph import Expr, Function, Module, Var, expression as ex, module as module_of
+from plica.ir.type import FuncType, infer
+from plica.rewrite.graph.dataflow import to_dataflow
+from plica.rewrite.graph.walk import expressions, recursive, users
+from plica.runtime.error import Diagnostic, InputError
+
+Feature: TypeAlias = Literal[
+    "variable", "constant", "let", "measured dim", "if", "function", "call", "operator", "tuple",
+    "projection", "data type", "match", "higher order", "recursion", "polymorphism", "open size",
+]  # fmt: skip
+
+_BY_CLASS: Final[dict[type, Feature]] = {
+    ex.Var: "variable", ex.Const: "constant", ex.Literal: "constant", ex.Let: "let",
+    ex.LetDim: "measured dim", ex.If: "if", ex.Call: "call", ex.Apply: "operator",
+    ex.Tuple: "tuple", ex.Project: "projection", ex.Constructor: "data type", ex.Match: "match",
+}  # fmt: skip
+
+
+def features(module: Module) -> frozenset[Feature]:
+    """The constructs that the functions of a module use.
+
+    `function` is one within another; `higher order` a parameter or result that is a function.
+    """
+    known, found = infer(module), set[Feature]()
+    tops = [function for _, function in known.functions()]
+    if recursive(known):
+        found.add("recursion")
+    for node in expressions(*tops):
+        if (feature := _BY_CLASS.get(type(node))) is not None:
+            found.add(feature)
+        elif isinstance(node, Function):
+            found |= _of_function(node, within=node not in tops)
+        if isinstance(node, ex.Let) and node.var in free_vars(node.value):
+            found.add("recursion")
+    return frozenset(found)
+
+
+def _of_function(of: Function, *, within: bool) -> set[Feature]:
+    found = set[Feature]({"function"} if within else ())
+    if of.types:
+        found.add("polymorphism")
+    if of.dims:
+        found.add("open size")
+    signature = [each.type for each in of.params] + [of.ret]
+    kinds = [type(one) for each in signature if each is not None for one in post_order(each)]
+    if FuncType in kinds:
+        found.add("higher order")
+    return found
+
+
+@frozen(eq=False, slots=False)  # cached properties
+class Dependences:
+    """The expressions of a program, each after its parts."""
+
+    nodes: tuple[Expr, ...]
+
+    @cached_property
+    def users(self) -> dict[Expr, tuple[Expr, ...]]:
+        """The expressions that each is a direct part of."""
+        return users(*self.nodes[-1:])
+
+    def needs(self, node: Expr) -> frozenset[Expr]:
+        """All expressions that one depends on, itself among them."""
+        return frozenset(expressions(node))
+
+    def reaches(self, node: Expr) -> frozenset[Expr]:
+        """All expressions that depend on one, itself among them."""
+        found, stack = {node}, [node]
+        while stack:
+            for each in self.users[stack.pop()]:
+                if each not in found:
+                    found.add(each)
+                    stack.append(each)
+        return frozenset(found)
+
+
+def dependences(of: Expr) -> Dependences:
+    """The dependence graph of an expression, a function for example."""
+    return Dependences(tuple(expressions(of)))
+
+
+def numbered(module: Module) -> tuple[Expr, ...]:
+    """The expressions of the main function in graph normal form, each after its parts."""
+    return tuple(expressions(to_dataflow(infer(module)).main_function().body))
+
+
+def part(module: Module, at: int | Expr) -> Module:
+    """A module that computes an intermediate expression of the main function, given by itself or by
+    its number in `numbered`; it keeps the parameters, and the functions that are called."""
+    plain = to_dataflow(infer(module))
+    nodes, main = tuple(expressions(plain.main_function().body)), plain.main_function()
+    if isinstance(at, int):
+        if not 0 <= at < len(nodes):
+            raise _no_part(f"There is no expression {at}.", f"0 to {len(nodes) - 1}", at)
+        node = nodes[at]
+    elif (node := at) not in nodes:
+        message = "The main function in graph normal form has no such expression."
+        raise _no_part(message, "one of numbered(module)", type(at).__name__)
+    bound = [
+        each for each in free_vars(node)
+        if isinstance(each, Var) and each not in main.params and each not in plain.names
+    ]  # fmt: skip
+    if bound:
+        message = "The expression depends on variables that are bound inside the main function."
+        names = ", ".join(str(each.name) for each in bound)
+        raise _no_part(message, "parameters and definitions alone", names)
+    assert plain.main is not None
+    name = Var(plain.main.name, None)  # of another type
+    rest = {each: value for each, value in plain.items() if each is not plain.main}
+    return infer(module_of({**rest, name: evolve(main, body=node, ret=None)}, name))
+
+
+def _no_part(message: str, expected: str, found: object) -> InputError:
+    hint = "numbered(module) lists them: parts first."
+    return InputError(Diagnostic("input-unknown", message, None, expected, str(found), hint))
+
+
+def labels(of: Expr) -> dict[Expr, str]:
+    """A label for each expression of another: equal where the same is computed, whatever names and
+    places, and on every machine.  What an expression reads counts by its type."""
+    return {node: label(node) for node in expressions(of) if not isinstance(node, Function)}
+
+
+def label(node: Expr) -> str:
+    """The digest of an expression as a function of what it reads."""
+    read = tuple([each for each in free_vars(node) if isinstance(each, Var)])
+    order = {each: at for at, each in enumerate(post_order(node))}
+    params = sorted(read, key=lambda each: order.get(each, -1))
+    return digest(Function((), (), tuple(params), None, node))
