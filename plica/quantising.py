@@ -1,9 +1,5 @@
 """The public function of quantisation: `plica.quantise(model, samples)`.
 
-The model runs on the samples, the numbers at some points of it are looked at, and the result is a
-module of the same inputs and outputs whose layers work on bytes.  A model that says itself where
-numbers are quantised (QuantizeLinear and DequantizeLinear in ONNX) needs no samples.
-
 >>> import numpy as np
 >>> from plica.frontend.zoo import mlp
 >>> net = mlp((16, 8, 4))

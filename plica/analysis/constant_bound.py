@@ -1,9 +1,5 @@
 """Bounds: what is known statically about an index.
 
-An interval for every integer term, from the ranges of the loops around it; and facts, the
-conditions that hold where a guarded term is evaluated (`KnownBounds`).  An index that neither
-proves to be inside its buffer is checked at run time.
-
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> interval(i * 4 + 3, {i: (0, 9)}, {}), interval(i % 3, {i: (0, 9)}, {})

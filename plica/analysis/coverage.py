@@ -4,10 +4,6 @@ An element is a tuple of index terms over the variables of a context: what one r
 element of a box.  The loops around a write are solved for it (a guess), and that the guess is an
 iteration of the write is a proof.  A guess may be wrong, a proof is not.
 
-Writes that together fill a box count as one write (`plica.analysis.write`). If no write reaches the
-element at every point, the unproved condition of one write becomes a case: the others must reach
-the element wherever it fails.
-
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.analysis.index import EMPTY
 >>> i, j, e = (dim_var(name) for name in "ije")

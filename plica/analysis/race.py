@@ -2,10 +2,6 @@
 
     for i in parallel(4): y[i // 2] = x[i]        iterations 0 and 1 write y[0]
 
-Independence of iterations is proved if possible (`plica.analysis.dependence`). Otherwise the first
-iterations are enumerated, so that every report is a real race: guarded or data-dependent accesses
-are never reported.
-
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.statement import Store
 >>> from plica.ir.loop.tensor import axis, buffer

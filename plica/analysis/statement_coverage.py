@@ -2,10 +2,6 @@
 
 If so, the buffer's contents need not survive from one run of the statement to the next: the buffer
 may live inside, and iterations may have one each.
-
-For every read, the preceding writes together must reach the same element
-(`plica.analysis.coverage`). A block's init precedes its body if all iterations of the reduction are
-inside. An index read from memory may be any number that keeps the access in bounds.
 """
 
 from __future__ import annotations

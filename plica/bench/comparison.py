@@ -1,9 +1,5 @@
 """Comparisons: one model timed in Plica and in other systems, on the same inputs.
 
-Each system runs in its own process, and bursts of calls are interleaved, so that other load on the
-machine affects all of them equally.  A system that is not installed, or cannot run the model, is
-reported with the reason.
-
 >>> plica = SystemTiming("plica", "1", 0.5, (2e-3, 1e-3, 3e-3), 0.0)
 >>> plica.least, plica.median
 (0.001, 0.002)

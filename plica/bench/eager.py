@@ -1,8 +1,5 @@
 """Eager torch: the nodes of an ONNX model as calls of torch's own functions, one after the other.
 
-Only what networks of the zoo need is known; a model with anything else is refused with all of it.
-GELU written with the error function is torch's GELU, and LSTM is its LSTM.
-
 >>> "Conv" in ROWS, "Loop" in ROWS
 (True, False)
 """

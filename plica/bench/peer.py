@@ -1,8 +1,5 @@
 """Peers: systems that run ONNX models, Plica among them, behind one form.
 
-A peer is a row: the package it needs, and a function from a model, arrays and a number of threads
-to something that runs the model once and gives its outputs.  All run float32 as float32.
-
 >>> sorted(PEERS)
 ['onnxruntime', 'openvino', 'plica', 'torch']
 >>> why_missing(Peer("nosuch_package", lambda path, arrays, how: list))

@@ -5,9 +5,6 @@
 (50.0, 10.0)
 >>> roof.least(operations=100_000, bytes=500) == 1e-6
 True
-
-Both are measured by a profile (`plica.runtime.profile`): multiply-adds that wait for nothing, and
-copies of several sizes, since a cache is faster than memory.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 >>> [x] = sample([port])
 >>> x.shape, x.dtype
 ((2, 3), dtype('float32'))
-
-Floats are normal.  Whole numbers are 0 or 1, which are indices of almost everything; a model that
-wants other ones must be given them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Checks many rules: one after another or in processes, with verdicts as they come, within a time
 limit.
-
-Without a time limit each rule gets all its examples at once. With one, every rule is tried on a few
-instances, then on twice as many, until time is up.
 """
 
 from __future__ import annotations

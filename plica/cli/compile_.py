@@ -1,8 +1,4 @@
-"""`plica compile MODEL -o M.plica`: from a model to an artefact.
-
-The model is an ONNX file or a script: a Python file, or the text of a module. `--target` also
-accepts the triple of another machine; then the artefact is built, but cannot run here.
-"""
+"""`plica compile MODEL -o M.plica`: from a model to an artefact."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The console that commands print tables to: nothing is cut where no terminal gives a width.
-
-A pipe, a file or a log has no width; there a table is as wide as its content, unless COLUMNS is
-set.
-"""
+"""The console that commands print tables to: nothing is cut where no terminal gives a width."""
 
 from __future__ import annotations
 

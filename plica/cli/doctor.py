@@ -1,7 +1,4 @@
-"""`plica doctor`: what is installed, which targets work here, and why others do not.
-
-Examining gives a `DoctorReport`, which is data; showing it is another matter (a table, or JSON).
-"""
+"""`plica doctor`: what is installed, which targets work here, and why others do not."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`plica explore MODEL|TRACE|DERIVATION`: a derivation to look around in, as one page.
-
-A model is an ONNX file or a script; a trace is a `.json` file or a do-block (`.py`), with its
-kernel as `--program`; a derivation is read from an artefact (`.plica`).
-"""
+"""`plica explore MODEL|TRACE|DERIVATION`: a derivation to look around in, as one page."""
 
 from __future__ import annotations
 

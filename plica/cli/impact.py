@@ -1,7 +1,5 @@
 """`plica impact NAME MODEL`: the effect of a rule, a pass, a schedule primitive or a node on a
 model.
-
-With `--without` the model is compiled again without the rule or pass, and both are compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """Options: the words that several commands take, and how they are read.
 
-Invalid numbers and `NAME=VALUE` pairs are wrong usage: argparse reports them and exits with 2.
-
 >>> parser = argparse.ArgumentParser()
 >>> add_dims(parser)
 >>> parser.parse_args(["--dim", "batch=2", "--dim", "seq=8"]).dim

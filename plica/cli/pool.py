@@ -1,7 +1,4 @@
-"""`plica pool`: starts a pool of devices, adds this machine to one, lists its members.
-
-A pool on this machine needs nothing; over a network every side needs certificates.
-"""
+"""`plica pool`: starts a pool of devices, adds this machine to one, lists its members."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`plica records`: what searches found, to look at, to hand on and to take over.
-
-A package holds the best record of each work on each machine, with a digest of all of it.
-"""
+"""`plica records`: what searches found, to look at, to hand on and to take over."""
 
 from __future__ import annotations
 

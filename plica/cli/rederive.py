@@ -1,9 +1,5 @@
 """Rederivation: whether an artefact's recorded steps lead from a model to the compiled module.
 
-The model is rewritten again; the steps must equal the recorded ones. Then every rule step is
-applied in isolation: the rule alone must turn its left side into the recorded term. Finally the
-artefact is rebuilt, and every part of it compared.
-
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
 >>> from plica.pipeline import lower, record

@@ -1,7 +1,4 @@
-"""`plica trace`: show, replay, compare, bisect, minimise, normalise, transport and time traces.
-
-A trace is a file of JSON (`.json`) or Python text (`.py`); a program is a script with a kernel.
-"""
+"""`plica trace`: show, replay, compare, bisect, minimise, normalise, transport and time traces."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`plica tune MODEL --trials N --db tune.db`: search for fast schedules of a model's kernels.
-
-Every trial is in the database before it counts, so the search may be stopped at any time and
-resumed. `plica compile MODEL --db tune.db` uses the results.
-"""
+"""`plica tune MODEL --trials N --db tune.db`: search for fast schedules of a model's kernels."""
 
 from __future__ import annotations
 

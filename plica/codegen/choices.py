@@ -1,8 +1,5 @@
 """Choices: which schedule each kernel of a model gets from tuning, and why, as data.
 
-`plica.search.choice` computes them from the records of a database; compilation looks them up, one
-per group that is not cached.
-
 >>> print(table((ChoiceRow("matmul + relu", 3, "tuned", "12.5 us as thumb/window/default"),)))
 kernel         times  schedule  why
 matmul + relu      3  tuned     12.5 us as thumb/window/default

@@ -2,9 +2,6 @@
 
     Module --graph, rules--> Module --schedule--> Program --lower--> Program --emit--> Artefact
 
-`Job` is the input of a pipeline besides the module; `lowered` runs it up to the memory plan,
-`emitted` to the end. The state in between is a value: `Lowered`.
-
     pipeline = LLVM's pipeline, edited or not
     lowered(pipeline, module, job)                 everything known before code is made
     emitted(pipeline, lowered(pipeline, module, job), job)

@@ -1,11 +1,5 @@
 """Checks between the passes of a pipeline, for tests, fuzzing and debugging; they name the pass
 after which a check fails.
-
-After a graph pass the module must be well formed, well typed, and in the normal forms that the pass
-declares. After a kernel pass each kernel must be well formed and free of data races. With `prove`,
-every access is proved to be inside its buffer and inside the regions declared by its blocks, which
-takes seconds per kernel. With `meaning`, the modules before and after a pass are interpreted on
-random inputs, and must agree within the float contract of the pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Backends of devices whose driver compiles a text: what those of OpenCL and WebGPU share.
-
-A device is a `DeviceLanguage`: how kernels become text, the device features a text requires, and
-its runner. Pipeline, artefacts, texts and the fuzzing entry follow from it.
-"""
+"""Backends of devices whose driver compiles a text: what those of OpenCL and WebGPU share."""
 
 from __future__ import annotations
 

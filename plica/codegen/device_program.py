@@ -1,7 +1,4 @@
-"""Device programs: the launches of a compiled model on a device with its own memory.
-
-The text of all kernels is one; a launch names a function of it and the slots it works on.
-"""
+"""Device programs: the launches of a compiled model on a device with its own memory."""
 
 from __future__ import annotations
 

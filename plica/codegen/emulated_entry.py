@@ -1,8 +1,4 @@
-"""Emulated entry: one program for another kind of machine, called from this process.
-
-The program is an artefact without a record, run by an emulator (`plica.runtime.emulated`): the
-basis of fuzzing microcontrollers and other processors.
-"""
+"""Emulated entry: one program for another kind of machine, called from this process."""
 
 from __future__ import annotations
 

@@ -1,11 +1,5 @@
 """Fuzzing of native code: random kernels, randomly scheduled, compute what they mean.
 
-A kernel is scheduled by a trace, lowered, compiled by LLVM, and run in a separate process; its
-output is compared with the interpreter's: integers and sums of integers exactly, other floats
-within rounding. With `guard` accesses outside of arrays are detected to the byte. Failures are
-shrunk (trace, kernel and data) and printed as a test. The first lowering pass after which the
-interpreter's result changes is blamed; if there is none, the emitting pass.
-
 >>> fuzz(examples=2).finding is None
 True
 """

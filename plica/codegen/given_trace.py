@@ -1,10 +1,6 @@
 """Given traces: user-written schedules for kernels of a program, by name.
 
-    plica.compile(model, schedules={"matmul": trace})
-
-A kernel is identified by its name in profiles; if unambiguous, also by that name without its
-trailing digits, by its operators, or by one of its blocks. A trace starts from the same kernel as
-its default schedule: `exe.trace(name).before`.
+plica.compile(model, schedules={"matmul": trace})
 """
 
 from __future__ import annotations

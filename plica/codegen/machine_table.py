@@ -1,8 +1,5 @@
 """The table of machines: processors that are described without being measured, for cross targets.
 
-A row is found by LLVM's name of the processor, else by the architecture and how wide its vectors
-are.  What a machine is measured to do comes before its row (`plica.runtime.machine`).
-
 >>> row_of("x86_64", "sapphirerapids", 512).name
 'sapphirerapids'
 >>> row_of("x86_64", "unheard-of", 256).name, row_of("aarch64", "generic", 128).name

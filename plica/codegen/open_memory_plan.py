@@ -1,9 +1,5 @@
 """Open placing: where the temporaries of a program lie whose sizes come with a call.
 
-Temporaries that are never needed together share an arena, which is as large as the largest of them.
-How large the arenas are, and so where each begins, is computed when the program is called.  Arenas
-are shared so that they are small where all dims are `USUAL`; that is right for all others.
-
 >>> from plica.codegen.program import Slot
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.type.dtype import f32

@@ -8,11 +8,6 @@
 
 A size may be open: a term over the `dims` of the program, which are known when it is called.
 
-A slot is a tensor in memory: an input, an output, a constant or a temporary.  `Choose` runs one of
-two regions; `Force` runs a region unless it has run in this call before, so what several branches
-share is computed once, and only if a branch that is taken needs it.  Regions are numbered, so a
-program nests as deep as the model does while this data stays flat.
-
 >>> Slot("temporary", 0, (3, 2), f32).bytes
 24
 """

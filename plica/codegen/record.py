@@ -1,8 +1,5 @@
 """Recording: what a compilation did, as an artefact holds it.
 
-A derivation becomes stages from module to module, so that it can be followed by whoever knows
-digests only: a pass is a stage, and so are the steps of rules between two passes.
-
 >>> from plica.codegen.program import Program
 >>> from plica.ir.graph.module import module
 >>> empty = module({})

@@ -2,13 +2,6 @@
 
     kernel before --trace--> scheduled kernel --lowering--> lowered kernel --emission--> code
 
-The record of an artefact holds the first of these and the trace; here each arrow is taken again.
-What comes out must be the kernel whose digest and text are recorded, within the contract; barriers
-must stand wherever threads meet.  With `rebuild` the code of each kernel must be that in the
-artefact, byte for byte, where the compiler and its version are the same: for any processor of the
-architecture, not for this one alone.  With `prove`
-every access is shown to be inside its buffer, and each proof is checked again.
-
 Nothing of the artefact is run.
 """
 

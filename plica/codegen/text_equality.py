@@ -1,20 +1,15 @@
 """Equality of texts of kernels up to the names of loops and buffers.
 
-Names depend on how a kernel came about, and mean nothing; nor does where a long head is broken,
-which depends on their length.  Everything else is compared: words of the language, operators,
-numbers, indentation, and which names are the same.  What a loop or an assignment names is known
-inside of it alone: two loops may share a name in one text, and have two in the other.
-
->>> first_difference("for i in grid(4):\\n    x[i] = 0", "for j in grid(4):\\n    y[j] = 0")
+>>> first_difference("for i in grid(4):\n    x[i] = 0", "for j in grid(4):\n    y[j] = 0")
 >>> first_difference("x[i] = max(i, 0)", "x[i] = min(i, 0)")
 ('x[i] = max(i, 0)', 'x[i] = min(i, 0)')
 >>> first_difference("x[i] = y[i]", "x[i] = x[i]")
 ('x[i] = y[i]', 'x[i] = x[i]')
 >>> first_difference(
-...     "for i in range(4):\\n    x[i] = 0\\nfor i in range(4):\\n    y[i] = 0",
-...     "for i in range(4):\\n    x[i] = 0\\nfor j in range(4):\\n    y[j] = 0",
+...     "for i in range(4):\n    x[i] = 0\nfor i in range(4):\n    y[i] = 0",
+...     "for i in range(4):\n    x[i] = 0\nfor j in range(4):\n    y[j] = 0",
 ... )
->>> first_difference("def f(x, y):\\n    x[0] = 0", "def f(\\n    x,\\n    y,\\n):\\n    x[0] = 0")
+>>> first_difference("def f(x, y):\n    x[0] = 0", "def f(\n    x,\n    y,\n):\n    x[0] = 0")
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
     traced_kernels(pipeline, module, job) -> (TracedKernel, …)      in the order of their launches
     replayed_digest(kernel.start, kernel.trace, target)         the same code, in any process
 
-The loops of a kernel come from a trace over the blocks of its stages, or somebody wrote them: a
-form (as an `ExternStage`), the author of a kernel, or the lowering of sizes that are open.  Only
-the first can be replayed, compared, bisected and tuned.
-
 >>> LOOPS
 ('trace', 'form', 'author', 'lowering')
 """

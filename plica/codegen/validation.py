@@ -1,15 +1,4 @@
-"""Translation validation: each kernel of a compiled program held to its stages.
-
-What a fused group of operators means is its stages (`plica.ir.loop.stages`).  Forms, a trace, the
-lowering passes and an emitter made code of them; here that code runs on sampled inputs beside the
-stages, and every access of the scheduled kernel is proved to be inside its buffer, each proof
-checked again.  A kernel that differs is named, with the step to blame: the form, the trace, a
-lowering pass, or the emitter.
-
-Constants are what they are in the model; everything else is drawn by a seed.  Where a size is open
-it is drawn, too.  Code for another machine is not run: its lowered kernel is interpreted, as far as
-it is small enough.
-"""
+"""Translation validation: each kernel of a compiled program held to its stages."""
 
 from __future__ import annotations
 

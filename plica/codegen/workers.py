@@ -1,8 +1,4 @@
-"""Workers: independent pieces of a compilation, some of which other processes may do.
-
-A task names a function of a module and its arguments, so that it can be sent; what comes back is
-bytes.  Who the others are is the caller's to know (`plica.pipeline.worker_pool`).
-"""
+"""Workers: independent pieces of a compilation, some of which other processes may do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Deadlines: long work is given up when its time is over.
 
-Long-running work calls `check_deadline` between its steps; a caller sets the limit. Partial results
-are discarded, so an interrupted call has no effect.
-
 >>> with deadline(monotonic() - 1.0):
 ...     check_deadline()
 Traceback (most recent call last):

@@ -1,8 +1,5 @@
 """Memos: bounded caches of results by key, which other processes can fill.
 
-Like `functools.lru_cache`, a memo evicts its oldest entries. Unlike it, results computed elsewhere
-(in another process, or an earlier one) can be inserted.
-
 >>> squares: Memo[int, int] = Memo(2)
 >>> squares.tell(3, 9)
 >>> squares.found(3, lambda: 0), squares.found(4, lambda: 16), len(squares)

@@ -1,8 +1,5 @@
 """Sketches: the bounded `repr` of terms.
 
-A failing assertion prints its operands, and a term may be a million nodes deep, or unfold to 2^60
-nodes. A sketch shows a few levels and a few hundred characters, and computes no more than it shows.
-
 >>> from attrs import frozen
 >>> from plica.core.term import Term
 >>> @frozen(eq=False)

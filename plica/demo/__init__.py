@@ -1,9 +1,4 @@
-"""The demonstration: the main job in one go, on two networks that come with the package.
-
-ResNet-18 and MobileNet-v2 are made from a seed, compiled from scratch, run, held against
-onnxruntime where it is installed and against the interpreter where it is not, and timed; what
-happened goes into one page.  `show_network` does this for one network and gives figures as data.
-"""
+"""The demonstration: the main job in one go, on two networks that come with the package."""
 
 from __future__ import annotations
 

@@ -1,18 +1,11 @@
 """External code generators: libraries and compilers of others that take parts of a model.
 
-A generator has a name, a table of patterns for what it can do, and a hook that is given a region
-(`plica.rewrite.code_region`) and gives what computes it: the path of a library with a function of
-the region's symbol, or a Python function.  All else is compiled as ever, into one executable.
+class Blas:                                     what it can do, and how
+    name = "blas"
+    patterns = (("product", x @ y),)
+    def build(self, region): return a function of arrays
 
-    class Blas:                                     what it can do, and how
-        name = "blas"
-        patterns = (("product", x @ y),)
-        def build(self, region): return a function of arrays
-
-    exe = compile_external(model, [Blas()])
-
-`SourceGenerator` is one whose code is C text: it has nothing to write but that text.  Where all
-hooks gave libraries, the executable is saved; `plica.load(path, externs=…)` is told where they are.
+exe = compile_external(model, [Blas()])
 """
 
 from __future__ import annotations

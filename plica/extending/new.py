@@ -1,8 +1,4 @@
-"""Writing a new package: `plica new KIND NAME`.
-
-The package is a folder with a pyproject.toml that says its entry point, one source file, tests of
-its own and a README; it is right as it stands.
-"""
+"""Writing a new package: `plica new KIND NAME`."""
 
 from __future__ import annotations
 

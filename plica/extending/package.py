@@ -1,8 +1,4 @@
-"""Packages that extend Plica: an installed one by its name, or a folder that is not installed yet.
-
-What a folder offers is read from the entry points of its pyproject.toml; while it is checked its
-records are found as if it were installed, in the place of an installed version.
-"""
+"""Packages that extend Plica: an installed one by its name, or a folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Templates: the texts of a new package, one row for each kind of extension.
-
-`$name` is the name of the package, `$module` that of its module, `$words` its name in a sentence.
-Each source is right as it stands, and small enough to be read before it is changed.
-"""
+"""Templates: the texts of a new package, one row for each kind of extension."""
 
 from __future__ import annotations
 

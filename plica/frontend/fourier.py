@@ -1,8 +1,4 @@
-"""Fourier transforms that rows of signals ask for: of a length that is a number, or of an open one.
-
-A number has an operator, which is taken apart into short transforms; of an open length each bin is
-a sum over all places, a product with a matrix that is looked up in one turn of the circle.
-"""
+"""Fourier transforms that rows of signals ask for, of a known or an open length."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Sizes that are measured: dims that are numbers once something is computed.
-
-A frontend keeps such sizes in a region, in order; rows make results as long as they can become,
-with how many elements there are beside them, and cut them to that number.
-"""
+"""Sizes that are measured: dims that are numbers once something is computed."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Recurrences: the steps of RNN, GRU and LSTM layers over a sequence, for every frontend.
-
-The products with the inputs are made for all steps at once; a step only has the product with the
-state.  Steps are written out where it is known how many there are, and not too many; where there
-are more, blocks of them are a loop, and those that fill no block come after it.  Where nobody knows
-how many they are, each is a turn of a loop, and one code serves every length; steps at which every
-sequence has ended, or not begun from behind, are no turns.
-"""
+"""Recurrences: the steps of RNN, GRU and LSTM layers over a sequence, for every frontend."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Images read at places between their elements: which elements count, how much, and what they give.
-
-The places along an axis are floats, counted in elements; sizes may be open.  The rows of every
-frontend that sample are written with these words.
-"""
+"""Images read at places between their elements: which elements count, and how much."""
 
 from __future__ import annotations
 

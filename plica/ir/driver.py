@@ -1,9 +1,5 @@
 """The driver: a pipeline of passes is run, watched, and checked between passes where that is asked.
 
-There is one, for every level: `drive` folds any state through a pipeline, given how a pass changes
-it.  `run` is the same for modules alone.  Instruments are told before and after each pass; with
-checks, the pass after which something is wrong is named.
-
 >>> from plica.ir.passes import Pass, Pipeline
 >>> more = Pass("more", "One more.", lambda number: number + 1)
 >>> drive(Pipeline((more,)), 1, lambda each, number: each.run(number))

@@ -1,12 +1,9 @@
 """Background compilation: an executable that answers with fast code while better code is made.
 
-    exe = plica.compile(model, background=True)
-    exe(x)              code of the effort `fast`, soon
-    exe.tier            "fast"; then "default"
-    exe.wait()          until the better code is there
-
-All calls switch atomically to the optimised code once it is ready. Errors during compilation are
-reported as warnings, raised by `wait`, and have no other effect.
+exe = plica.compile(model, background=True)
+exe(x)              code of the effort `fast`, soon
+exe.tier            "fast"; then "default"
+exe.wait()          until the better code is there
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Code for the sizes of a call: the selector behind models that are compiled when they are called.
-
-A source returns the module for given inputs. Its compiled executables are cached, least recently
-used first out.
-"""
+"""The selector behind models that are compiled when they are called, for their sizes."""
 
 from __future__ import annotations
 

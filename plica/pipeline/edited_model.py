@@ -1,11 +1,5 @@
 """Edited models: the artefact of a model made of that of another, which has other numbers.
 
-Each artefact stores how each of its constants is derived from the model's tensors, which tensors
-the compiler inspected, and which queries it made about the others (`plica.ir.graph.provenance`). A
-model with the same operators, the same inspected tensors and the same answers would compile to the
-same code; so only the constants derived from changed tensors are recomputed, and no compiler pass
-runs.
-
 Sharing depends on which stored tensors are equal, so the equalities among tensors must be unchanged
 too. Any other difference makes the model compile from scratch.
 """

@@ -1,8 +1,4 @@
-"""The front of the pipeline: `plica.compile`, which asks the store before it imports the compiler.
-
-A model file that was compiled before is loaded as an artefact (`plica.pipeline.known_model`);
-everything else runs the whole pipeline (`plica.pipeline.whole`).
-"""
+"""The front: `plica.compile`, which asks the store before it imports the compiler."""
 
 from __future__ import annotations
 

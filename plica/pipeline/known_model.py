@@ -1,9 +1,5 @@
 """Known models: a model file that was compiled before is loaded without the compiler.
 
-The lookup key of a model (`plica.pipeline.model_query`) leads to the key of its artefact. A process
-that compiles a known model reads the file once and imports neither LLVM nor the model reader.
-Requests with custom passes, a tuning database or external tensor files take the full path.
-
 A model that differs from a compiled one only in the values of large tensors is found by the digest
 of its remaining bytes; its artefact is derived from the other's (`plica.pipeline.edited_model`).
 """

@@ -1,9 +1,6 @@
 """Launch names: launches that index by data are named by their node of the model.
 
-An out-of-bounds index ends the call with the number of a launch. The artefact holds the launch
-names, so the error message names the node on every machine.
-
-    take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32] by 'ids'
+take  -->  take of node lookup along axis 0 of Tensor[("n", 8), f32] by 'ids'
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Models of torch: programs that were exported are read, modules are exported at their first call.
 
-    exe = plica.compile(model.eval())
-    exe(x)              torch exports the model for inputs like these; the code serves until the
-                        state of the module changes (`plica.frontend.torch.module_state`)
-    exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
-
-The inputs of a module are unknown before its first call; those of an exported program are known,
-open sizes included, so deploy that. The check imports nothing of torch.
+exe = plica.compile(model.eval())
+exe(x)              torch exports the model for inputs like these; the code serves until the
+                    state of the module changes (`plica.frontend.torch.module_state`)
+exe.at(x).save(…)   the executable for such inputs: it can be saved, exported, looked into
 """
 
 from __future__ import annotations

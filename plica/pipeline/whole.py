@@ -1,9 +1,5 @@
 """The pipeline: from a module to something one can call.
 
-The pipeline of the target lists the steps (`plica.codegen.llvm.passes`): the graph is optimised,
-including the user's rules; operators are grouped into kernels; each kernel takes its schedule from
-a tuning database or by default; then follow lowering, memory planning and emission.
-
 >>> import numpy as np
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
@@ -18,10 +14,6 @@ array([2., 4., 6.], dtype=float32)
 'Tensor[(3,), f32]'
 
 Specialised executables: a model with open sizes, compiled for those of each call.
-
-Some models leave sizes open, and some compute shapes, axes or counts from their inputs. Such a
-model is compiled at the call, once per choice of sizes and deciding values. The results are cached,
-so a call with known sizes costs a table lookup.
 
 >>> import numpy as np
 >>> import plica

@@ -1,8 +1,4 @@
-"""A worker process that runs parts of compilations for another process until it becomes idle.
-
-Workers are forked by one process that has loaded the compiler (`serve`), so that it is loaded once,
-while the asker loads it for itself.
-"""
+"""A worker process that runs parts of compilations for another process until it becomes idle."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Artefact views: the compilation record of an artefact, as JSON data.
-
-An artefact contains no modules but the names of all steps, and for every kernel its initial loops
-and its trace: so the loops at every step can be reconstructed, years later.
-"""
+"""Artefact views: the compilation record of an artefact, as JSON data."""
 
 from __future__ import annotations
 

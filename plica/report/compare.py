@@ -1,10 +1,5 @@
 """Compares a compiled model with the interpreter, operator by operator.
 
-Two things can go wrong between a model and its numbers. A rule or a pass may change the module's
-meaning: then the interpreter's result changes at that step, and bisection over the derivation finds
-it. Or a kernel's code may not implement its operators: then it is the first launch whose result
-differs from the interpreter's on the same inputs.
-
 >>> difference([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
 0.25
 """

@@ -1,10 +1,4 @@
-"""Futures: alternative continuations of a compilation from some step.
-
-A rule step is omitted by continuing, from the state before it, with pipelines whose packs lack that
-rule, and a pass step by a pipeline without the pass; earlier steps are kept. Another rule may
-replace it; a kernel may have another schedule. `compared` reports the effect on time, size, code
-and numbers.
-"""
+"""Futures: alternative continuations of a compilation from some step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Nodes of graphs: the operators, calls, choices and inputs of a module, values before uses.
 
-Fused groups are one box that lists its operators; the page computes the layout.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.type.infer import infer
 >>> from plica.ir.graph.module import module

@@ -1,9 +1,5 @@
 """Graph films: the graph of a module before and after every step of a derivation, as deltas.
 
-A node keeps its number while it is the same operator on the same type, even if its operands change;
-so a local rewrite is a delta of a few nodes, and a film of five hundred steps is hardly larger than
-its first graph.
-
     GraphFilm ::= GraphFilm(nodes, start, frames, origins)
     GraphFrame ::= GraphFrame(step, gone, set, made)     set: (node, what it reads), new or changed
 

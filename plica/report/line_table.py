@@ -1,12 +1,8 @@
 """Line tables: many texts that differ little, each as a delta against the one before it.
 
-A delta is a list of hunks `[at, dropped, lines]`: at line `at` of the old text a number of lines
-are removed, and the table's lines with those numbers inserted. Hunks go from last to first, so that
-positions stay valid.
-
 >>> table = LineTable()
->>> first = table.delta("", "for i in range(4):\\n    x[i] = 0.0")
->>> table.delta("for i in range(4):\\n    x[i] = 0.0", "for i in unrolled(4):\\n    x[i] = 0.0")
+>>> first = table.delta("", "for i in range(4):\n    x[i] = 0.0")
+>>> table.delta("for i in range(4):\n    x[i] = 0.0", "for i in unrolled(4):\n    x[i] = 0.0")
 [[0, 1, [2]]]
 >>> applied([0, 1], [[0, 1, [2]]])
 [2, 1]

@@ -1,9 +1,4 @@
-"""Model views: all data of the page for a compiled model, as JSON data.
-
-The graph derivation is a film of deltas, each kernel a film of its loops; launches connect them:
-each refers to its node of the final graph, the model's nodes it comes from, its kernel, and its
-values in the memory plan.
-"""
+"""Model views: all data of the page for a compiled model, as JSON data."""
 
 from __future__ import annotations
 

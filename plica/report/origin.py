@@ -1,8 +1,5 @@
 """Origins of launches: the operators of the model that each kernel computes, and how it came.
 
-A fused function applied to its own arguments gives the original terms; the compilation's derivation
-maps these to terms of the model.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.infer import infer

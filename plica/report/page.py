@@ -1,8 +1,5 @@
 """The page: models and traces as one HTML file that needs nothing else, no network, no other file.
 
-The data is embedded in compressed form and drawn by a script: the graph and the loops at every step
-of the derivation, kernels with their assembly, the roofline, the memory plan, futures side by side.
-
 >>> "http:" in STYLE or "https:" in SCRIPT
 False
 """

@@ -1,7 +1,5 @@
 """Stages: the module as it was read, and after every pass and every run of rules.
 
-They are taken from the derivation of a compilation, so they show what was done.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
 >>> from plica.ir.type.infer import infer

@@ -1,7 +1,5 @@
 """Standing terms: a term with incremental replacement of parts, at the cost of their ancestors.
 
-The parents of each part are recorded, so that a replacement only rebuilds its ancestors.
-
 >>> from plica.ir.loop.scalar import Add, Lit
 >>> from plica.ir.type.dtype import i64
 >>> one, two, three = (Lit(each, i64) for each in (1, 2, 3))

@@ -1,8 +1,5 @@
 """Studies: everything that is worth telling about a compiled model, as data.
 
-`examine` compiles a model, runs it, and collects: the stages of the module, fusion decisions,
-kernels with their times and origins, the memory plan, the machine's roofline.
-
 >>> row = LaunchRow(0, "k0", "add", (2,), ("add_0",), ("add",), (), 2_000, 100, 1e-6, 0.5)
 >>> row.gflops, row.intensity
 (2.0, 20.0)

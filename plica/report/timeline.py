@@ -1,8 +1,5 @@
 """Timelines: every step of a compilation in one list, of the graph, of schedules and of lowering.
 
-Steps are numbered from 1: those of the graph first, then those of each kernel. States share
-unchanged parts, so all are kept in memory; the compilation can be forked at any step.
-
     timeline.at(n)                    the module, or the kernel, after step n
     timeline.first(holds)             the first state for which a predicate holds
     timeline.edits(n)                 the subterms that step n replaced, and by what

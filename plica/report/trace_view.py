@@ -1,9 +1,6 @@
 """Trace views: a kernel under one or two schedules, as JSON data.
 
-    trace_view(name, kernel, {"old": a, "new": b}, machine)
-
-Two traces side by side: their steps are paired by their diff, whose hunks are shown with their
-effect on the loops and the estimated cycles.
+trace_view(name, kernel, {"old": a, "new": b}, machine)
 """
 
 from __future__ import annotations

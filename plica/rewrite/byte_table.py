@@ -3,10 +3,6 @@
     before:  quantise(gelu(dequantise(x, s, z)), t, u)      with bytes between its steps, or without
     after:   take(table of 256 results, cast(x, i32))
 
-A value has a *source* if it is computed elementwise from one byte tensor and scalars. The
-interpreter computes all 256 results; a lookup costs as much as a few arithmetic operations, so
-functions with a slow operator become tables.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.graph.module import module

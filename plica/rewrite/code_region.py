@@ -3,21 +3,16 @@
     before:  def main(x): return op.exp(nn.relu(x @ W) @ V)
     after:   def main(x): return op.exp(acme_0(x))         with acme_0(a) = nn.relu(a @ W) @ V
 
-A table of patterns defines the generator's abilities. Covered nodes are merged along edges into
-maximal regions. A region is convex, so no path leaves and re-enters it, and regions never depend on
-each other cyclically. Constants are included; other inputs are arguments, and values used outside
-are results.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.ir.op import find
 >>> from plica.rewrite.pattern import holes
 >>> x, y = holes("x y")
 >>> found = outlined(from_text(
-...     "from __future__ import annotations\\n"
-...     "import plica\\nfrom plica import op\\nfrom plica.script import Tensor, f32\\n"
-...     "@plica.function\\n"
-...     "def main(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:\\n"
-...     "    return op.exp(a * a + a)\\n"
+...     "from __future__ import annotations\n"
+...     "import plica\nfrom plica import op\nfrom plica.script import Tensor, f32\n"
+...     "@plica.function\n"
+...     "def main(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:\n"
+...     "    return op.exp(a * a + a)\n"
 ... ), (("product", x * y), ("sum", x + y)), "acme")
 >>> [(each.symbol, each.patterns) for each in found.regions]
 [('acme_0', ('product', 'sum'))]

@@ -1,15 +1,10 @@
 """Derivations: what rewriting did, step by step.
 
-A step says which rule replaced which subterm, where, and by what; it contains no module. Steps of
-one sweep over a term (a run of the engine, a `bottom_up`) need no path: equal terms are one object,
-so the subterm itself identifies all its occurrences. Any state of a derivation is recovered by
-replaying a prefix of its steps; a sweep is replayed in one pass.
-
-    at(derivation, k)            the term after k steps; k from 0 (the source) to len(steps)
-    fork(derivation, k)          the derivation cut after k steps, to go on differently
-    why(derivation, term)        the source operators a term comes from, and the rules that made it
-    became(derivation, source)   the terms of the result that come from a source operator
-    first_bad(derivation, ok)    the step that made `ok` false, by bisection
+at(derivation, k)            the term after k steps; k from 0 (the source) to len(steps)
+fork(derivation, k)          the derivation cut after k steps, to go on differently
+why(derivation, term)        the source operators a term comes from, and the rules that made it
+became(derivation, source)   the terms of the result that come from a source operator
+first_bad(derivation, ok)    the step that made `ok` false, by bisection
 """
 
 from __future__ import annotations

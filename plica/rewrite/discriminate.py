@@ -1,9 +1,5 @@
 """Discrimination: the few rules of many whose left side can be a given term.
 
-Rules are indexed by the head of their left side, and then by the heads of its direct children. The
-candidates for a combination of heads are computed once and cached, so a term without rules costs
-one lookup, however many rules there are.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.term import tensor

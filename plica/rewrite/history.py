@@ -1,8 +1,5 @@
 """Histories: one derivation for a whole compilation, through rules and passes alike.
 
-A pass is a step from one module to the next; since modules share what did not change, that costs
-what changed.  `why`, `became`, `first_bad`, `at` and `fork` work on the derivation as on any other.
-
 >>> from plica.ir.passes import Pass
 >>> from plica.ir.graph.module import module
 >>> empty = module({})

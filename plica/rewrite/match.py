@@ -1,10 +1,5 @@
 """Matching: a pattern against a term, giving what fills the holes.
 
-A pattern is compiled once into nested closures; compiled patterns never backtrack, because
-alternatives are expanded beforehand. Matching inspects one term and the types of its parts, so a
-match is independent of context. A `Function` pattern without a result type matches any; holes under
-binders are filled as in `plica.rewrite.binder`.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.rewrite.pattern import holes

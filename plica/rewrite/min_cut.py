@@ -1,10 +1,5 @@
 """Minimum cuts: assigns things to sides so that few nets span several sides.
 
-A net is a set of things that should share a side; it is cut if they do not. For two sides the
-minimum number of cut nets is the maximum flow through a graph in which a net is an edge of capacity
-one, connected to and from its things at no cost; for more sides, each is separated from all others
-in turn, which cuts at most twice the minimum.
-
 >>> nets = [("a", "b"), ("b", "c"), ("b", "d")]
 >>> cheapest(nets, {"a": "left", "c": "right", "d": "right"}, "left")["b"]
 'right'

@@ -1,9 +1,4 @@
-"""Module rewriting: rules that depend on the users of a term, besides rules on terms alone.
-
-Dominated regions (`dominates`) and patterns of several outputs (`outputs`) are matched in a whole
-module.  A pack with such rules alternates between the normal form of its other rules and these,
-until none applies.
-"""
+"""Module rewriting: rules that depend on the users of a term, besides rules on terms alone."""
 
 from __future__ import annotations
 

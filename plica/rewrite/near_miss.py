@@ -1,9 +1,5 @@
 """Near misses: why a rule does not apply to a term, and which part of its pattern fails.
 
-Each alternative of the left side is followed into the term as far as it matches; the answer is the
-part at which it stops, with the expected and the actual term. The matcher itself decides what
-matches.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.op import find

@@ -5,21 +5,16 @@
                  def block(a, b, c): return nn.relu(nn.conv(a, b) + c)
                  return block(x, w, b)             # with the attribute composite="block"
 
-A region is what the structure of a pattern covers, or what a dominator pattern matches; only its
-result may be used outside. Constants are included, everything else is an argument. Equal regions
-become one function, because parameters are named by number. Regions do not overlap: of two
-overlapping ones, the outer is taken. Composites are not searched again.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.ir.op import find
 >>> from plica.rewrite.pattern import holes
 >>> x, y = holes("x y")
 >>> module = from_text(
-...     "from __future__ import annotations\\n"
-...     "import plica\\nfrom plica import op\\nfrom plica.script import Tensor, f32\\n"
-...     "@plica.function\\n"
-...     "def f(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:\\n"
-...     "    return op.exp(a * a) + op.exp(a + a)\\n"
+...     "from __future__ import annotations\n"
+...     "import plica\nfrom plica import op\nfrom plica.script import Tensor, f32\n"
+...     "@plica.function\n"
+...     "def f(a: Tensor[(2,), f32]) -> Tensor[(2,), f32]:\n"
+...     "    return op.exp(a * a) + op.exp(a + a)\n"
 ... )
 >>> split = partition(module, find("exp")(x * y), "exp_of_product")
 >>> [len(each.params) for each in composites(split)]

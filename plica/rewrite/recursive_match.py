@@ -3,9 +3,6 @@ fits.
 
     recursive("sum", lambda again: either(again + again, x))      on (a + b) + c
     five matches: (a + b) + c, a + b, a, b, c
-
-Which alternative fits a term depends on the term alone, so it is decided once for each distinct
-term, with an explicit stack: the cost is linear in the number of distinct terms.
 """
 
 from __future__ import annotations

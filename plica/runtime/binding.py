@@ -6,9 +6,6 @@
     Model.java     Java, by JNA
     model.mjs      JavaScript for Node, over model_node.c (N-API)
 
-Each needs `libmodel.so` and takes arrays of C's element types; halves are `uint16_t`, as in C. The
-first lines of each file say how to build it.
-
 >>> sorted(LANGUAGES)
 ['.go', '.hpp', '.java', '.mjs', '.rs']
 >>> LibraryFunction("m", (("in_x", "float", 3),), (("out_y", "double", 2),)).title

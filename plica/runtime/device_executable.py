@@ -1,8 +1,4 @@
-"""Device executables: compiled models whose code something else than this processor runs.
-
-A `DeviceKind` defines how a kind of device loads an artefact and what it exports; everything else
-is shared by OpenCL, SPIR-V, WebGPU, WebAssembly, emulated GPUs and emulated processors.
-"""
+"""Device executables: compiled models whose code something else than this processor runs."""
 
 from __future__ import annotations
 

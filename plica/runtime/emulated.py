@@ -1,9 +1,4 @@
-"""Emulated: executables whose code is for another machine, run by an emulator of it.
-
-The emulated program runs in an empty folder, reads its inputs from `inputs.bin`, one after the
-other, and writes `outputs.bin`: a status that is 0 on success, a nonce, and the outputs. Inputs are
-checked as usual before anything runs.
-"""
+"""Emulated: executables whose code is for another machine, run by an emulator of it."""
 
 from __future__ import annotations
 

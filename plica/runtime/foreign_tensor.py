@@ -5,9 +5,6 @@
 >>> array = shared(given, ELEMENTS["f32"])
 >>> bool(np.shares_memory(array, given))
 True
-
-Lazy operations are resolved first: torch marks a tensor as negated (`z.conj().imag`) outside its
-memory, and DLPack exports the memory without the mark.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Guarded memory: arrays next to an inaccessible page.
 
-An array ends where such a page begins, or begins where one ends, as closely as its alignment
-allows; the rest of its pages holds a pattern. Native accesses past the guarded side fault, and
-writes past the other side are detected afterwards.
-
 >>> room = Guarded((3,), np.dtype(np.float32), "end")
 >>> room.array[:] = 1
 >>> room.is_intact(), room.gap

@@ -1,8 +1,4 @@
-"""Executables over lists and options: code over the arrays that stand for them.
-
-A caller passes a list of arrays, an array or None; the program inside uses arrays alone
-(`plica.runtime.ragged`), so that it is compiled, saved and run as any other.
-"""
+"""Executables over lists and options: code over the arrays that stand for them."""
 
 from __future__ import annotations
 

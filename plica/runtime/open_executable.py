@@ -1,10 +1,7 @@
 """Open executables: one code for all sizes of a model's dims.
 
-A second function of the code computes, from the dims, the sizes of the workspace, inputs and
-outputs. Its results are cached by sizes.
-
-    void plica_sizes(i64 *dims, i64 *out)
-    i64 plica_main(void **table)      inputs, outputs, constants, the workspace, the dims
+void plica_sizes(i64 *dims, i64 *out)
+i64 plica_main(void **table)      inputs, outputs, constants, the workspace, the dims
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Subprocesses: work that may crash without affecting this process.
 
-The child is a copy of this process, so it knows all that is known here; what it gives back are
-bytes.  It is for tools that try out code which may be wrong, and that run on one thread.
-
 >>> apart(lambda: b"done")
 b'done'
 >>> import signal

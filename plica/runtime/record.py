@@ -4,9 +4,6 @@
     traces.json       for each kernel: the kernel its schedule begins with, and its trace
     kernels.txt       the kernels as text
 
-A stage leads from one module to the next: a pass, or some steps of rules.  Stages form a chain from
-the source to the result, so `plica.runtime.verify` can follow it without knowing any rule.
-
 >>> record = CompilationRecord("0" * 32, "exact", (), "")
 >>> read_record(record_members(record)) == record
 True

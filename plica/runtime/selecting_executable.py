@@ -1,8 +1,4 @@
-"""Selecting executables: each call is answered by an executable that a `Selector` chooses.
-
-The selector is the variable part: code that is replaced by optimised code, code per size, or lists
-instead of arrays. Queries go to the currently selected executable.
-"""
+"""Selecting executables: each call is answered by an executable that a `Selector` chooses."""
 
 from __future__ import annotations
 

@@ -2,10 +2,6 @@
 
     n * 768          (n + 255) // 256          min(n, m) + 1
 
-A text is parsed by Python's parser and interpreted node by node. It may contain integers, dim
-names, `+ - * // %`, `min`, `max` and, in requirements, `>=`, `==`, `!=` and `or`; nothing is
-executed.
-
 >>> number_of("(n + 255) // 256 * max(m, 1)", {"n": 257, "m": 3})
 6
 >>> names_of("n * m + 1") == {"n", "m"}

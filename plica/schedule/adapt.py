@@ -2,10 +2,6 @@
 
     adapter("split")(function)      what to try for a kind: (step, scene, origin) -> candidate*
 
-Decisions are fitted to the new extents: each part, from the innermost, becomes the largest divisor
-not above its old value. A kind without an adapter is tried unchanged; a decision of another form is
-replaced by the nearest of some deterministic samples.
-
 >>> fitted(56, (4, 2, 16))
 (2, 2, 14)
 >>> fitted(48, (7, 2, 16))

@@ -1,9 +1,5 @@
 """Alignment: which steps of two traces are the same step.
 
-A step is identified by its kind and operands, never by its number: `address` is its kind and the
-addresses of the steps that produced its handles; `identity` also includes its other arguments.
-Alignment maximises the common subsequence of both traces.
-
 >>> from plica.schedule.spelling import spell
 >>> from plica.schedule.trace import Step
 >>> found, other = (Step(spell("block", number=n, role="s")) for n in (0, 1))

@@ -1,10 +1,7 @@
 """Blame: what each step of a trace does for the cost of a program.
 
-    for each in blame(trace, matmul, cost):       cost: Module -> float, e.g. a measured time
-        print(each)
-
-Each step is omitted in turn, with its dependents; the increase in cost is the step's contribution.
-Costs may be measured repeatedly: the spread shows their reliability.
+for each in blame(trace, matmul, cost):       cost: Module -> float, e.g. a measured time
+    print(each)
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Choices: those that the range of a block's variable decides are made.
 
-A concatenated tensor selects its source per element. In a part of the loop over it most of these
-conditions are constant; a chain of them is cut where it starts, so that later code sees one source
-per part.
-
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, y, c = buffer("x", (8,), f32), buffer("y", (4,), f32), axis("c")

@@ -1,10 +1,7 @@
 """Effects: what each hunk of a difference does to the program, and to its cost.
 
-The hunks are made one after another, so the effects add up to the whole difference of the two
-programs.  Where a trace is illegal half way, its effect is the refusal.
-
-    for hunk, effect in zip(difference.hunks, effects(difference, a, matmul)):
-        print(effect.text)
+for hunk, effect in zip(difference.hunks, effects(difference, a, matmul)):
+    print(effect.text)
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Finding blocks again: which block of another program plays the part of one of ours.
-
-A block is identified by its role (the kinds of its variables, and whether it has an init) and by
-its order among the trace's look-ups. Blocks of equal roles are matched first, in order; then
-similar ones: both or neither reduce.
-"""
+"""Finding blocks again: which block of another program plays the part of one of ours."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Fuzzing of schedules: random kernels go through random traces, and mean what they meant before.
 
-Every accepted trace preserves the meaning of its kernel, keeps names distinct and never crashes;
-every refusal states its precondition, the place, and the expected and actual values. A failing
-trace is reduced to necessary steps, the kernel and its data to a minimal example, and the faulty
-step is named.
-
 >>> fuzz(examples=3).finding is None
 True
 """

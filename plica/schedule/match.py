@@ -1,9 +1,5 @@
 """Matching: whether nests of a program implement a tensor intrinsic, and on which regions.
 
-The order of loops does not matter where the order of updates does not, nor do loops of one
-iteration, dimensions of one element, and the sides of a sum or a product.  What differs otherwise
-is said: the farthest that a comparison got.
-
 Not here: the use of a match (`plica.schedule.primitive.tensorize`).
 """
 

@@ -2,12 +2,6 @@
 
     merge(base, a, b, program)     a trace with the changes of both, or why they cannot both be made
 
-Changes conflict if both change one step of the base differently, if one needs a step that the other
-removes, or if both apply the same kind of step to one target in different ways (a loop split by 4
-here and by 8 there). Equal changes are made once. Whether steps of one side are legal after those
-of the other depends on the program (one unrolls a loop that the other splits), so the merged trace
-is replayed on it, and a refused step is a conflict.
-
 Laws: the result replays on the program, or names a conflict; for traces that replay on it
 `merge(base, a, base) is a`, `merge(base, a, a) is a`; `merge(base, a, b)` is `merge(base, b, a)`.
 """

@@ -1,11 +1,5 @@
 """Recipe evaluation: a constant recomputed from a model's stored tensors, by its recipe term.
 
-A recipe is an expression over variables that are named by what they stand for, or a buffer that
-stages make of such expressions (`plica.ir.graph.provenance`).  It is followed as it was the first
-time, by the interpreter and by the stages that pack weights, so the bytes are those that compiling
-the model would give.  Most recipes are plain, and followed without terms
-(`plica.ir.graph.plain_recipe`).
-
 >>> from plica.core.encode import to_json
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var

@@ -1,9 +1,4 @@
-"""Smaller cases: of a kernel, a trace and data that go wrong, the least part that still does.
-
-First trace steps are removed, then kernel statements with unused buffers, then operations in stored
-values; then extents are reduced, and numbers become zero. Candidates must have a value in the
-interpreter, which checks bounds and initialisation.
-"""
+"""Smaller cases: of a kernel, a trace and data that go wrong, the least part that still does."""
 
 from __future__ import annotations
 

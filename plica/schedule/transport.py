@@ -4,10 +4,6 @@
     moved.module, moved.trace              the other program, scheduled, and the trace that does it
     print(moved.report)                    what became of each instruction, and why
 
-Blocks are matched by role and order, never by name; decisions and factors become the nearest ones
-that fit the new extents; instructions about missing loops are dropped. Every step of the new trace
-is checked as in any replay, so the meaning of the new program is preserved.
-
 With the original program as `source`, splits that were exact there stay exact.
 
 Laws: `replay(moved.trace, other)` is `moved.module`; on its own program a trace is unchanged.

@@ -1,10 +1,7 @@
 """Choices: which schedule each kernel of a model gets from the records of a database, and why.
 
-The best applicable record is chosen; if one no longer applies, the reason is reported and the next
-best is tried. Untuned kernels keep their default schedule.
-
-    records_of(database, target)         the best few records of all work, on one machine
-    choice(records, target, of, facts)   the schedule of one function, and why
+records_of(database, target)         the best few records of all work, on one machine
+choice(records, target, of, facts)   the schedule of one function, and why
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Courses: a piece of work to tune, its space, and the progress of its search.
 
-    TuningSubject(task, space)     a piece of work, and the space of its schedules
-    Course                         what was observed, what is best, how long each stage took
-
-The tuning loop (`plica.search.tune_loop`) creates courses; reports, progress bars and in-place
-comparisons read them.
+TuningSubject(task, space)     a piece of work, and the space of its schedules
+Course                         what was observed, what is best, how long each stage took
 """
 
 from __future__ import annotations

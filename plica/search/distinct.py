@@ -1,8 +1,6 @@
 """Distinct candidates: how many kernels of different code the space of each piece of work has.
 
-    space_sizes(module, contract, packs, target, most) -> SpaceSize of each kernel, one by one
-
-Points may be illegal, and some lower to the same kernel: digests of lowered kernels are counted.
+space_sizes(module, contract, packs, target, most) -> SpaceSize of each kernel, one by one
 """
 
 from __future__ import annotations

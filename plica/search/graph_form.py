@@ -2,10 +2,6 @@
 
     GraphForm ::= GraphForm(without, within)     passes left out of the pipeline, and put into it
 
-Any meaning-preserving pass may be omitted, and equality saturation may replace the rules' normal
-form; the pipeline's own form is empty. A record of a form has the key of the model (`graph_key`)
-and the form as its trace: `plica.compile` looks it up before operators are fused.
-
 >>> form = GraphForm(without=("winograd",))
 >>> GraphForm.from_text(form.text) == form, str(form), str(GraphForm())
 (True, 'without winograd', 'as it is')

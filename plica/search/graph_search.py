@@ -1,10 +1,4 @@
-"""Graph-level search: forms of a whole model, ranked by the cost model, then timed alternately.
-
-The kernels in which a form differs from the pipeline are estimated with their default schedules.
-The model ranks kernels less reliably than schedules of one kernel, so it only selects candidates:
-forms with low estimates are compiled and timed alternately with the pipeline, each in several
-copies (`plica.search.in_place`). A form is chosen if it is clearly faster as a whole.
-"""
+"""Graph-level search: forms of a whole model, ranked by the cost model, then timed alternately."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""In place: tuned kernels timed in their network, launch by launch, against the untuned ones.
-
-In isolation a kernel finds its inputs in cache, in its network it may not. So at the end of a
-search both programs run alternately, and a kernel that is not faster in its network reverts to its
-default: these times are recorded, and outrank those in isolation (`plica.search.record.order`).
-Memory placement changes times by up to 10 %, so each program runs in several copies, and a kernel
-is faster if the difference of means exceeds the variation of both. If the whole tuned program is
-not faster, all kernels revert.
-"""
+"""In place: tuned kernels timed in their network, launch by launch, against the untuned ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Lowered candidates: schedules replayed and lowered once, shared by all users.
 
-The proposer of a candidate has lowered it for its features; its builder in another process receives
-the result if it is still cached.
-
 >>> from plica.ir.loop.statement import NOTHING
 >>> kept, nothing = LoweredCandidates(capacity=1), Kernel((), (), 0, NOTHING)
 >>> kept.known(Trace(()), nothing) is None, kept.of(Trace(()), nothing) == nothing

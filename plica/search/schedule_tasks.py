@@ -15,9 +15,6 @@ The defaults of all pieces are timed first. Everything is a function of the obse
 >>> next_task([fast, Standing(weight=10)]), next_task([Standing(best=(1.0,), finished=True)])
 (1, None)
 
-`promised` is the expected gain of continuing a search, by its past gains: with past batches, the
-last gains, half of that, and so on; without any, as much as that of the others.
-
 >>> tuned, new = Standing(weight=1, best=(4.0, 3.0)), Standing(weight=10, best=(4.0,))
 >>> promised([tuned, new], batches=8)
 11.0

@@ -2,11 +2,6 @@
 
     Rule ::= Rule(name, forms, traces)
 
-A rule says which stages to begin with (`forms`), then how the kernel of each may be scheduled
-(`traces`, with decisions by rule of thumb): pure functions that yield pairs with names.  A record
-names the rule and the form, so that its kernel is found without the whole space.  Libraries add
-rules under the entry-point group `plica.schedule_rules`, and forms under `plica.forms`.
-
 >>> SketchRule("two words", lambda of, machine: (), lambda of, machine: ())
 Traceback (most recent call last):
 plica.core.diagnostic.RuleRefused: The name of a schedule rule is a word. [bad-rule]

@@ -3,9 +3,6 @@
     Space  ::= Space(sketches)                 Point ::= Point(sketch, decisions)
     Sketch ::= Sketch(name, kernel, trace, supports, form)
 
-A sketch is a trace with a decision at every sampling step, and the alternatives for each of these
-steps. `Space.trace` returns the trace of a point; replaying it shows whether it is legal.
-
 >>> from random import Random
 >>> from plica.schedule import do, block, loops, split, vectorize, sample_tile, trace_of
 >>> from plica.ir.text.script import from_text

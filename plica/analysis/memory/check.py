@@ -1,10 +1,5 @@
 """Checks memory plans: values that are live at the same time share no byte.
 
-The checker knows nothing of how plans are made.  Values may share memory in two ways: a view and
-what it shows hold the same elements; and a value written in place of another meets it in the one
-step that reads the old and writes the new, which must be the last that needs the old or any view of
-it.
-
 >>> from plica.analysis.memory.packing import Allocation
 >>> for each in check_plan(MemoryPlan((Allocation(8, 0, 2), Allocation(8, 1, 2)), (0, 0), 64)):
 ...     print(each)

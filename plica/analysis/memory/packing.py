@@ -1,10 +1,5 @@
 """Packing: where values lie in memory, so that values that never meet share it.
 
-Allocations that share memory form one storage. Two strategies are tried, and the smaller arena
-wins: largest storage first, each in the tightest gap among those live with it; and in order of
-time, each in the tightest gap. The first is usually better, but quadratic, so it is tried up to
-`MAX_STORAGES_SORTED`.
-
 >>> pack_arena((Allocation(100, 0, 1), Allocation(60, 1, 2), Allocation(100, 2, 3))).offsets
 (0, 128, 0)
 

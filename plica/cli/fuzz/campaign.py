@@ -2,9 +2,6 @@
 findings.
 
     $ plica fuzz all --seconds 420 --jobs 14 --corpus found/
-
-Each kind gets tasks in proportion to its goal. At the end the counts of each kind, requested items
-that were never exercised, and each finding are printed; `summary.json` in the corpus has them all.
 """
 
 from __future__ import annotations

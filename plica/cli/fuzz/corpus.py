@@ -1,11 +1,8 @@
 """The corpus: findings as test files, one per finding, and the counts.
 
-    DIR/graph/test_merge_common_1f0c33ab.py     a test that fails as long as the mistake is there
-    DIR/onnx/test_interpreted_77aa01b2.py       beside the model and the arrays that it reads
-    DIR/summary.json                            counts by kind, what fired, each finding once
-
-Findings that differ only in numbers are one. An earlier finding keeps its file, unless the new one
-is shorter.
+DIR/graph/test_merge_common_1f0c33ab.py     a test that fails as long as the mistake is there
+DIR/onnx/test_interpreted_77aa01b2.py       beside the model and the arrays that it reads
+DIR/summary.json                            counts by kind, what fired, each finding once
 """
 
 from __future__ import annotations

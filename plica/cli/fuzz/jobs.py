@@ -1,8 +1,4 @@
-"""Jobs: shares of fuzzing in separate processes, for a given time and number of cores.
-
-A process that dies, or hangs in a case, is a finding about that case, and is replaced. When time is
-up, running shares are waited for briefly and then abandoned.
-"""
+"""Jobs: shares of fuzzing in separate processes, for a given time and number of cores."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Kinds of fuzzing as the command line has them: one declaration each, all else written once.
 
-    FuzzKind(name, cases, about, epilog, options, run, summary, good, ...)
-
-It defines the verb with its options, a local run with progress, its output as text or JSON, and
-shares of campaigns in separate processes (`plica.cli.fuzz.campaign`).
+FuzzKind(name, cases, about, epilog, options, run, summary, good, ...)
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@
 load.inp dram=64 y_size=6 x_size=8 !pop_next
 >>> read(vta(), show(vta(), each)) is each
 True
-
-Operands of 0 are left out.  A stream begins with its tensors and its micro-operations:
-`.tensor name scope at elements` and `.micro dst=0 src=1`.  `#` begins a comment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Conflicts: which instructions of different units touch the same element, and one writes it.
 
-Elements that the same footprints touch are one atom, so that a stream of thousands of instructions
-over a few tiles has a few dozen atoms.
-
 >>> from plica.codegen.accel.instruction import instruction
 >>> from plica.codegen.accel.vta import vta
 >>> load = instruction(vta(), "load.inp", y_size=1, x_size=4)

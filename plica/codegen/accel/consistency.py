@@ -1,8 +1,5 @@
 """Consistency: everything that is wrong with the declaration of an accelerator.
 
-A declaration is data that people write.  What contradicts itself is refused when the machine is
-made, all of it at once, since a simulator would give wrong numbers for it without a word.
-
 >>> from plica.codegen.accel.part import Field, Idle
 >>> end = Operation("end", "unit", (Field("opcode", 0, 3),), (("opcode", 9),), Idle())
 >>> [each.message for each in faults("toy", 8, (), ("unit",), (), (end,), "end", None, Timing())]

@@ -1,10 +1,5 @@
 """The cycle simulator: when each instruction runs, and what it waits for.
 
-Units run in parallel. An instruction starts when its unit is free, its tokens are available, and
-the queues it pushes to have space. A sweep takes its iterations plus the pipeline latency. A move
-waits for memory, then its rows compete with those of other units for the ports, first come first
-served; padding takes a cycle per element.
-
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
 >>> timed = simulate(vta(), Stream((instruction(vta(), "load.inp", y_size=2, x_size=4),)))

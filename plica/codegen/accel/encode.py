@@ -7,9 +7,6 @@
 '0x400000000000000000d10'
 >>> decode(vta(), word).name
 'load.inp'
-
-Bits outside all fields are 0, and other words are refused: `encode(decode(w)) == w` for every word
-that is an instruction, and `decode(encode(i)) is i` for every instruction.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@
 >>> from plica.codegen.accel.vta import vta
 >>> [each.unit.name for each in epilogue(units_of(vta()), True, 8, 0, 127)]
 ['alu.add', 'alu.shr.imm', 'alu.max.imm', 'alu.min.imm']
-
-A number is an operand where the machine has such an operation and its field has room.  Otherwise it
-is a tensor, one element for each block of outputs, as a bias is.
 """
 
 from __future__ import annotations

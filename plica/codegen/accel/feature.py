@@ -6,9 +6,6 @@
 >>> found = features(vta(), Stream((load,)))
 >>> found["load.inp count"], found["load.inp bytes"], found["load cycles"]
 (1, 128, 100)
-
-Their names follow from the declaration, so two streams of one machine have the same ones, in the
-same order.  The cycles of a unit are what its instructions take when nothing makes them wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Flow checks: whether statements are valid for the machine, and stay inside their tiles.
 
-A flow is written by people and schedules. One that accesses another's memory would silently give
-wrong numbers, so it is refused before it is used.
-
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.loop.scalar import index
@@ -15,9 +12,6 @@ plica.codegen.accel.fitting.BadFlow: load.inp: A transfer goes beyond its tile. 
   expected: 0 to 3 of 'a'
   found: 0 to 7
   suggestion: Make the tile larger, or move less.
-
-Writes to one scope may also go to others; a tile of the first is then a tile of these, too. Threads
-are loops here: each has its own tile, and must stay inside it.
 """
 
 from __future__ import annotations

@@ -5,12 +5,6 @@
            | Transfer(operation, tile, sram, tensor, dram, rows, width, stride, pads)
            | Work(operation, extents, touches, given)
 
-A tile is room in a scope, a tensor room in memory.  Numbers may be index expressions over the loop
-variables.  A transfer copies rows between the two.  Work is a loop nest around one operation, of
-any depth: the builder of streams finds the hardware's loops in it and makes micro-operations of the
-rest.
-Tiles inside `Threads` are one for each thread, where `private` says so.
-
 >>> from plica.ir.loop.tensor import axis
 >>> i = axis("i")
 >>> x, a = Memory("x", "inp", 64), Tile("a", "inp", 16)

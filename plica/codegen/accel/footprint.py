@@ -8,9 +8,6 @@
 [('inp', [8, 9, 10, 11, 12, 13, 14, 15, 16])]
 >>> touched.memory
 ByteRows(start=0, size=48, rows=2, stride=160, writes=False)
-
-What micro-operations say is known before anything runs: they are loaded from a tensor that nothing
-writes, by the unit that uses them or in step with it.
 """
 
 from __future__ import annotations

@@ -13,10 +13,6 @@
 >>> stream = read_stream(vta(), text)
 >>> run(vta(), stream, {"x": np.ones((2, 1, 16), np.int32)})["y"].any()
 np.False_
-
-(A load of `acc` does not write `out`, as sums do.)  The simulator itself is part of the runtime
-(`plica.runtime.accel.functional`), since an artefact needs it; here a declaration becomes what it
-understands.
 """
 
 from __future__ import annotations

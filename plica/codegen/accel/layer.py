@@ -17,11 +17,6 @@
 >>> layer = layer_of(vta(), found)
 >>> layer.shape, layer.constants["w"].shape, layer.before
 ('16x4x4 -> 8, 3x3', (1, 1, 3, 3, 16, 16), 'NCHW16c')
-
-Channels are padded to whole blocks with zero weights, which add nothing. A layer with mostly such
-products (the three channels of an image, or one image if elements have eight rows) stays on the
-processor, and so does one that the machine's instructions cannot express; `layer_of` gives the
-reason. If a machine's loads cannot pad, the processor pads the input.
 """
 
 from __future__ import annotations

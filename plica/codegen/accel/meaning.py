@@ -7,11 +7,6 @@
 (('ac', 'bc', 'ab'), (1, 2))
 >>> to_formula(vta().operation("alu.add").does.meaning).steps
 (('axis', 0), ('axis', 1), ('load', 0, (0, 1)), ('load', 1, (0, 1)), ('add', 2, 3))
-
-A sum of products that is added to the old element is a `FormulaContraction`, which one call of
-BLAS does
-for all elements that meet the same right side.  Anything else is evaluated step by step, each a
-numpy operation over all elements (`plica.runtime.accel.formula`).
 """
 
 from __future__ import annotations

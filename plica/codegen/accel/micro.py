@@ -1,9 +1,5 @@
 """Micro-operations: a loop nest around one operation becomes hardware loops and micro-operations.
 
-Loops of one iteration are dropped, and adjacent loops with even strides are merged.  Two of the
-rest (as many as the hardware has) become its loops; the others are unrolled into micro-operations,
-as few as the operand fields and the latency of the pipeline allow.
-
 >>> from plica.codegen.accel.vta import vta
 >>> accesses = AffineAccess(0, (64, 0, 8, 1)), AffineAccess(0, (0, 1, 10, 1))
 >>> nest = OperationNest("gemm", (4, 3, 8, 8), (*accesses, AffineAccess(0, (3, 1, 0, 0))))

@@ -1,11 +1,7 @@
 """Offloading: a model whose integer layers run on an accelerator, from the graph to the artefact.
 
-    integer_convolutions -> layer_of -> packed -> stages          what runs where
-    choose -> encode                                              a program for each kind of layer
-
-`offload` decides what runs where; `assembled` combines programs, constants and the compiled native
-parts into one artefact. A model without offloadable layers is refused, with the reason for each
-candidate.
+integer_convolutions -> layer_of -> packed -> stages          what runs where
+choose -> encode                                              a program for each kind of layer
 """
 
 from __future__ import annotations

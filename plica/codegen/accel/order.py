@@ -1,9 +1,5 @@
 """Orders: which instructions may precede which, given units and tokens.
 
-A unit executes its instructions in stream order. Queues are first in, first out, so the k-th pop of
-a queue takes the token of its k-th push, whatever the timing: the happens-before relation is
-static.
-
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
 >>> make = lambda name, *flags: instruction(vta(), name, tokens=flags)

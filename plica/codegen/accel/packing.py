@@ -4,10 +4,6 @@ layouts.
     before:  def f(x): return integer(integer(x))              two layers in the integer form
     after:   launch0 reads pack(x); launch1 reads launch0; the result is unpack(launch1)
 
-The result of a layer is a new variable in the accelerator's layout. Other operators that can
-compute in that layout do (a residual sum, a pool); a value is converted only for users that need
-another one (`plica.rewrite.layout`). So nothing is moved between adjacent layers.
-
 >>> import numpy as np
 >>> from plica.codegen.accel.layer import layer_of
 >>> from plica.codegen.accel.vta import vta

@@ -3,9 +3,6 @@
 >>> from plica.ir.type.dtype import i8
 >>> Scope("inp", 2048, (1, 16), i8).bytes
 16
-
-`plica.codegen.accel.declaration` puts a machine together from them, and
-`plica.codegen.accel.consistency` says where they contradict each other.
 """
 
 from __future__ import annotations

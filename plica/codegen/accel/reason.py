@@ -1,9 +1,5 @@
 """Reasons: why a layer of a model is not in the integer form that accelerators compute.
 
-The form is `clip((conv(x, w) + b) >> n)` of int8 (`plica.rewrite.quantise.form`). Layers outside of
-it fail in one of these ways: they have floats, their input has a zero point, their sums stay in 32
-bits, or their rescaling is no shift. Each has its own remedy.
-
 >>> import numpy as np
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var, const

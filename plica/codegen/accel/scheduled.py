@@ -1,11 +1,5 @@
 """From scheduled kernels: loops, copies into scopes and invoked intrinsics, read as a flow.
 
-A kernel is for a machine when its buffers live in memory or in the machine's scopes (`vta.inp`),
-when loops that copy move whole elements between the two, with zeros around them where a guard says
-so, and when all else is done by its intrinsics (`vta.gemm`).  A nest of loops around a copy becomes
-a transfer, around an intrinsic it becomes work; a virtual loop becomes threads.  Anything else is
-refused.
-
 >>> from plica.codegen.accel.intrinsic import declare
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.type.dtype import i8

@@ -3,10 +3,6 @@
     level(launch)  =  1 + the greatest level of the launches that its input depends on
     level(value)   =  the least level of its users; the input of a launch is one level lower
 
-All values of a level are computed in one stage, after the launches of that level and before those
-of the next. So there are at most as many stages as the longest chain of launches has links, and a
-value is computed as late as possible.
-
 >>> import numpy as np
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var

@@ -2,9 +2,6 @@
 
     Flow --threads--> Flow --unroll--> leaves --moves, folds--> instructions --tokens--> Stream
 
-Equal sweeps share their micro-operations. If all fit they are loaded once, at the start; otherwise
-the scope is a ring buffer, and evicted ones are loaded again. What does not fit is refused.
-
 >>> from plica.codegen.accel.assembly import show
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta

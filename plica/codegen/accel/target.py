@@ -4,9 +4,6 @@
 ('accel:vta', 200)
 >>> parse_accel("cpu") is None
 True
-
-The device is the simulator of the runtime; its cycles are those of the cycle simulator.  A library
-ships a machine under the entry-point group `plica.accelerators`: a declaration and nothing else.
 """
 
 from __future__ import annotations

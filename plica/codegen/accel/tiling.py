@@ -6,8 +6,6 @@
 >>> best = ranked(osdi(), shape, threads=2)[0]
 >>> fits(osdi(), shape, best), best.threads
 (True, 2)
-
-The estimate only orders candidates for the cycle simulator.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Tokens: inserts the minimum that synchronises the units into a stream without any.
 
-Going through the stream in order, an instruction waits for the last one of another unit that it
-conflicts with, unless the tokens so far order the two already.  The later ones are tried first, for
-they may cover the others.  So every token is needed: without it some conflict is not ordered.
-
 >>> from plica.codegen.accel.assembly import show
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
@@ -15,9 +11,6 @@ they may cover the others.  So every token is needed: without it some conflict i
 load.inp y_size=1 x_size=4 !push_next
 gemm uop_end=1 iter_out=1 iter_in=1 !pop_prev !push_prev
 load.inp y_size=1 x_size=4 !pop_next
-
-A token goes to a neighbouring unit. To reach a farther unit, it is passed on by empty instructions,
-one in each unit between; likewise for instructions that carry no tokens.
 """
 
 from __future__ import annotations

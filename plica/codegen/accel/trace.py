@@ -6,8 +6,6 @@
 >>> stream = Stream((instruction(vta(), "load.inp", y_size=2, x_size=4),))
 >>> json.loads(chrome_trace(vta(), stream, simulate(vta(), stream)))["traceEvents"][-1]["name"]
 'load.inp'
-
-Both are text: JSON for a browser's tracing page, and a page of HTML that needs nothing else.
 """
 
 from __future__ import annotations

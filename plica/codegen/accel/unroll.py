@@ -1,8 +1,5 @@
 """Unrolling: the leaves of a flow in the order in which they happen, their numbers worked out.
 
-The schedule position of a leaf is linear in the loop variables, and its numbers are index
-expressions: both are evaluated for all iterations at once.
-
 >>> from plica.codegen.accel.flow import Loop, Memory, Tile, Transfer
 >>> from plica.ir.loop.scalar import index
 >>> from plica.ir.loop.tensor import axis

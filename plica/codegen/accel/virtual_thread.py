@@ -1,16 +1,10 @@
 """Virtual threads: several threads in one stream, turn by turn.
 
-A region is a maximal statement of one unit. Each is replicated for every thread, in thread order;
-loops over several units stay around them. So all units alternate between threads in the same order,
-and loads for the next thread overlap with compute for the current one.
-
     threads t < 2:                     loop k < 8:
       loop k < 8:              -->       loop t < 2:
         load a                             load a[t]
         multiply a                       loop t < 2:
                                            multiply a[t]
-
-Private tiles become one tile for each thread, side by side.
 
 >>> from plica.codegen.accel.flow import ZERO, Memory
 >>> from plica.codegen.accel.vta import vta

@@ -1,9 +1,6 @@
 """Programs in C99: one file, whose only function that others see is the entry.
 
-    long long plica_main(void **table)      inputs, outputs, constants, and the workspace last
-
-The result is 0, or the number of the launch, counted from 1, in which an index was out of bounds,
-as in native code of other targets.
+long long plica_main(void **table)      inputs, outputs, constants, and the workspace last
 """
 
 from __future__ import annotations

@@ -2,12 +2,8 @@
 
     step 0  writes a                     after = ((), (0,), (), (1, 2))
     step 1  reads a, writes b     -->    0 - 1
-    step 2  writes c                           \\
+    step 2  writes c                           \
     step 3  reads b and c                2 ----- 3
-
-A step depends on those that wrote what it reads or writes, and on those that read what it writes:
-tensors are identified by address, because memory is reused. Transitive dependences are omitted. If
-nearly all steps are sequential, they are left in order: a single queue has the least latency.
 
 >>> a, b, c, d = ((0, 4), (4, 8), (8, 12), (12, 16))
 >>> steps = [((), (a,)), ((a,), (b,)), ((), (c,)), ((b, c), (d,))]

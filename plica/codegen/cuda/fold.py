@@ -1,15 +1,4 @@
-"""The fold of a lowered kernel into CUDA C++: one `__global__` function a launch.
-
-An outermost loop over threads is a launch; statements outside of such loops are a launch of a
-single thread. A loop over threads is no loop in the text: its variable is the thread index. Loops
-whose variable selects registers are unrolled, because registers cannot be indexed.
-
-A vectorized loop reads and writes neighbours in memory with one instruction where their place is
-known to be a multiple of their number, and is unrolled elsewhere.
-
-Buffers outside of a launch that are no parameters are scratch memory: further parameters.  So are
-large ones of a launch of a single thread.
-"""
+"""The fold of a lowered kernel into CUDA C++: one `__global__` function a launch."""
 
 from __future__ import annotations
 

@@ -8,10 +8,6 @@
     barrier
     use T[(n - 1) % 2]
 
-Buffers written by asynchronous copies since the last barrier must not be read, not even by the
-copying thread. A versioned buffer is exempt if its versions alone show that reads and writes
-differ, in every iteration.
-
 Not here: how many copies may be under way at a barrier (`patience`).
 """
 

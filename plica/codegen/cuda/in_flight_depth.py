@@ -5,11 +5,6 @@
         copy slice q + 2 to place (q + 2) % 3
         multiply what is at place q % 3
 
-Copies into shared memory overlap with other work of a thread; they complete in order, in one group
-per copying statement. A prologue before the loop issues groups for the first slices. The number of
-groups that a barrier may leave pending is found by simulating iterations: places that the loop
-wrote recently, and does not read before the next barrier.
-
 >>> from plica.ir.loop.tensor import axis
 >>> q = axis("q")
 >>> [sorted(numbers([(q + 2) % 3, q % 3], q, turn)) for turn in (0, 1)]

@@ -1,9 +1,4 @@
-"""Intrinsics in CUDA C++: their per-thread form, and where threads may execute them.
-
-An invocation of `mma_f16` (see `plica.schedule.default.gpu.tensor_core_meaning`) is expressed per
-thread. The 32 threads of a warp execute it together (`plica.codegen.cuda.intrinsic_text`): all must
-reach it, and a thread's rows and columns must be those of its lane.
-"""
+"""Intrinsics in CUDA C++: their per-thread form, and where threads may execute them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """CUDA C++ functions behind intrinsics: matrix tiles and asynchronous copies.
 
-The 32 threads of a warp load 8 x 8 elements at a time from shared memory, four such squares per
-instruction, and multiply. Texts for register operands, the copy engine and warp groups are next to
-their callers; all are registered here by name.
-
 >>> print(text({"p_copies_begun"}))
 __device__ __forceinline__ void p_copies_begun() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -4,10 +4,6 @@
     s[i < n]        = sum(x[i, k] for k < m)     row i by the threads of block i
     y[i < n, j < m] = x[i, j] / s[i]             by the same threads, in the same launch
 
-Kernels are built in their emitted form: the number of blocks is a term over dims, sizes are
-arguments, and excess threads exit. Sums of contiguous elements are shared by the threads of a block
-if their order is free; all others are computed by the thread of the element.
-
 >>> from plica.ir.type.dim import dim_var
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage

@@ -1,13 +1,10 @@
 """Open products: matrix products with open sizes, in tiles shared by a block.
 
-    y[…, i, j] = sum(a[…, i, k] * b[…, k, j] for k < K)
+y[…, i, j] = sum(a[…, i, k] * b[…, k, j] for k < K)
 
-    for tiles of 16 of K:      left[16, 64], right[16, 64]      shared, 0 beyond the last
-        each thread            own[4, 4] += left[k, 4 of i] * right[k, 4 of j]
-    y[…, i, j] = f(own)        of places that there are
-
-Axes that only the one factor has are rows, those of the other columns, all else says which product
-it is.  Several of a kind are one: its digits are theirs.
+for tiles of 16 of K:      left[16, 64], right[16, 64]      shared, 0 beyond the last
+    each thread            own[4, 4] += left[k, 4 of i] * right[k, 4 of j]
+y[…, i, j] = f(own)        of places that there are
 """
 
 from __future__ import annotations

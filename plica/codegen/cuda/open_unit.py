@@ -1,9 +1,4 @@
-"""Open units: GPU code whose launches are computed from open sizes.
-
-A kernel with dims takes them after its buffers, and its number of blocks is a term over them.
-Row-wise code handles several rows at once (`plica.codegen.lower.chunk`): it takes the number of
-rows, and each chunk of blocks selects its own.
-"""
+"""Open units: GPU code whose launches are computed from open sizes."""
 
 from __future__ import annotations
 

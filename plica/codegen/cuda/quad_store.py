@@ -4,11 +4,6 @@ Tensor cores leave pairs of a row in each of four threads, half of the minimum e
 these exchange four such pairs by shuffles, and each stores eight contiguous elements:
 
     for o in range(4 * n): for v in vectorized(2): y[8 * o + 2 * (lane % 4) + v] = f(…)
-
-Operands at the same places, such as an addend, are loaded in the same way: eight contiguous
-elements per thread, exchanged to the owners of the pairs. They are requested before the outermost
-loop in which a thread can hold them all, otherwise each pair would wait for memory behind its
-guard.
 """
 
 from __future__ import annotations

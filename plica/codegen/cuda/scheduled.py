@@ -2,9 +2,6 @@
 
     Function --to_stages--> Stages --forms--> Stages --hoist--> Stages --trace--> Kernel --> lowered
 
-The first candidate that can be lowered is taken, and why others were rejected is recorded. If no
-candidate fits, one thread does the work, as a processor would.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.term import tensor

@@ -11,12 +11,6 @@ but these copies writes it, and only tensor cores, who know, read it.
 Beyond the ends of a tensor the engine writes zeros.  So a copy behind guards is one of it where
 each guard says that the place along an axis is inside of that.
 
-Panels of 64 columns that lie one behind another in shared memory are one instruction where the
-columns of the tensor are whole panels, which then are an axis of it, and else one each.
-
-A copy is pending until a barrier in shared memory has counted its bytes. The barriers form a ring,
-one per pending copy, used in order.
-
 >>> from plica.analysis.index.context import EMPTY
 >>> from plica.ir.type.dtype import f16
 >>> from plica.ir.loop.statement import For, Store

@@ -4,9 +4,6 @@
         T[r, c] = x[y + r // 8, z + r % 8, c]    -->                  0, z, y)
                   if 0 <= y + r // 8 < 50 and … else 0
 
-Each guard says that the place along one axis is inside of that, at either end: so the engine, which
-writes zeros elsewhere, may begin before an axis and end after it.
-
 Not here: tiles of matrices that are some panels one behind another (`tma`).
 
 >>> from plica.analysis.index.context import EMPTY

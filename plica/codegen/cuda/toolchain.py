@@ -1,8 +1,4 @@
-"""The compiler of CUDA C++: NVRTC, a shared library of NVIDIA's, called through ctypes.
-
-It needs no GPU and no toolkit: the extra `plica[cuda]` installs it. The result is a cubin for one
-architecture, and each function's registers, shared memory and spilled bytes.
-"""
+"""The compiler of CUDA C++: NVRTC, a shared library of NVIDIA's, called through ctypes."""
 
 from __future__ import annotations
 

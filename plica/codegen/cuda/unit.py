@@ -1,8 +1,4 @@
-"""Units: a program as GPU code, with its launches and their memory.
-
-All kernels of a program form one text. A launch names a function and its slots, which the runtime
-maps to addresses. The compiled code is stored by text.
-"""
+"""Units: a program as GPU code, with its launches and their memory."""
 
 from __future__ import annotations
 

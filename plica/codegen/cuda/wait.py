@@ -1,8 +1,4 @@
-"""Waiting: copies and products that are under way, and where threads wait for them.
-
-Copies are those of threads (`cp.async`) or tiles of the copy engine (TMA), tracked by a ring of
-barriers; products are those of a warp group (wgmma).
-"""
+"""Waiting: copies and products that are under way, and where threads wait for them."""
 
 from __future__ import annotations
 

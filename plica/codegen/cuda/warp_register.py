@@ -1,11 +1,4 @@
-"""Registers of a warp: memory whose first axis is the number of a thread, and who reads it.
-
-A thread writes and reads its own registers by plain statements; those of the other three threads of
-a row, of the eight of two columns, or of all threads of a warp or of a part of it, are read by
-intrinsics
-(`plica.schedule.default.gpu.warp_meaning`), which shuffle them or hand them to tensor cores.
-Anything else is refused.
-"""
+"""Registers of a warp: memory whose first axis is the number of a thread, and who reads it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Products of four warps together, in CUDA C++ (wgmma of sm_90a).
 
-An invocation of `group_mma` (see `plica.schedule.default.gpu.tensor_core_meaning`) is expressed per
-thread. The 128 threads of four warps execute it together: both matrices are read from swizzled
-memory by descriptors, and sums are in registers. So all four warps must reach it, and a thread's
-rows and columns must be those of its lane and warp.
-
 The products are asynchronous; until they are waited for, sums must not be accessed.
 
 >>> print(text_of("p_products_done"))

@@ -1,8 +1,5 @@
 """Codes: conversions of dtypes that no C-like language has, as text: narrow floats, short integers.
 
-Each such dtype has three functions: `p_pack_D` (the code of a value), `p_unpack_D` and `p_round_D`
-(a value rounded to the dtype). Their text follows from the dtype's row alone.
-
 >>> from plica.ir.type.dtype import u4
 >>> print(*conversions(u4, Words("static")).values(), sep="", end="")
 static unsigned char p_pack_u4(unsigned char a) { return a & 15; }

@@ -1,7 +1,5 @@
 """Codes as parts of words: narrow floats and short integers in languages like WGSL, and back.
 
-As `plica.codegen.emit.coded` has it for languages like C: by the numbers of a format.
-
 >>> print(*conversions(DType("u4")).values(), sep="", end="")
 fn p_pack_u4(a: u32) -> u32 { return a & 15u; }
 fn p_unpack_u4(a: u32) -> u32 { return extractBits(a, 0u, 4u); }

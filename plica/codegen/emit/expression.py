@@ -1,9 +1,4 @@
-"""Expressions of C-like targets: the text of a scalar term, after the lines it needs before it.
-
-A term used several times is named, so the text is linear in the DAG. A side of `Select`, `And` or
-`Or` that reads memory is written inside an `if`: a load behind a false guard never happens.
-Everything else can be computed anywhere, because nothing traps.
-"""
+"""Expressions of C-like targets: the text of a scalar term, after the lines it needs before it."""
 
 from __future__ import annotations
 

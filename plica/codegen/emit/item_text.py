@@ -1,8 +1,4 @@
-"""Item text: kernels as functions for work items, in languages whose drivers compile text.
-
-Each launch of a kernel (`plica.codegen.emit.work_item`) is a function over tensors; the text around
-the statements of one item is defined by the language (`ItemWords`).
-"""
+"""Item text: kernels as functions for work items, in languages whose drivers compile text."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 """Lane stores: a loop over lanes as one statement, where the language has vectors of such a length.
 
-    for (v < 16) sum[a + v] = sum[a + v] + y[b + v] * x[c];
-    *(float16_ *)&sum[a] = p_fma_f32_16(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
-
-Contiguous elements are loaded and stored as vectors, uniform values are scalars, and operators are
-the language's vector operators. All else is first computed lane by lane.
+for (v < 16) sum[a + v] = sum[a + v] + y[b + v] * x[c];
+*(float16_ *)&sum[a] = p_fma_f32_16(*(float16_ *)&y[b], (float16)(x[c]), *(float16_ *)&sum[a]);
 """
 
 from __future__ import annotations

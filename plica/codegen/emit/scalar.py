@@ -13,9 +13,6 @@ guarded load) is one step: its inside is ordered when it is reached, excluding v
 >>> [(step.row, step.kids) for step in made.steps], made.roots
 ([('ScalarVar', ()), ('Mul', (0, 1)), ('Add', (2, 3))], (4, 2))
 
-A frame is a scope under construction: the values of its parts so far. `within` gives the order of
-the terms in an inner scope, excluding values known outside.
-
 >>> rows = {ScalarVar: lambda step, frame: "i",
 ...         Add: lambda step, frame: "({} + {})".format(*frame.operands(step))}
 >>> made = order((i + 1,), operands, lambda node: rows[type(node)], lambda lit: str(lit.value))

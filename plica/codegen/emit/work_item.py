@@ -1,10 +1,6 @@
 """Work items: the launches of a kernel on a device that runs the iterations of an outer loop in
 parallel.
 
-An outermost `parallel` loop is a launch with one work item per iteration; statements outside of
-such loops are a launch of one item. Buffers outside of launches that are no parameters are scratch
-memory: additional parameters.
-
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
 >>> from plica.ir.loop.tensor import axis, buffer

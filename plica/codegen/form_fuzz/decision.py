@@ -2,10 +2,6 @@
 
     stages --form--> stages --template--> trace --change some numbers--> trace --replay--> kernel
 
-A decision is a split factor, a sampled decision, a length, a padding, the value of a note, or a
-position in a body. A changed trace is refused, by a step or by a lowering pass, or its kernel
-computes what the stages do, before and after lowering.
-
 >>> fuzz_decisions(examples=1).finding is None
 True
 """

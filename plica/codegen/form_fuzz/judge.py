@@ -1,11 +1,7 @@
 """Whether forms, templates and lowering keep what stages mean, and who does not.
 
-    stages --form--> stages --hoisting--> stages and constants --> kernel --template--> scheduled
-    kernel --lowering passes--> lowered kernel
-
-The result of each step is interpreted and compared with the drawn stages. The first step after
-which it differs is blamed: a form, a template or a lowering pass, by name. A template that accepts
-a kernel must schedule it: a refusal of its trace is a finding, too.
+stages --form--> stages --hoisting--> stages and constants --> kernel --template--> scheduled
+kernel --lowering passes--> lowered kernel
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Aside: a process that runs LLVM for this one, since some failures of LLVM end the process.
-
-It starts when it is first asked, answers one request after the other, and ends with this process.
-One that dies has answered by that: how it ended, and what it said.  Another follows it.
-"""
+"""Aside: a process that runs LLVM for this one, since some failures of LLVM end the process."""
 
 from __future__ import annotations
 

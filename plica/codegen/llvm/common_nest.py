@@ -5,10 +5,6 @@ Convolutions of one shape with different epilogues begin with the same statement
     a:  for i: product; epilogue a            n(i, …):  product
     b:  for i: product; epilogue b    -->     a:  for i: n(i, …); epilogue a
                                               b:  for i: n(i, …); epilogue b
-
-Terms are interned, so equal nests are one object; each is emitted and compiled once. A nest is a
-kernel whose dims are the enclosing loop variables it uses; enclosing local memory becomes a
-parameter, like the kernel's own.
 """
 
 from __future__ import annotations

@@ -1,11 +1,5 @@
 """Evaluation order: what of writing terms does not depend on where, worked out once.
 
-The copies of an unrolled loop write the same terms again and again, for other values of the same
-variables.  A recipe is the order of their parts, and how the intervals of indices are found.  A sum
-of a product is one part where both are rounded once (`plica.codegen.emit.contraction`).  A load at
-a sum of variables that is inside its buffer in all copies is one part, too: the copies differ in
-the number of its address alone (`StraightStore`).
-
 >>> from plica.core.name import Name
 >>> x = ScalarVar(Name("x"), f32)
 >>> y = ScalarVar(Name("y"), f32)

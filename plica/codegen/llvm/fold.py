@@ -2,14 +2,7 @@
 
     i64 plica_main(void **table)      inputs, outputs, constants, and the workspace last
 
-Kernels are internal functions called directly; so are the regions of the program, cut into pieces
-because LLVM's code generation is quadratic in the length of a block. The result is 0, or the number
-of the launch, counted from 1, in which an index was out of bounds. The text is deterministic.
-
 Kernels in LLVM's text: one internal function each, over the addresses of its buffers.
-
-A kernel with a load that had to be checked gives back whether some index was outside its buffer;
-any other gives nothing back.
 """
 
 from __future__ import annotations

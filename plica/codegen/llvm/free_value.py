@@ -1,8 +1,5 @@
 """Easy values: what needs no instruction, or only those of addresses.
 
-Conditions that the loops around decide, choices between sides of which one is known, numbers of
-which all is known, and sums and products of indices.
-
 >>> from plica.codegen.llvm.lane import Lanes
 >>> from plica.codegen.llvm.writer import LlvmWriter
 >>> from plica.ir.loop.tensor import axis

@@ -1,9 +1,4 @@
-"""Helpers: small functions the generated code may call, in LLVM's text.
-
-Conversions of narrow floats are written out bit by bit, so that no compiler library is needed;
-where the machine converts f16 itself, two instructions replace them.  Each is written for one value
-and is straight text (but for integer powers): for several lanes at once it is made wide.
-"""
+"""Helpers: small functions the generated code may call, in LLVM's text."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Invocations: a tensor intrinsic that LLVM has a function for, on the regions it is given.
-
-The first region is uniform in the lanes, or has one row per lane; the second has one part per lane;
-the third is the accumulator. All are accessed in memory order, so their innermost elements are
-contiguous.
-"""
+"""Invocations: a tensor intrinsic that LLVM has a function for, on the regions it is given."""
 
 from __future__ import annotations
 

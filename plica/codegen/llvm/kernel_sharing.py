@@ -1,9 +1,5 @@
 """Kernels that differ only in numbers are one function, which takes the numbers as arguments.
 
-Layers of a network differ in their channel counts. With open sizes these are loop counts and buffer
-sizes like others, so one function serves: it takes the numbers after the dims, and each launch
-passes its own.
-
     for c in range(16):  y[n, c] = x[n, c] * w[c]
     for c in range(64):  y[n, c] = x[n, c] * w[c]      -->     for c in range(number): …   16, 64
 

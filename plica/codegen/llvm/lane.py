@@ -1,9 +1,5 @@
 """Lanes: values in a vectorized loop, and indices that need no instruction.
 
-A value is uniform, a vector, or (for an i64) `text + plus + step * lane`: contiguous indices stay
-one number for any lane count, and the copies of an unrolled loop differ only in `plus`. Results
-computed from such values are cached while in scope.
-
 >>> lanes = Lanes(LlvmWriter())
 >>> i, two = LaneValue("%i"), constant(2)
 >>> lanes.add(lanes.mul(i, constant(4)), two)

@@ -1,9 +1,5 @@
 """Line maps: the statement behind each line of a kernel's assembly.
 
-The emitter marks lines of LLVM's text with the statement that they are written for; the marks
-become debug locations, which LLVM carries through its optimiser to `.loc` directives and which
-change no instruction.  Where it joins instructions of several statements, it names none.
-
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
 >>> from plica.pipeline import lower, target_of

@@ -1,8 +1,4 @@
-"""Loads: elements of buffers read, one at a time or for all lanes at once.
-
-Neighbours are one vector; neighbours a few elements apart are picked from some; anything else is
-read lane by lane.  A load whose index may be outside its buffer is made only where it is inside.
-"""
+"""Loads: elements of buffers read, one at a time or for all lanes at once."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Loop contexts: the facts at a place in a kernel, from the enclosing statements.
 
-Loops that are open and variables with a value, between which bounds they are; conditions that hold
-there (`KnownBounds`); and, in a vectorized loop, which lanes take part.
-
 >>> from plica.ir.loop.tensor import axis
 >>> around, i = LoopContext(Lanes(LlvmWriter())), axis("i")
 >>> around.bind(i, LaneValue("%i"), (0, 3))

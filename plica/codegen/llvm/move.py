@@ -1,9 +1,6 @@
 """Moves: a long row that is only moved is one call of `memcpy`.
 
-    for j in vectorized(4096): y[i, j] = x[p, j]   -->   memcpy(&y[i, 0], &x[p, 0], 16384)
-
-The system's memcpy writes whole lines wherever rows begin, and for long rows avoids reading lines
-that it overwrites; a vector loop does neither.
+for j in vectorized(4096): y[i, j] = x[p, j]   -->   memcpy(&y[i, 0], &x[p, 0], 16384)
 """
 
 from __future__ import annotations

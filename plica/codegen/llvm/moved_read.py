@@ -4,10 +4,6 @@
     is read         0  1  2  3    from the first column that is inside on
     moved       .  0  1  2        as the lanes want it, 0 in the first
 
-A machine without masks would load such lanes one by one. If the columns are static, a vector inside
-the row contains all of them, and one shuffle moves them into place: at either end of a row at least
-as long as a vector.
-
 >>> moved_vector(-1, 7, 4), moved_vector(5, 7, 4)
 ((0, (4, 0, 1, 2)), (3, (2, 3, 4, 4)))
 >>> moved_vector(2, 7, 4), moved_vector(7, 7, 4)

@@ -6,9 +6,6 @@
 
 Where some number does not fit in 64 bits, a tensor would have less than nothing, or an operator has
 no value, it is said in the place of the bytes of the workspace, and `plica_main` is not called.
-
-The workspace begins with numbers that later steps look up: the dims, where each arena begins, and
-how many bytes are copied; behind them are the flags of thunks, then the arenas.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """How much of a kernel of open sizes plain loops do: what LLVM's passes over loops are worth there.
 
-A scheduled kernel has scalar loops at its margins: the border of an image, a row shorter than a
-vector. LLVM's optimisation passes take ten times as long as all its other work, for loops with few
-iterations at typical sizes. So a kernel is evaluated at one: dims are `ASSUMED_SIZE`, loops are in
-the middle of their iterations, and only the branch taken there counts.
-
 >>> from plica.ir.loop.scalar import Buffer, ScalarVar, index
 >>> from plica.ir.loop.statement import For, Kernel, Seq, Store
 >>> from plica.core.name import Name

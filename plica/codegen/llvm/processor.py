@@ -8,10 +8,6 @@ them, or abort, so it is queried in a separate process.
 >>> old = known(Target("cpu", "x86_64-unknown-linux-gnu", "haswell", ("-avx2",)))
 >>> old.has("avx"), old.has("avx2"), old.has("avx512f"), old.vector_bits
 (True, False, False, 256)
-
-LLVM does not list the features of a processor, but it only inlines functions whose features are a
-subset of the caller's: a call is emitted for each feature, and the remaining calls need missing
-features.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
 """Profiling: the instrumentation of native code, and the measured limits of the machine.
 
-On request, the clock records the duration of each launch.
-
     void plica_profile_use(i64 *notes)      from now on; null, as at first, for never
-
-After launch `n` the code adds the time since the last record to `notes[1 + 2n]`, and 1 to `notes[2
-+ 2n]`; `notes[0]` is the time of the last record, or of the start (launch -1). When not profiling,
-a launch costs one extra call and a pointer test.
 
 >>> ["gettime" in clock(each) for each in ("x86_64-unknown-linux-gnu", "armv7-none-eabi")]
 [True, False]

@@ -1,12 +1,7 @@
 """Regions: the functions that launch the kernels of a program, one after another.
 
-    i64 plica_main(void **table)      inputs, outputs, constants, the workspace
-    void r0(table, work)              the steps of a region: launches, copies, branches, thunks
-
-A long region is cut into functions of limited length, because LLVM's time is superlinear in it.
-Nothing here is optimised: the time is spent in kernels. If a kernel can fail, each of these
-functions returns the number of the failing launch. Programs with dims need more code
-(`plica.codegen.llvm.open`).
+i64 plica_main(void **table)      inputs, outputs, constants, the workspace
+void r0(table, work)              the steps of a region: launches, copies, branches, thunks
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
     i64 plica_repeat(i64 *frame)      code, registers, tables; 0, or what a segment said
 
-It interprets the words of a loop (`plica.runtime.staged.loop_code`), in groups of four with their
-operands, so that no iteration returns to the host.
-
 >>> "define i64 @plica_repeat(" in text("x86_64-unknown-linux-gnu")
 True
 """

@@ -1,8 +1,5 @@
 """Stores: `buffer[indices] = value`, with run-time checks if only a condition keeps an index in
 bounds.
-
-The copies of an unrolled loop store the same terms, and most differ in the numbers of addresses
-alone: how such a store is written is found once (`plica.codegen.llvm.evaluation_order`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Tile products in LLVM text: a function per shape, with sums in registers.
 
-A tile register holds 16 rows of 64 bytes. Four of them are sums of up to 32 rows by two vectors of
-16, two hold the rows, two the vectors: four products per four loads.
-
 >>> print(text("u8.16.0.1").count("tdpbusd("), text("i8.15.14.2").count("tdpbssd("))
 1 4
 """

@@ -5,11 +5,6 @@
            c0 c1 c2 c3                  …
            d0 d1 d2 d3
 
-Assembling a single column goes element by element. All columns together take a few rounds in which
-rows exchange lanes in pairs. Registers consist of blocks of 16 bytes: rows are interleaved within
-blocks, and then whole blocks are moved; processors have an instruction for each of these exchanges.
-Rounds are emitted once and cached for further columns, while nothing is stored there.
-
 >>> [list(each.lanes) for each in network(4, 4, 8).rounds[0][:2]]
 [[0, 4, 2, 6], [1, 5, 3, 7]]
 """

@@ -1,9 +1,5 @@
 """Units: the object files of a program, one per kernel, so that unchanged kernels are reused. Code
 shared by kernels has its own object (`plica.codegen.llvm.common_nest`).
-
-A kernel's object is keyed by its inputs: the kernel itself (not its name or use), the machine, and
-the compiler. So editing one operator of a model recompiles only the kernels that contain it and
-their callers.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Both sides of a `Select` are computed and one is chosen: no operation traps, and
 may be out of bounds is predicated. Whether a failed check matters is decided afterwards
 (`plica.codegen.llvm.scope`). So each node is emitted once, however much is shared, and the only
 branches are around such loads.
-
-In a vectorized loop a term that depends on its variable becomes a vector of all lanes.
 """
 
 from __future__ import annotations

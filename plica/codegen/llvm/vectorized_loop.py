@@ -1,12 +1,5 @@
 """Vectorized loops: strips of vectors side by side, then the tail, whose lanes are no power of two.
 
-Fourteen lanes would be vectors of eight, four and two, and whatever is computed in them is computed
-three times.  A processor that writes single lanes of a vector does it once, in sixteen lanes of
-which two are masked: they read nothing and write nothing.
-
-Registers cannot be accessed in part, so a loop over contiguous elements of register buffers is cut
-as before; columns of a register tile (`plica.codegen.llvm.transpose`) can be padded.
-
 >>> from plica.ir.loop.tensor import axis
 >>> from plica.ir.loop.scalar import index
 >>> i, j = axis("i"), axis("j")

@@ -1,11 +1,9 @@
 """Images: a model in C with what starts it on a bare machine, as one program for a board.
 
-    model.c, model.h     the model (`plica.runtime.c_source`): weights in flash, one arena
-    boot.c               vectors, memory, and a harness that reads inputs from a file and writes
-                         outputs to one by semihosting: what an emulator or a debugger serves
-    board.ld             where flash and memory are
-
-The harness paints the stack before the model runs, and says how deep it went.
+model.c, model.h     the model (`plica.runtime.c_source`): weights in flash, one arena
+boot.c               vectors, memory, and a harness that reads inputs from a file and writes
+                     outputs to one by semihosting: what an emulator or a debugger serves
+board.ld             where flash and memory are
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Judging: whether the one code of a program with open sizes computes what the program means.
-
-The code is made once and run at every choice of sizes.  What it gives is held to the interpreter
-and to numpy in doubles (`peer`); how far it may be from those is what the interpreter, in the
-program's own precision, or a change in the seventh digit of the inputs, moves the result by.  Then
-the same module with its dims called otherwise is compiled by the same process and store, and must
-say those names and compute the same.
-"""
+"""Judging: whether the one code of a program with open sizes computes what the program means."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The peer: what a program with open sizes means, by numpy alone and in doubles.
 
-It knows the operators that `plica.ir.generate.opened` draws, and takes every size from arrays: what
-Plica knows of shapes, dims and their normal forms has no part in it but where a program says one.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.term import tensor

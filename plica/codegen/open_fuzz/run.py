@@ -1,8 +1,4 @@
-"""Fuzzing of open sizes: one code for a random program, at many sizes, computes what it means.
-
-A program for which there is no one code (it must know its sizes) is counted by the reason.  What
-goes wrong is made smaller by hypothesis, operators, dims and sizes, and printed as a script.
-"""
+"""Fuzzing of open sizes: one code for a random program, at many sizes, computes what it means."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Cutting: a program in which sizes become known while it runs, as steps over segments.
 
-The walk meets what the host has to do (measure a size, choose a side, repeat a body) in the order
-in which it can be done; what each of them needs is a demand.  An operator belongs to the first
-demand that needs it, so nothing is computed before it is wanted, and what a later demand needs of
-it is kept in a register.
-
 Not here: the code of segments, which is that of any program with open sizes.
 """
 

@@ -1,8 +1,4 @@
-"""Host parts: what of a program the host does between segments, and the shape of a loop.
-
-Sizes are measured by the host, so what has a measure inside is not for one segment; and so are
-loops of programs with open sizes: functions that call themselves last.
-"""
+"""Host parts: what of a program the host does between segments, and the shape of a loop."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Segments: some expressions as the main function of a module of their own.
 
-What a segment takes are the variables that are free in it; a size that none of them shows comes as
-an array without elements that is as long as the size.  What is cheap, each computes for itself.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply
 >>> from plica.ir.type.dim import dim_var

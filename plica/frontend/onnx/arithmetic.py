@@ -1,9 +1,5 @@
 """Shape arithmetic: what integer operators give on index terms.
 
-Where every input of a node is known up to symbolic dims, so is its result.  An operator that is not
-in the table, or a case in which the answer depends on the size of a dim, leaves the result unknown,
-and the term that the row built stands for it.
-
 >>> from plica.ir.type.dim import dim_var
 >>> _divided(dim_var("n"), 0) is None
 True

@@ -1,8 +1,5 @@
 """Attributes of a node, by the kind that a row asks for, and refusals at the node.
 
-An attribute of another kind, or one that is missing, breaks the format; one that nobody asked for
-is noticed in the end.
-
 >>> from onnx import helper
 >>> node = NodeAttributes(helper.make_node("Elu", ["x"], ["y"], name="e", alpha=0.5))
 >>> node.place, node.real("alpha", 1.0), node.integer("axis", 3)

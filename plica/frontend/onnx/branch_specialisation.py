@@ -1,10 +1,4 @@
-"""Branch specialisation: a model whose ranks depend on a condition is read once for each answer.
-
-A row that cannot go on before it knows whether something holds (`Squeeze` of an axis that may be 1,
-`If` whose sides differ in rank) asks at a branch point; the model is read again for the other
-answer, and the readings are joined by the language's own `if` (`plica.frontend.onnx.join`).  What
-comes before a branch point is read to the same terms every time, so nothing of it is there twice.
-"""
+"""Branch specialisation: a model whose ranks depend on a condition is read once for each answer."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Conversion: the nodes of a model, one after the other, become terms.
-
-Names are looked up in scopes; graphs inside of nodes see the scopes around them.  A node that is
-refused leaves its outputs unknown, and what needs them is passed over, so that independent faults
-are reported together.  Functions of the model, and standard operators that are defined by others,
-are read in place of their calls.
-"""
+"""Conversion: the nodes of a model, one after the other, become terms."""
 
 from __future__ import annotations
 

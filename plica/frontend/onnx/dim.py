@@ -1,9 +1,5 @@
 """Dims: names for the sizes that a model leaves open.
 
-A dim that the file names keeps its name where a script can hold it, and otherwise gets one near to
-it; a dim without a name is called after its input and axis.  No two dims of a model share a name.
-A number below 0, and a name without a letter or digit, are what some exporters write for any size.
-
 >>> from onnx import TensorProto, helper
 >>> x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, "batch size"])
 >>> y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["x_0", 4])

@@ -1,9 +1,4 @@
-"""Dim unification: inputs of a node whose open sizes must be one and cannot be shown to be.
-
-Operators that broadcast take sizes that are the same or 1, which is seen when the model runs;
-products, joins and vectors over an axis take sizes that are the same, which is asserted.  Indices
-may be shorter than what they index along the axes that they leave alone: the rest is cut off.
-"""
+"""Dim unification: inputs of a node whose open sizes must be one and cannot be shown to be."""
 
 from __future__ import annotations
 

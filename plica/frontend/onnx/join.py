@@ -1,9 +1,4 @@
-"""Joined sides: what two parts of a model give becomes what a condition chooses of them.
-
-The sides are those of a branch, or whole readings of a model
-(`plica.frontend.onnx.branch_specialisation`).  Sizes in which they differ are measured; an output
-of the model may differ in rank, too.
-"""
+"""Joined sides: what two parts of a model give becomes what a condition chooses of them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Nodes: one operator of a model as the rows of the table see it.
 
-A row asks for inputs and attributes by what they must be, and a node answers or refuses with its
-name as the place.  What a row has not asked for is noticed: an attribute or an input that is
-present and unread would be a meaning lost in silence, so it is refused.
-
 >>> from onnx import helper
 >>> from plica.ir.graph.expression import const
 >>> node = OnnxNode(helper.make_node("Relu", ["x"], ["y"], name="r"), 17,

@@ -1,8 +1,5 @@
 """Order: nodes after what they use, whatever order a file has them in.
 
-Ties keep the order of the file.  A cycle, a name that nothing makes and a name made twice are
-refused, each naming its nodes.
-
 Unfolding: all nodes of a model, those of the graphs inside of nodes too, and how many functions
 make of them.
 

@@ -1,11 +1,6 @@
 """Shape-polymorphic models: one ONNX model as a module for each choice of sizes, and of values that
 decide shapes.
 
-A model may leave sizes open (`batch`), and may take shapes, axes, counts and conditions from its
-inputs.  A shape-polymorphic model holds the file once it is opened; `at` reads it for the sizes and
-values of one call.  Which inputs it needs the values of is found out by reading: few, since most
-sizes may become known while the program runs.
-
 >>> from onnx import TensorProto, helper
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy")
 >>> s = helper.make_tensor_value_info("s", TensorProto.INT64, [2])

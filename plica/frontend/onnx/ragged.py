@@ -1,8 +1,4 @@
-"""Ragged sequences of a model: how many tensors there are, and their sizes, is known when it runs.
-
-A sequence is its elements one after the other and a table of shapes (`plica.runtime.ragged`); every
-operation on it is a gather from these two, so one code serves sequences of any length.
-"""
+"""Ragged sequences: how many tensors there are, and their sizes, is known at run time."""
 
 from __future__ import annotations
 

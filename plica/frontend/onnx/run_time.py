@@ -1,9 +1,4 @@
-"""Sizes known when a model runs: integers of a model that become dims, and what is done with them.
-
-A row asks for the elements of a vector one by one: each is a number, a term over dims, or a scalar
-that is only known when the model runs.  From such scalars sizes are computed, and `measured` makes
-a dim of one; sizes that cannot be shown to be equal are asserted (`match_shape`).
-"""
+"""Sizes known at run time: integers of a model that become dims."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Inputs and outputs of a model that are sequences or optionals: the tensors that stand for them.
-
-A parameter of the module stands for each part (`plica.runtime.ragged`); the attribute `lists` of
-the main function says what they are parts of, and whoever calls the module gives and gets lists.
-"""
+"""Inputs and outputs that are sequences or optionals: the tensors that stand for them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The table: one row for each ONNX operator, a function from a node to terms.
 
-The rows stand in several files, which are loaded one after the other until the operator is found:
-a model loads those of its own operators and few more.
-
 >>> sorted(TABLE)[:3]
 ['Abs', 'Acos', 'Acosh']
 >>> "Conv" in TABLE, "Hovercraft" in TABLE

@@ -1,9 +1,5 @@
 """Values of an import: a term, and what is known of its elements before anything runs.
 
-Exported models compute shapes: `Shape`, `Gather`, `Concat`, then `Reshape`.  Such chains are
-followed while the model is read.  What depends on no input is computed by the interpreter and
-becomes a constant; integers that depend on symbolic dims are kept as index terms beside the term.
-
 >>> from plica.ir.type.dim import dim_var
 >>> half = TensorValue(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
 >>> [str(type(each).__name__) for each in half.dims]

@@ -1,12 +1,4 @@
-"""The backend of `torch.compile`: what Plica has a table for it computes, torch does the rest.
-
-Torch hands over a graph without state.  It is divided when it is first called, since then all sizes
-are numbers; the second sizes make code with open sizes, which serves all others.  Tensors go in
-without a copy where their memory allows it, and come out with the strides that torch expects.
-
-Where a gradient may be asked for, torch derives a graph forwards and a graph backwards, and each of
-them is divided like any other.
-"""
+"""The backend of `torch.compile`: what Plica has a table for it computes, torch does the rest."""
 
 from __future__ import annotations
 

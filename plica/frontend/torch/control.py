@@ -1,8 +1,4 @@
-"""Control flow of torch: `torch.cond` is an `if`, `while_loop` a function that calls itself.
-
-Torch hands over branches, conditions and bodies as graphs; what they read is given to them, so that
-a branch is an expression over the same values as what stands around it.
-"""
+"""Control flow of torch: `torch.cond` is an `if`, `while_loop` a function that calls itself."""
 
 from __future__ import annotations
 

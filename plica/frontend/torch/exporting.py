@@ -1,9 +1,4 @@
-"""Exporting: a module of torch and its inputs as a program, or a refusal that says what is wrong.
-
-Torch traces the module with the shapes of the inputs.  What it cannot do with them is said as every
-refusal here, with the submodule and the line it came to; what the module raises itself is its own.
-Inputs may be arrays.  A program has the weights that the module had when it was exported.
-"""
+"""Export: a module of torch and its inputs as a program, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Nodes: one ATen operator of a program as the rows of the table see it.
-
-Arguments go by the names in the operator's schema, defaults filled in.  A row asks for each by what
-it must be; what it has not asked for must be as the schema has it by default, or the node is
-refused: an argument nobody looked at would be a meaning lost in silence.
-"""
+"""Nodes: one ATen operator of a program as the rows of the table see it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Plans: which nodes of a traced graph Plica computes, which are left to torch, and in what order.
-
-A node is Plica's if the table reads it, as it stands, in its types; the rest is torch's.  Nodes are
-put into levels, Plica's and torch's in turn: a node's level is the least that its inputs allow, so
-that as much as can be lies in one part.  Nodes that draw random numbers keep their order.
-"""
+"""Plans: which nodes of a traced graph Plica computes, which torch, and in what order."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Reading: the nodes of a graph that torch has traced, one after the other, become terms.
-
-Torch has worked out the type of every value already.  What a row makes is held against it: a
-difference is a bug of the row, never a result.  A node that is refused leaves its value unknown,
-and what needs it is passed over, so that independent faults are reported together.
-"""
+"""Reading: the nodes of a graph that torch has traced, one after the other, become terms."""
 
 from __future__ import annotations
 

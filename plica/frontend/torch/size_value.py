@@ -1,8 +1,4 @@
-"""Numbers that a program computes from its open sizes, as values of rank 0: f64, or i64 if whole.
-
-Torch describes them by sympy expressions with functions of its own (`FloatPow(ToFloat(s0), -0.5)`).
-What is a term in dims stays one; the rest is computed when the program runs, as Python would.
-"""
+"""Numbers computed from open sizes, as values of rank 0: f64, or i64 if whole."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Symbols: the sizes that an exported program leaves open, as dims of the graph language.
 
-Torch describes such sizes by sympy expressions.  Where all symbols of one have numbers, it is a
-number; otherwise it becomes an index term.
-
 >>> _number_or_term(normal_dim(dim_var("n") - dim_var("n")))
 0
 """

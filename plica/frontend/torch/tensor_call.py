@@ -1,9 +1,5 @@
 """Calls with tensors of torch: by their addresses where code can be called so, else by arrays.
 
-Tensors stay torch's: its memory, that of results too, and on a GPU its order of work.  Inputs that
-are dense but for the order of their axes are read as they lie, others are copied first; a result
-gets the strides that torch expects of it.
-
 >>> _overlaps((4, 3), (3, 1)), _overlaps((4, 3), (1, 1))
 (False, True)
 """

@@ -1,9 +1,4 @@
-"""Traced graphs one can call: parts that Plica has compiled, and nodes of torch.
-
-What a call does is prepared once for its sizes: a list of steps over the values of the graph's
-nodes, each of which knows where among them its arguments are, and which are needed no more after
-it.  Tensors stay torch's (`plica.frontend.torch.tensor_call`).
-"""
+"""Traced graphs one can call: parts that Plica has compiled, and nodes of torch."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 >>> from plica.frontend.zoo.perceptron import mlp
 >>> [node.op_type for node in to_onnx(mlp((8, 4, 2))).graph.node]
 ['Gemm', 'Relu', 'Gemm']
-
-A model says what an exporter of a framework would say: a bias is part of its layer, GELU is spelt
-with the error function, the language model has the LSTM operator, so that no reader is held back.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@
 >>> y = layers.normed(layers.conv(x, 4, 3, stride=2))
 >>> sizes(y)
 (1, 4, 4, 4)
-
-Weights are scaled by how many numbers each sum has, so that what flows through a deep network
-neither dies nor explodes, and comparing numbers means something.
 """
 
 from __future__ import annotations

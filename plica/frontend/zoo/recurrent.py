@@ -3,8 +3,6 @@
 >>> small = lstm_lm(words=11, hidden=4, steps=3)
 >>> str(small.main_function().ret)
 'Tensor[(1, 11), f32]'
-
-The steps are written out; the products with the inputs of all steps are one.
 """
 
 from __future__ import annotations

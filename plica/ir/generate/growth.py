@@ -1,8 +1,4 @@
-"""How a body grows: one construct after another over the known expressions, then a result.
-
-Every generated program terminates: recursion comes only from the templates in `definition`, which
-count down.
-"""
+"""How a body grows: one construct after another over the known expressions, then a result."""
 
 from __future__ import annotations
 

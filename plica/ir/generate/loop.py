@@ -1,7 +1,5 @@
 """Kernels with blocks: every statement and every part of one, for what must hold of all texts.
 
-They are well formed and well typed, but mean little: loops may be endless and indices outside.
-
 >>> from hypothesis import Phase, find, settings
 >>> from plica.ir.loop.statement import Block, statements
 >>> found = find(

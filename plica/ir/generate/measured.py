@@ -1,9 +1,5 @@
 """Programs whose sizes become known while they run: parts chosen by elements, branches, loops.
 
-Each is built step by step on a matrix: rows selected by a condition, a prefix of rows, a branch
-whose sides differ in size, a loop of unknown length, and operators in between. All accesses are in
-bounds, so each program has a value and must compile.
-
 >>> from random import Random
 >>> module, inputs = measured_program(Random(3))
 >>> str(module.main_function().params[0].name), len(inputs)

@@ -1,8 +1,5 @@
 """Open modules: short programs over tensors whose sizes are dims, of different names and values.
 
-Sizes are derived by strides, pads, halving, concatenation, slices and products, so that one program
-has many of them that differ in a name only, or not even in that.
-
 A row takes a known tensor and yields another; rows whose relation refuses are skipped. No operator
 is discontinuous (comparisons of floats, argmax), so two evaluations may be compared up to rounding.
 """

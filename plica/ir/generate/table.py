@@ -1,9 +1,5 @@
 # ruff: noqa: E501, SIM905  # rows of a table
-"""The table of operators: for each a row by which a call of it is drawn, and its domain.
-
-Programs of the graph language (`neural`) and programs whose gradients are tried
-(`plica.rewrite.fuzz.gradient`) draw calls from it.  Rows are of real numbers; who has others casts.
-"""
+"""The table of operators: for each a row by which a call of it is drawn, and its domain."""
 
 from __future__ import annotations
 

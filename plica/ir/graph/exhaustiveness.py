@@ -1,9 +1,5 @@
 """Exhaustiveness: which values a match leaves out, and which of its clauses nothing reaches.
 
-The usefulness algorithm (Maranget 2007): rows are clauses, columns are values still to be
-inspected. A column is split by the constructors of its data type; uncovered rows are collected as
-disjoint patterns that together are exactly the missing values.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.module import ConstructorDef
 >>> from plica.ir.type.term import DataType

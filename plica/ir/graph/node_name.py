@@ -1,8 +1,5 @@
 """Node names: the nodes of a model's file from which the expressions of a module come.
 
-Terms hold no node names. Model readers register here what each node produced, for the lifetime of
-the module; run-time errors and reports refer to operators by these names.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Function, Var
 >>> from plica.ir.graph.module import module as module_of

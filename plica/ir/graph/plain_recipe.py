@@ -1,9 +1,5 @@
 """Plain recipes: how a constant is derived from stored tensors, with numpy alone.
 
-Importing terms takes longer than deriving a layer's constants, so common derivations are also
-stored without terms: a JSON list of steps, each an operation and its operands, where numbers of
-earlier steps denote their arrays; the last step is the constant.
-
 >>> two = ["given", "AAAAQA==", "<f4", []]
 >>> text = json.dumps([["stored", "weight", "<f4", [2]], two, ["multiply", 0, 1]])
 >>> array_by(text, {"weight": np.float32([1, 2]).tobytes()}.get)

@@ -1,10 +1,5 @@
 """Scopes: whether every variable of a term is bound where it is used.
 
-The walk visits each node once, on the first path to it, and records the innermost scope the node
-depends on. If the node is met again while that scope is open, it is valid; otherwise its free
-variables are checked one by one. A long chain of lets so costs one step per node, where sets of
-free variables would cost quadratic time.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Tuple, Var
 >>> x = Var(Name("x"), None)

@@ -1,17 +1,10 @@
 """Weight arrays at compile time: column-wise derivation, reordering and queries.
 
-A derived weight may be several times larger than the stored one, and its kernel may want the
-columns along the first axis in another order. Because column order is that of the stored weight,
-columns are derived in place, piece by piece, without a second array; the whole array in its own
-order is computed only on demand.
-
 >>> def sums(parts, into):
 ...     np.add(parts[0], parts[1], out=into[0])
 >>> made = ColumnwiseArray("sums", np.arange(6).reshape(2, 3), 1, sums)
 >>> made.shape, made.whole()
 ((1, 3), array([[3, 5, 7]]))
-
-Elements that lie evenly apart in another array are one copy of it.
 
 >>> turned = StridedCopy((3, 2), ((0, 0), (0, 0)), None, (0, 0), ((0, 1), (1, 0)))
 >>> turned.of(np.arange(6).reshape(2, 3))

@@ -1,10 +1,5 @@
 """Programs: an inferred module made ready to run, once for all its runs.
 
-A function becomes `FunctionCode`: its parameters, its body with every binder apart, the variables
-its
-closures capture, and where its dims are found in its arguments.  An operator applied to arrays of
-known shapes becomes an executor: the prepared tensor expression, or the code of its decomposition.
-
 The meaning of an operator is defined in one place: the tensor expression of its record is
 evaluated, or its decomposition interpreted.
 """

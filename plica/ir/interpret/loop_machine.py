@@ -1,8 +1,5 @@
 """Performing a loop program: the machine that runs statements over storages.
 
-The stack holds statements, active loops, and scopes to restore. A run pauses at barriers, so that
-the threads of a grid can be interleaved (`plica.ir.interpret.thread_block`).
-
 >>> from plica.ir.type.dtype import i32
 >>> from plica.ir.loop.statement import For, Store
 >>> from plica.ir.loop.tensor import axis, buffer

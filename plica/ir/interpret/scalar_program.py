@@ -1,9 +1,5 @@
 """Scalar programs: terms compiled to linear code, so that loops need not walk them again.
 
-A line computes several scalars at once, with each shared node in one register. The operands of
-`Select`, `And` and `Or` are lines of their own, entered on demand. Nothing recurses on Python's
-stack, however deep the term is.
-
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import Lit
 >>> run_line(line((Lit(6, i64) * 7,), {}))

@@ -1,10 +1,5 @@
 """Storage: the memory of the loop interpreter, which notices every misuse.
 
-Each buffer's elements carry a mark for those that were written. An element's address follows from
-the buffer's strides, so buffers with overlapping strides share elements; a view is a box of another
-storage. Inside parallel loops and thread grids every access is recorded
-(`plica.ir.interpret.race`).
-
 >>> from plica.ir.type.dtype import i32
 >>> from plica.ir.loop.tensor import buffer
 >>> memory = Storage.blank(buffer("x", (2, 3), i32), (2, 3), [])

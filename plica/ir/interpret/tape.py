@@ -1,8 +1,5 @@
 """Tapes: a tensor expression as a list of steps over whole arrays.
 
-Placing a term adds the steps that compute it, each node once; its result has a slot.
-A load with affine indices is a strided view of its buffer; any other looks its places up.
-
 Not here: the operations of steps (`plica.ir.interpret.array_arithmetic`,
 `plica.ir.interpret.lane`), and running them (`plica.ir.interpret.evaluate`).
 """

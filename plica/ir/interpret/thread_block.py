@@ -1,9 +1,5 @@
 """Thread blocks: simulates the threads of a grid on one machine.
 
-Each thread is a separate run with its own variables. Threads run one after another up to a barrier;
-when all of them have reached it, a new phase begins (`plica.ir.interpret.race` defines the
-ordering). Blocks run one after another.
-
 >>> import numpy as np
 >>> from plica.ir.type.dtype import i32
 >>> from plica.ir.loop.statement import Kernel, Store, seq

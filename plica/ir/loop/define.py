@@ -1,8 +1,5 @@
 """Define: stages become one kernel of blocks, which schedules can work on.
 
-Each stage is a loop nest around a block. A reduction is a block with an init; one inside a larger
-expression is a block of its own that fills a local buffer.
-
     total[i] = sum over k of x[i, k]    -->  for i, k:
     share[i, j] = x[i, j] / total[i]             with block("total", spatial=i, reduce=k):
                                                      init: total[i] = 0

@@ -1,9 +1,5 @@
 """Tensor expressions over tensors in other layouts, derived by rewriting their indices.
 
-A tensor expression defines each element; a layout defines its place in memory. Together they give
-the expression over memory: result axes are replaced by their values in terms of the place, and
-every load is redirected to the place of its index.
-
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.layout import permuted
 >>> from plica.ir.loop.tensor import buffer, compute
@@ -12,9 +8,6 @@ every load is redirected to the place of its index.
 >>> there = laid(doubled, (permuted((1, 0)),), permuted((1, 0)), (y,))
 >>> there is compute((y,), y.shape, lambda i, j: y[i, j] * 2)
 True
-
-A reduction axis over a blocked axis is split with it, so indices contain no division. The order of
-summation, and so every bit of the result, is unchanged.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 """Operators over tensors in other layouts: `nn.conv_laid(x, w, ("NHWC", "HWIO", "NHWC"))`.
 
-Each is derived from the operator it is named after: its type by way of the logical shapes, its
-tensor expression by rewriting the indices (`plica.ir.loop.relayout`).  The words of `layouts` are
-those of
-the arguments, then that of the result; the letters are N C D H W of data and O I D H W of weights.
-
 >>> from plica.ir.type.term import tensor
 >>> _, attrs = LAID["nn.max_pool"].bind((1.0,), {"layouts": ("NHWC", "NHWC"), "kernel": 2})
 >>> found = LAID["nn.max_pool"].relation(dict(attrs), tensor((1, 8, 8, 3), "f32"))

@@ -1,12 +1,5 @@
 """Order: sorting, searching, ranking, and which elements differ.
 
-All are built on primitives with binary search: `merge_runs` computes the order that merges two
-sorted runs (`merge_planes` applies it to them and to accompanying tensors), and `searchsorted`
-finds the insertion point of a value. Sorting n elements ranks short runs by counting
-(`plica.ir.op.rank`) and merges runs of 32, 64, …: n log² n comparisons without a data-dependent
-loop, so every target runs the same tensor expressions. For targets that visit elements one by one,
-a form reduces a merge to n comparisons.
-
 The order is numpy's: NaN comes after every number, and the sort is stable (both zeros are equal).
 `descending` is the reverse order, and is stable too.
 

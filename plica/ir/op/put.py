@@ -4,10 +4,6 @@ Several values for one place are combined by the reduction; where it is `replace
 in row-major order of the indices.  An index counts from the end where it is negative, and one
 outside its axis is an error.
 
-Small problems compare every place with every candidate.  Large ones bring the candidates into the
-order of their places, combine neighbours that share one by doubling steps, and let each place look
-up its own: n log n, and a sum of many is a tree.
-
 >>> from plica.ir.type.term import tensor
 >>> x, i = tensor((5, 2), "f32"), tensor((3, 1), "i64")
 >>> how = {"reduction": "add"}

@@ -1,8 +1,5 @@
 """The greatest elements along an axis, without bringing the others into order.
 
-The k greatest are in the k blocks whose own greatest are so: blocks are chosen first, by the same
-means, and then elements among those of the chosen blocks, where each counts those before it.
-
     128 of 100,000    -->    2,500 blocks of 40, of which 128 are chosen; 128 of 5,120 elements
 
 The order is that of `plica.ir.op.order`: equal elements keep theirs, nan is the greatest.

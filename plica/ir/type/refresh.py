@@ -1,9 +1,5 @@
 """Refresh: makes untyped binders unique, and copies terms with fresh binders.
 
-Terms are shared, so one untyped variable may be bound in two places with a different type in each:
-`lambda x: x` applied to an f32 and to an i32 is one node. Inference assigns each binder one type,
-so it first makes binders unique and copies terms used at several types.
-
 >>> from plica.ir.graph.expression import Tuple
 >>> x = Var(Name("x"), None)
 >>> term = Tuple((Function((), (), (x,), None, x), Function((), (), (x,), None, Tuple((x, x)))))

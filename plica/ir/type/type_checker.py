@@ -1,9 +1,5 @@
 """The type checker: the walk over an expression in which every part of it gets a type.
 
-A node whose type follows from its parts is visited once, however often it is used. A node whose
-type depends on its use (an empty list, a function without annotations) is visited once per use,
-because sharing in the term does not imply one type. Nodes inferred before are not visited.
-
 The walk uses an explicit stack, so the depth of a program is bounded by memory alone.
 
 Elaboration: the inferred term, made from the instances that inference has found the types of.

@@ -1,9 +1,5 @@
 """Typing state: what inference knows about the parts of an expression.
 
-Each visit of a node is an *instance*: the node, the instances of its parts, and its type so far. A
-literal has no type before it is used. Errors are reported with their place; a node in error has the
-type POISON, which unifies with everything, so no follow-up errors occur.
-
 Not here: which instances exist (`plica.ir.type.type_checker`), and what a node requires of its
 parts (`plica.ir.type.typing_rule`).
 

@@ -1,10 +1,5 @@
 """Adversarial search: data on which the sides of a rule lie as far apart as they can be brought.
 
-Hill climbing by small changes of the inputs (a sign, an exponent, the last digit, an element copied
-elsewhere). The objective is the distance of the sides in units of the contract's tolerance; if they
-are equal, the rounding error of the left side against f64: a claim of equal bits fails where
-rounding is largest.
-
 >>> [word for word, _ in MOVES][:3]
 ['negate', 'double', 'next']
 """

@@ -1,10 +1,5 @@
 """Instances: from the left side of a rule alone, well-typed terms that it matches.
 
-Holes become variables (or constants) of random types, attribute holes random values; combinations
-that type relations refuse are redrawn. Sizes include 0 and 1, shapes broadcast, and data include
-negative and extreme numbers, both zeros, NaN and infinity. A hole under a binder usually mentions
-the bound variable, and other holes sometimes one of the same name.
-
 All choices go through one function, `choose`, that picks from a sequence ordered from simple to
 exotic: hypothesis's draws in a check (so failures shrink), a seeded generator when a rule is built.
 """

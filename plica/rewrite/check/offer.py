@@ -1,9 +1,4 @@
-"""Test inputs of a rule: instances of its left side, and examples of its author.
-
-The left side alone does not say which attributes fit together. A rule may come with programs in
-which it applies (`examples`), and with a function that fills some holes (`instances`); other holes
-are filled from their types.
-"""
+"""Test inputs of a rule: instances of its left side, and examples of its author."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Checks operators: results against a reference, gradients against finite differences.
-
-Instances of an operator are generated from its type relation alone, like those of a rule. Results
-are compared with the `reference` of its record, if any; gradients with central differences in f64
-along random directions, away from singularities. Failures are shrunk in shape and data.
-"""
+"""Checks operators: results against a reference, gradients against finite differences."""
 
 from __future__ import annotations
 

@@ -1,10 +1,5 @@
 """Rules of regions, checked as ordinary ones: some ways from a parent to a child, written out.
 
-A dominator pattern denotes infinitely many terms. Some of them are chains: the parent, zero to two
-expressions of the path, the child. Each is an ordinary pattern with holes for all external inputs,
-so instances are generated as usual; the rule is applied as in a program, with its right side given
-the matched region.
-
 >>> from plica.ir.op import find
 >>> from plica.rewrite.make import rule
 >>> from plica.rewrite.pattern import dominates, holes

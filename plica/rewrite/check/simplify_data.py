@@ -1,8 +1,4 @@
-"""Smaller data for a counterexample: irrelevant elements become simple.
-
-The instance is found and shrunk first; then each input and each element is replaced by 0, by 1 and
-by fewer digits while the sides still differ.
-"""
+"""Smaller data for a counterexample: irrelevant elements become simple."""
 
 from __future__ import annotations
 

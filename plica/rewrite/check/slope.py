@@ -1,9 +1,4 @@
-"""Slopes: the gradient of a program of one number against central differences in f64.
-
-The gradient predicts the change of the value along a direction, and so does a finite difference. If
-differences at two step sizes disagree, there is no derivative or a kink nearby, and the test is
-inconclusive.
-"""
+"""Slopes: the gradient of a program of one number against central differences in f64."""
 
 from __future__ import annotations
 

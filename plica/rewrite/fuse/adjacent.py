@@ -3,10 +3,6 @@
     concat, stack    at the outermost axis that is longer than 1: each part is a range of the result
     slice, split     along that axis: the result is a range of what it is cut out of
 
-Both are derived from the tensor expression, independent of the operator. A concatenation of parts
-in memory needs no copy: each producer writes its part in place. That pays for parts that a kernel
-stores anyway; parts that are computed where they are read, and inputs, must be copied.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.term import tensor

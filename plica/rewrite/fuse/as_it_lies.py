@@ -1,10 +1,5 @@
 """Operands that products read directly: bytes as wider integers or as floats, narrow floats as f32,
 transposed matrices.
-
-Instructions multiply bytes, or narrow floats, and accumulate in 32 bits: a product of widened
-values equals one of the narrow values, to the bit. Tiles are read in any order. Windows over one
-channel read an element a few times: writing and reading four bytes for one takes longer than
-converting it on each read.
 """
 
 from __future__ import annotations

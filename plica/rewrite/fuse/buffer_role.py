@@ -5,10 +5,6 @@
     out[i] = x[i] + tanh(sum(x[i + k] * w[k] for k))
       -->  out[i] = x_1[i] + tanh(sum(x[i + k] * w[k] for k))
 
-The data, the weight and the epilogue of a contraction are copied, packed and walked through in
-different ways, so schedules tell them apart by their buffers.  The inputs of one tensor share its
-memory: an argument that a launch has twice is never written over.
-
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> from plica.ir.type.dtype import f32

@@ -1,11 +1,8 @@
 """Chains: a product, row-wise operations on its result, and a second product become one kernel.
 
-    attention   s[i, k] = sum over d of q[i, d] * k[k, d]
-                w[i, k] = softmax over k of s[i, k]              stages of one function,
-                y[i, d] = sum over k of w[i, k] * v[k, d]        where a form can compute them so
-
-The matrix between two products is large and read once: fusing them keeps it out of memory. Only the
-scheduler knows whether that is possible, so it is asked about each chain.
+attention   s[i, k] = sum over d of q[i, d] * k[k, d]
+            w[i, k] = softmax over k of s[i, k]              stages of one function,
+            y[i, d] = sum over k of w[i, k] * v[k, d]        where a form can compute them so
 """
 
 from __future__ import annotations

@@ -12,10 +12,6 @@ that group, and none of its work would be done twice:
               so are, where the limits say that products are made of tiles, narrow floats that are
               read as f32, and matrices that are transposed: a tile is read in any order
 
-Values are looked at users first, so the sink post-dominates its group by construction, groups are
-disjoint, and they cannot need one another in a circle.  Everything is said of every edge: fused or
-not, and why.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr

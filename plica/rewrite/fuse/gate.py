@@ -1,12 +1,7 @@
 """Gates: fusion of a product with elementwise readers of slices of its result.
 
-    z = nn.dense(h, w)                       gates of a recurrent step, in one function
-    y = f(z[:, :128], z[:, 128:256], …)
-
-An element of `y` needs one element of each slice, so the product can be computed on reading without
-computing any element twice. If several groups read slices, each computes those that it reads; if
-one group also reads the result of another (the output of an LSTM step and its state), it recomputes
-that, so that neither waits. The scheduler decides whether this pays (`is_wanted`).
+z = nn.dense(h, w)                       gates of a recurrent step, in one function
+y = f(z[:, :128], z[:, 128:256], …)
 """
 
 from __future__ import annotations

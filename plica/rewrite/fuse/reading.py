@@ -1,10 +1,5 @@
 """Readings: what fusion asks about one operator, all of it derived from its tensor expression.
 
-Which places of each argument an element is made from, whether that happens inside a sum, whether
-computing an element again is cheap, whether an index might be outside, whether the result is the
-argument itself under another shape.  A *value* here is an operator applied to tensors, or one
-result of an operator that has several.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.term import tensor

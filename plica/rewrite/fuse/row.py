@@ -8,10 +8,6 @@ one kernel with a loop over rows around its *stages*, each a group:
               s[i]    = sum over k of e[i, k]          which stays in the nearest cache
               y[i, j] = e[i, j] / s[i]
 
-A group joins the group of its users if all of them are in one, read it at their own row, and at
-least one joined group is a reduction. If the limits allow, rows may lie along any axes: those that
-a reduction keeps with extent 1. The scheduler is asked about each such function.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Apply, Var
 >>> from plica.ir.type.infer import infer_expr

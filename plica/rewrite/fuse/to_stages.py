@@ -1,15 +1,8 @@
 """To stages: a primitive function becomes tensors computed one from another.
 
-Every computing operator of the function is computed at one place (fusion ensures that), so its
-expression is substituted where its element is read; operators that only move elements may be read
-at several places. A reduction among them becomes a stage over its own axes; what follows it is the
-epilogue.
-
     relu(conv(x, w) + b)
       -->  reduced[n, o, i, j] = sum over c, k, l of x[n, c, i + k, j + l] * w[o, c, k, l]
            out[n, o, i, j] = max(reduced[n, o, i, j] + b[o], 0)
-
-Groups that fusion joined along rows become one or two stages each.
 
 >>> from plica.ir.graph.expression import Apply
 >>> from plica.ir.type.term import tensor

@@ -1,9 +1,4 @@
-"""Unpacked operands: products that decode their operand where they read it.
-
-A low-bit weight is a few elementwise operators on bit fields of bytes (`bit_field`), and a view of
-the result; a narrow float is a cast. Decoded in memory it would take several times the size of its
-codes. A product of few rows reads each element a few times, and decodes it each time.
-"""
+"""Unpacked operands: products that decode their operand where they read it."""
 
 from __future__ import annotations
 

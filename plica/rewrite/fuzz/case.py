@@ -1,8 +1,4 @@
-"""Cases: a well-typed module and inputs for it, often one in which a given rule applies.
-
-Rules seldom match in random programs.  So half of the cases begin with an instance of the left side
-of some rule, on which a small program grows.
-"""
+"""Cases: a well-typed module and inputs for it, often one in which a given rule applies."""
 
 from __future__ import annotations
 

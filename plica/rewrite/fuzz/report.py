@@ -1,8 +1,5 @@
 """Findings and reports, for every kind of fuzzing: what failed, and what was exercised.
 
-Counts are grouped (`rules`, `templates`, `operators`); the group `cases` counts cases, such as
-compiled ones. Reports of partial campaigns add up.
-
 >>> one = FuzzReport(2, counts={"rules": {"add-zero": 1}})
 >>> (one + FuzzReport(3, counts={"rules": {"add-zero": 2}, "cases": {"compiled": 1}})).to_data()
 {'examples': 5, 'seed': 0, 'compiled': 1, 'rules': {'add-zero': 3}, 'finding': None, 'findings': []}

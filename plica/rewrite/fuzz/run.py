@@ -1,11 +1,5 @@
 """Fuzzing: random well-typed modules go through stages, and mean afterwards what they meant before.
 
-A module that does not is shrunk by hypothesis, the stage and in a pack the very rule that changed
-it is named by bisection, and the two states around it are printed as a test.
-
-Each module depends on the seed and its number only: a shorter run is a prefix of a longer one, and
-requested rules are each tried once before any is repeated.
-
 >>> from plica.rewrite.packs.algebra import ALGEBRA
 >>> from plica.ir.contract import exact
 >>> fuzz([ALGEBRA.within(exact)], examples=5).finding is None

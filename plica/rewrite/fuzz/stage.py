@@ -1,8 +1,5 @@
 """Stages: the transformations applied to a module in sequence, so that failures can be attributed.
 
-A stage is a pass or a pack of rules; all of them together are one history, in which the pass or the
-one use of one rule that changed the meaning is found by bisection.
-
 >>> from plica.rewrite.graph import find_pass
 >>> from plica.rewrite.packs.algebra import ALGEBRA
 >>> [each.name for each in (find_pass("to-anf"), ALGEBRA)]

@@ -1,9 +1,5 @@
 """A watchdog: interrupts a case that takes too long, so that the next can run.
 
-Limits the processor time of this process, so that a busy machine does not matter. Foreign code that
-does not return to Python is not interrupted; parallel runs kill its process
-(`plica.cli.fuzz.jobs`).
-
 >>> from contextlib import suppress
 >>> with suppress(TimeUp), watched(0.01):
 ...     while True:

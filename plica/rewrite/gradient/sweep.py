@@ -1,9 +1,5 @@
 """One block of a program forwards and backwards.
 
-A block is a chain of lets in A-normal form. `forward` emits it again and records a step for each
-value on a path from active variables to the result; `backward` visits the steps in reverse and
-accumulates cotangents. The results are the cotangents of the block's free variables.
-
     v = exp(x)                                 d_v = d * w
     w = v * y        backwards, from d:        d_x = d_v * v
     return w                                   d_y = d * v

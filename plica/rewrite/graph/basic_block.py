@@ -1,12 +1,9 @@
 """Basic-block normal form: values that several scopes use have a name, others are dataflow.
 
-    before:  def f(c, x): return exp(x) + 1 if c else exp(x) * exp(x)
-    after:   def f(c, x):
-                 v = exp(x)
-                 return v + 1 if c else v * v
-
-No two scopes share a node: each is a dataflow graph over variables, as block compilers expect.
-`is_basic_block` is the definition.
+before:  def f(c, x): return exp(x) + 1 if c else exp(x) * exp(x)
+after:   def f(c, x):
+             v = exp(x)
+             return v + 1 if c else v * v
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Blocks: writing out the values of a function as lets, each in its scope.
-
-Both let normal forms are built here from one placement; they differ in which values are named.
-Values are emitted in dependency order; lets of the program keep their names.
-"""
+"""Blocks: writing out the values of a function as lets, each in its scope."""
 
 from __future__ import annotations
 

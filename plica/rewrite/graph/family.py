@@ -1,9 +1,4 @@
-"""Families: the types of a program without functions as values.
-
-Every function type becomes a data type, its family: one constructor per function of the type, with
-its captured variables as fields, and a definition that applies a value of the family. A data type
-whose fields hold functions over its type arguments is copied per instance.
-"""
+"""Families: the types of a program without functions as values."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Liveness: from when to when the values of a block are needed.
 
-A block is a chain of lets and its result, as in A-normal form. Position `k` is that of the `k`-th
-let; the result comes last. A value is live from its position to that of its last use; a use inside
-a branch or a function counts at the position of that branch or function.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.term import tensor

@@ -1,10 +1,5 @@
 """Placement: in which scope each value of a function is computed.
 
-A scope is a function body or a branch of an `If` or a `Match`. A value belongs to the innermost
-scope that contains all its uses, so values needed by one branch are computed there. Values that
-depend on a function's parameters stay in its scope; a value let-bound outside a function stays
-outside, or every call would recompute it: a capture counts as a use where the function is created.
-
 Note [Thunks]: a value needed by two branches, but not by the enclosing scope, would be computed
 there even if neither branch is taken. If that might fail or not terminate, the scope gets a
 function without parameters instead (a thunk), which each branch calls. Values that call a thunk are

@@ -1,8 +1,5 @@
 """Trees that grow at their leaves, and the lowest common ancestor of two nodes.
 
-Every node keeps a jump pointer to an ancestor, so that any ancestor is a logarithmic number of
-steps away (Myers, An applicative random-access stack, 1983); a chain 20,000 deep is no problem.
-
 >>> tree = ScopeTree()
 >>> left, right = tree.add(tree.root), tree.add(tree.root)
 >>> tree.common(tree.add(left), right) == tree.root, tree.is_inside(left, tree.root)

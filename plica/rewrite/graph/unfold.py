@@ -1,14 +1,4 @@
-"""Unfolding: a program run on terms, some calls of which are replaced by the body of the function.
-
-An activation is one body at given arguments: what each of its nodes becomes. A node is expanded
-once per activation, which preserves sharing; arguments are shared, too, and need a let only if a
-function captures them (otherwise every call would compute them).
-
-The base class only unfolds; what to unfold is decided by the subclasses
-`plica.rewrite.graph.inline` and `plica.rewrite.graph.partial`.
-
-The walk consists of generators on an explicit stack: a node yields the parts it needs.
-"""
+"""Unfolding: a program run on terms, some calls replaced by the body of the function."""
 
 from __future__ import annotations
 

@@ -3,10 +3,6 @@
     before:  x in NCHW
     after:   transpose(reshape(x, (N, C / 4, 4, H, W)), (0, 1, 3, 4, 2)) in NCHW4c
 
-A permutation is one `transpose`; blocks are made and undone by `reshape`.  An axis that its blocks
-do not divide is padded with zeros on the way in and sliced on the way out.  Where only axes of size
-1 change places nothing moves in memory, and a `reshape` says so.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
 >>> from plica.ir.type.term import tensor

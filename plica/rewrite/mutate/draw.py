@@ -1,9 +1,4 @@
-"""Drawing mutants: this many of each kind, by seed, from all rules that are shipped.
-
-A rule provides a few instances; an edit is kept if it changes the right side's value on one of them
-and leaves it well-typed. Removing a guard is kept if the rule then applies where it did not. The
-same seed gives the same mutants.
-"""
+"""Drawing mutants: this many of each kind, by seed, from all rules that are shipped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Edits of right sides: the mistakes that are made in one operator of a term.
-
-Each function lists the edits of one kind, by name, that fit a sample right side.
-"""
+"""Edits of right sides: the mistakes that are made in one operator of a term."""
 
 from __future__ import annotations
 

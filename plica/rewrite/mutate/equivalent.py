@@ -1,11 +1,6 @@
 # ruff: noqa: E501  # rows of a table
 """Mutants that are no mistakes: by a proof, or because a million cases did not tell them apart.
 
-Mutants are excluded from a checker's score only if they are proved equivalent. Index rules are
-proved by the prover. Removing a guard that only expresses profitability is no error; those guards
-are listed in a table with their proofs. A rule of elementwise operators is tried on large arrays:
-every element is a separate case.
-
 >>> from plica.rewrite.mutate.draw import named_mutants
 >>> [proof_of(each) for each in named_mutants()]
 [None, None, None]

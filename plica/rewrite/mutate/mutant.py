@@ -2,10 +2,6 @@
 
     kind ::= operator | guard | axis | dtype | order | contract | boundary | broadcast
 
-An error in a right side is an *edit*: a function from the built right side to another term, or None
-if there is nothing to edit. It is applied after instantiation, so computed right sides are mutated
-like terms; where it does not apply, the rule stays valid.
-
 >>> KINDS[0], len(KINDS)
 ('operator', 8)
 """

@@ -1,8 +1,4 @@
-"""Mistakes in a rule as a whole: a guard that is lost, a contract too strong, a larger term.
-
-A rule in a larger term is spoilt around its right side: the sum over the result in another order,
-an addend that is lined up with the first axes.  So any rule of tensors gives such mutants.
-"""
+"""Mistakes in a rule as a whole: a guard that is lost, a contract too strong, a larger term."""
 
 from __future__ import annotations
 

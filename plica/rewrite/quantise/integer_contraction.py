@@ -3,10 +3,6 @@
     reduced[n, o, i, j] = sum(i32(x[n, k, i * s + a, j * s + b]) * i32(w[o, k, a, b]))
     out[n, o, i, j]     = i8(min(max(reduced[n, o, i, j] + bias[o] >> shift[o], low), high))
 
-The region between bytes and the bytes below is fused into stages; a sum of products with windows
-along the last axes (a convolution), or with none (a matrix product), is recognised by its indices,
-and its epilogue by its element.
-
 >>> import numpy as np
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var, const

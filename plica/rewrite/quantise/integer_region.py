@@ -9,9 +9,6 @@
 >>> region = region_of(cast(matmul(cast(x, i32), cast(w, i32)), i8))
 >>> [each.op for each in region.order], list(region.leaves.values()) == [x, w]
 (['cast', 'cast', 'matmul', 'cast'], True)
-
-A region with one reduction, followed by elementwise operators, becomes a function that can be fused
-into stages; None for other values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Layers, sums and means over integers: right sides of rules.
-
-Sums are exact in 32 bits; their scale is that of the data times that of the weight, and a constant
-that is added is rounded to it.
-"""
+"""Layers, sums and means over integers: right sides of rules."""
 
 from __future__ import annotations
 

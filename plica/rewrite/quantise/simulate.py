@@ -1,10 +1,7 @@
 """Simulate: a module of floats in which every point is quantised and restored at once.
 
-    before:  nn.conv(x, w)
-    after:   nn.conv(dequantise(quantise(x, s, 0), s, 0), dequantise(w', t, 0))
-
-It computes in floats what the integers will compute; `plica.rewrite.quantise.realise` converts it.
-Activations are rounded to the nearest step, ties up, like a shift.
+before:  nn.conv(x, w)
+after:   nn.conv(dequantise(quantise(x, s, 0), s, 0), dequantise(w', t, 0))
 """
 
 from __future__ import annotations

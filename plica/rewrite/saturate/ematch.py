@@ -1,10 +1,4 @@
-"""E-matching: the terms of a class that have the structure of a pattern.
-
-Where the pattern has structure, every matching node of the class is tried; where it has a hole, the
-representative term is used (for a constant hole, the constants of the class; for constrained holes,
-some more of its terms). The results are ordinary terms for the engine's matcher, which alone
-decides guards, attributes and repeated holes.
-"""
+"""E-matching: the terms of a class that have the structure of a pattern."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Extraction: a cheap term among those that an e-graph holds equal to the source.
-
-Each class chooses one node: first by the cost of the tree below it, a least fixed point; then, in a
-small e-graph, by the cost of the distinct classes below it, so that shared terms count once.
-Neither is always optimal, so both are returned and the caller compares.
-"""
+"""Extraction: a cheap term among those that an e-graph holds equal to the source."""
 
 from __future__ import annotations
 

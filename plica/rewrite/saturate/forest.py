@@ -1,9 +1,5 @@
 """The proof forest: why terms are equal, so that every equality can be spelled out as steps.
 
-An edge joins two terms that a rule makes equal, or that have one shape and equal open children
-(congruence). Trees are joined once per union, so there is one path between two equal terms, and it
-depends only on older edges: its expansion ends.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import ScalarVar

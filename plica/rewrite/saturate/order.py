@@ -1,9 +1,5 @@
 """Order: where greedy rewriting with a pack ends at something dearer than it need.
 
-For instances of each left side, the normal form is compared with the cheapest term that saturation
-finds. If that is cheaper, a rule hid a better one: the order of the rules matters, and the pair is
-listed. Packs that do not terminate are refused, as by the engine.
-
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import FloorDiv, Lit
 >>> from plica.rewrite import index_holes, pack, rule

@@ -1,10 +1,5 @@
 """Proofs as derivations: the path from a source to the extracted term, as ordinary steps.
 
-The source is processed bottom up. At each distinct subterm, after its children were replaced, come
-the steps to its chosen term; they apply wherever the subterm occurs, so sharing is preserved. A
-rule may be used from right to left: such a step has the reversed rule (`backwards`), which is
-visible in its name.
-
 >>> from plica.rewrite import index_holes, rule
 >>> (x,) = index_holes("x")
 >>> backwards(rule("add-zero", x + 0, x)).name

@@ -1,9 +1,5 @@
 """Scopes: a term may be replaced by an equal one only where its variables mean something.
 
-Equal terms may have different variables (`x * 0` and `y * 0` of integers), and a variable in scope
-at one place may not be at another. So each class is assigned the variables common to all terms of
-the source in it: a term with only these is valid wherever any of them is.
-
 Sets of variables are bits of an integer: a chain of ten thousand lets has many of them.
 """
 

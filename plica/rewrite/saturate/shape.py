@@ -1,8 +1,5 @@
 """The shape of a node: what it says apart from the children that equality may exchange.
 
-Two nodes of one shape with equal open children are equal. Children in binding fields (parameters,
-patterns) are closed and part of the shape. Variables, constants and types are leaves.
-
 >>> from plica.ir.type.dtype import i64
 >>> from plica.ir.loop.scalar import Lit
 >>> one, two = Lit(1, i64), Lit(2, i64)

@@ -1,15 +1,11 @@
 """Artefacts with parts on an accelerator: programs of a device, and native parts between them.
 
-    accel.json      versions, target, device, interface, steps, where constants lie, digests
-    accel.txt       the programs as assembly, for people
-    accel.bin       constants of launches, each at a multiple of 64
-    code/N.words    the instruction words of a program
-    code/N.micro    its micro-operations, eight bytes each
-    part/N/…        the members of a native artefact (`plica.runtime.artefact`)
-
-The steps are a list over numbered values, of which the first are the inputs: a native part takes
-and returns several values, a launch one. File contents are validated before use.
-`from_members(to_members(a))` is `a`.
+accel.json      versions, target, device, interface, steps, where constants lie, digests
+accel.txt       the programs as assembly, for people
+accel.bin       constants of launches, each at a multiple of 64
+code/N.words    the instruction words of a program
+code/N.micro    its micro-operations, eight bytes each
+part/N/…        the members of a native artefact (`plica.runtime.artefact`)
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@
     Kind      ::= Kind(name, operands, fixed, flags, does)      one kind of instruction
     does      ::= Copy | Sweep | None
 
-Operands are identified by their position in a kind's table, not by name: a program is decoded once,
-and then only numbers are used. Memories are identified by name.
-
 >>> wide = InstructionKind("set", (("to", Bits(3, 5)),), ((Bits(0, 3), 2),), (), None)
 >>> device = AccelDevice("toy", 8, (DeviceMemory("m", 4, (2,), "int8"),), (wide,), "set", None)
 >>> decoded(device, bytes([0b10010]))

@@ -1,8 +1,4 @@
-"""Executables with accelerator parts: native code and device programs, interleaved.
-
-The device is simulated functionally, so results are exact; its time is that of the cycle simulator
-at compile time. Calls from several threads are allowed.
-"""
+"""Executables with accelerator parts: native code and device programs, interleaved."""
 
 from __future__ import annotations
 

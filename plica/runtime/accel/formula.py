@@ -10,11 +10,6 @@
 >>> twice = Formula((), (), steps)
 >>> evaluate(twice, [np.array([1, 2], np.int32)], {"imm": 3})
 array([4, 5], dtype=int32)
-
-A formula is applied to many elements at once: the arrays have an axis for them in front.  One that
-adds a sum of products to the old element says so (`ContractionStep`), and is done by BLAS where
-sums are
-exact.
 """
 
 from __future__ import annotations

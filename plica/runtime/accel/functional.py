@@ -2,10 +2,6 @@
 
     Program ::= Program(device, code, micro, rooms)       rooms: where tensors lie in main memory
 
-Instructions are executed in program order, or in any given order. Integers wrap around.
-Out-of-bounds accesses are errors. `Simulator(program)` caches its analysis of the instructions, so
-further runs are faster; each run has its own memories.
-
 >>> from plica.runtime.accel.device import Bits, RowCopy, AccelDevice, InstructionKind, DeviceMemory
 >>> both = [InstructionKind(n, (("at", Bits(1, 3)), ("n", Bits(4, 4))), ((Bits(0, 1), out),), (),
 ...              RowCopy("m", bool(out), 0, 0, 1)) for n, out in (("in", 0), ("out", 1))]

@@ -1,10 +1,7 @@
 """Arrays on a GPU: the results of a model whose inputs were there already.
 
-    np.asarray(y), y.numpy()                   copied to the processor
-    torch.from_dlpack(y), cupy.asarray(y)      the same memory
-
-The work that fills an array may still be running: a consumer names the stream that will read it,
-and that stream waits, unless it is the one that fills the array.
+np.asarray(y), y.numpy()                   copied to the processor
+torch.from_dlpack(y), cupy.asarray(y)      the same memory
 """
 
 from __future__ import annotations

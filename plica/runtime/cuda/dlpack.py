@@ -1,9 +1,4 @@
-"""DLPack: exchanges GPU arrays with other libraries without copies.
-
-GPU arrays are imported by DLPack (`__dlpack__`) or by address (`__cuda_array_interface__`); the
-producer is given the consuming stream. Results are exported in the same two ways. Memory stays its
-owner's: a borrower signals when it is done.
-"""
+"""DLPack: exchanges GPU arrays with other libraries without copies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The CUDA driver through ctypes: one GPU, its memory, code, streams, events and graphs.
 
-Needs only the driver that comes with the GPU, no toolkit. Every call is checked. A fault inside a
-kernel is permanent in CUDA: the context is lost, and all later calls report it.
-
 Not here: how code is made (`plica.codegen.cuda`), and which kernels a model launches.
 """
 

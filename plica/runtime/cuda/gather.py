@@ -1,8 +1,5 @@
 """Gathering: writes a GPU array with strides, negative or zero ones included, contiguously.
 
-The function is a few lines of PTX, which the driver itself compiles: no compiler is needed.  Sizes
-and steps are numbers in the text, so the text is the function's identity.
-
 >>> print(text((2, 3), (4, 8), 4).splitlines()[0])
 .version 7.0
 >>> is_dense((2, 3), (12, 4), 4), is_dense((2, 3), (4, 8), 4), is_dense((1, 3), (0, 4), 4)

@@ -1,9 +1,4 @@
-"""Open programs on a device: one code, launched for the sizes of each call.
-
-For new sizes, launches are built from the artefact's steps and memory is planned; the code is
-loaded once. The result is cached by sizes: for the device it is an ordinary program with its memory
-and graph.
-"""
+"""Open programs on a device: one code, launched for the sizes of each call."""
 
 from __future__ import annotations
 

@@ -4,9 +4,6 @@
     OpenStep    ::= OpenLaunch(function, grid, block, shared, slots, numbers, least, scratch, maps)
                   | RowLaunch(rows, pieces) | OpenCopy(source, target)
 
-Grid sizes, size arguments and tensor sizes are texts over dims (`plica.runtime.size_text`). `at`
-evaluates them: the result is a program as for static sizes, and nothing is compiled.
-
 A `RowLaunch` chooses among functions compiled for a given number of rows: the largest that fits, as
 often as needed. The last rows overlap with earlier ones, which are computed again with the same
 result.

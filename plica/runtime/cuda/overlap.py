@@ -1,9 +1,5 @@
 """Overlaps: tensors of a program on a GPU that are in one place at one time.
 
-Inputs and outputs lie apart and before all others; temporaries lie where the memory plan has some,
-and two of them in one place are never needed together: but one that is written over another is, by
-the launches of a kernel that reads the one and writes the other.
-
 >>> layout = SlotLayout(1024, (0, 256, 512), (), (0,), (1,), ())
 >>> step = DeviceLaunch("k", (1, 1, 1), (32, 1, 1), 0, (0, 2, 1))
 >>> list(overlaps(DeviceProgram((step,), layout), [[4], [4]], [(0, 4)], 256))

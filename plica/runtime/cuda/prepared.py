@@ -1,9 +1,5 @@
 """Prepared launches: the steps of a program as driver calls, built once.
 
-The addresses of all slots are in one table, and kernel arguments point into it: a call with other
-tensors updates the table and issues the prepared launches. Tensor maps are rebuilt if their tensor
-has moved.
-
 Callers must be serialised: there is one table.
 """
 

@@ -1,9 +1,5 @@
 """Programs on a GPU: a compiled model whose kernels follow one another without the processor.
 
-Inputs, outputs, temporaries and scratch share one block of memory, constants another, at offsets
-known before the first call. The steps are captured once as a graph; a call copies its inputs to the
-device, runs the graph, and copies the results back.
-
 An input on the device is read in place, and then results stay on the device, too
 (`plica.runtime.cuda.array`). Recurring addresses get graphs of their own. If all inputs are torch
 tensors, the work is enqueued in torch's current stream without synchronisation.

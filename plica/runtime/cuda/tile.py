@@ -1,8 +1,5 @@
 """Tile maps: how the copy engine of a GPU finds tiles of a tensor in memory.
 
-A tensor map describes a tensor's address, the sizes and strides of its axes, and the box that one
-instruction copies. The driver encodes it once the address is known; a kernel receives it by value.
-
 >>> whole = TileMap(0, 2, (4096, 1024), (8192,), (64, 128))
 >>> whole.bytes
 16384

@@ -1,9 +1,5 @@
 """Dynamic executables: compiled programs whose inputs and outputs may be values of data types.
 
-A call builds objects from its inputs, runs the native code with its own state (so calls from
-several threads are allowed), builds values from the results, and releases all objects. A failing
-program releases all memory of its state.
-
 Not here: how native code is made.
 """
 

@@ -4,10 +4,6 @@
     live      how many objects there are
     ...       free lists by size, memory that was not used yet, the stack
 
-A call has its own state, so nothing in it is locked; free states are reused. Up to `KEEP` bytes of
-object memory are kept with a state. Code runs on a separate stack, and recursion that is too deep
-is an error before the stack overflows.
-
 Words of a state are numbered here, for the code that is made and for those who call it.
 """
 

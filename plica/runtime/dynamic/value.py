@@ -1,9 +1,5 @@
 """Values: from Python to the objects of native code, and back.
 
-Inputs are one block of memory that belongs to the call and is not reference counted, with small
-tensors behind it; large tensors are not copied. Outputs are copied. Shared values are one object,
-and depth is unlimited in both directions.
-
 Values of data types have `index`, `name` and `fields`: those of the interpreter, or `Datum` here.
 
 >>> from plica.runtime.element import ELEMENTS

@@ -1,8 +1,4 @@
-"""Programs of OpenCL: the launches of a compiled model on a device.
-
-Inputs, outputs, temporaries and scratch share one memory object, and each constant has its own; a
-kernel receives a tensor as an object and an offset.
-"""
+"""Programs of OpenCL: the launches of a compiled model on a device."""
 
 from __future__ import annotations
 

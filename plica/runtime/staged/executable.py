@@ -1,8 +1,4 @@
-"""Staged executables: a compiled program that learns sizes while it runs.
-
-Each segment is an executable for all sizes. Between segments the host reads measured sizes, checks
-that such arrays can exist, and continues; no call compiles.
-"""
+"""Staged executables: a compiled program that learns sizes while it runs."""
 
 from __future__ import annotations
 

@@ -1,17 +1,11 @@
 """Loop code: steps of a staged program, encoded as words that one native function interprets.
 
-If the sizes of loop-carried values are invariant, the loop's segments, and those around it, are
-called from native code (`plica.codegen.llvm.repeat`); the host only allocates memory.
-
     Words ::= 1 function table count register…     fill a table with addresses, call the function
             | 2 a b 0                              exchange the memory of two registers
             | 3 bytes to from                      copy
             | 4 place 0 0                          go on at a place
             | 5 register place 0                   go on at a place unless a register holds true
             | 0                                    the end
-
-An iteration's results become the carried values by exchanging buffers; the old ones are overwritten
-by the next iteration. Registers of the outermost block with disjoint live ranges share memory.
 
 >>> writer = LoopWriter((), {0: (np.zeros(3, np.float32))}, {}, 1)
 >>> writer.moves((0,), (0,), frozenset())

@@ -1,9 +1,4 @@
-"""Native runs: steps of a staged program that the driver interprets while sizes are invariant.
-
-A run is a loop, or a sequence of steps that contains one. Its words depend on the sizes of its
-inputs and are cached by them. A call allocates the memory of results and passes all buffers to the
-driver.
-"""
+"""Native runs: steps of a staged program that the driver interprets while sizes are invariant."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Ordering on the host: operations for which open-size programs have no native code.
 
-The meaning is that of the operators of the same names (`plica.ir.op.order`): NaN is the greatest,
-sorts are stable, and results with a data-dependent length have their maximum size, together with
-the number of valid elements.
-
 >>> argsort(np.array([3.0, np.nan, 1.0]))[0].tolist()
 [2, 0, 1]
 >>> argwhere(np.array([0, 4, 5]))[0].tolist()

@@ -1,11 +1,4 @@
-"""Plans: the steps of a staged program as prepared calls of native code.
-
-What can be known of a step before a call is looked up once: where its operands are, what memory its
-results have.  A call then fills a frame, the registers and their addresses.  Results of segments
-whose sizes are numbers, and which no caller sees, lie in memory that frames keep from call to call.
-Loops, and the segments before and behind them, are left to native code where the host has nothing
-to look at between them.
-"""
+"""Plans: the steps of a staged program as prepared calls of native code."""
 
 from __future__ import annotations
 

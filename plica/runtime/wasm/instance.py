@@ -1,9 +1,6 @@
 """Instances: a module of WebAssembly in wasmtime, with the memory of one model.
 
-    stack and constants of the module | constants | workspace | inputs | outputs | table
-
-All follow each other from `__heap_base` on, aligned to 64. Math functions that a module imports are
-this process's.
+stack and constants of the module | constants | workspace | inputs | outputs | table
 """
 
 from __future__ import annotations

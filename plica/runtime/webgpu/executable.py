@@ -1,8 +1,4 @@
-"""Programs of WebGPU: the launches of a compiled model on a device.
-
-Inputs, outputs, temporaries, scratch, constants and what launches say of failures lie in one
-buffer; each launch has a few words that say where its tensors begin.
-"""
+"""Programs of WebGPU: the launches of a compiled model on a device."""
 
 from __future__ import annotations
 

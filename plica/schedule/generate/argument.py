@@ -1,8 +1,5 @@
 """Random arguments for steps, by context.
 
-They are chosen by field name: `ARGUMENTS` has a row per name, or per kind and field
-(`"reorder.loops"`) for special cases. Arguments are usually plausible, and may be refused.
-
 >>> argument("split", "loop") is argument("unroll", "loop")
 True
 >>> argument("split", "no such field") is None

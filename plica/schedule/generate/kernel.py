@@ -1,9 +1,5 @@
 """Random kernels that can be scheduled and run: stages over small buffers, with inputs for them.
 
-A kernel has one to three stages; each reads inputs and what earlier stages made.  Extents are small
-numbers, often not divisible, or symbolic.  Numbers are small and whole, so that sums are exact in
-any order.
-
 >>> from plica.ir.interpret.kernel import run_kernel
 >>> made = random_case(Random(3))
 >>> results = run_kernel(made.kernel, made.arrays, made.sizes)

@@ -6,8 +6,6 @@
 >>> course = searched(task, trials=4)
 >>> course.trials, course.best.cost <= course.observations[0].cost
 (4, True)
-
-The simulation is deterministic, so there is no noise and no repetition.
 """
 
 from __future__ import annotations

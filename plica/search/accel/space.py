@@ -3,10 +3,6 @@
     Sketch   = a number of threads, the axis they share out, whether weights stay
     decision = rows, columns, blocks of outputs and blocks of inputs of a tile
 
-The kernel is the layer over blocks, its input already padded; a trace splits its loops into tiles
-and binds one loop to virtual threads. A point denotes a `ConvTiling`, from which the instruction
-stream is generated.
-
 >>> from plica.codegen.accel.vta import osdi
 >>> of = Convolution(32, 6, 6, 64, kernel=3, pad=1)
 >>> space = layer_space(osdi(), of)

@@ -1,10 +1,5 @@
 """Featurisers: the features of many points of one sketch, without replaying them.
 
-A few points are replayed and lowered; each number of their common layout becomes a formula of the
-decided sizes, fitted on some examples and checked on others. Features of a population are then a
-few array operations. Decisions other than sizes (places, unrolling) may change the layout: there is
-one set of formulas per combination of them. Points without formulas are replayed.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, sample_tile, split, trace_of, vectorize
 >>> from plica.search.space import DOUBLED, Space, sketch

@@ -3,9 +3,6 @@
     Formula ::= Formula(factors)           the product of its factors
     Factor  ::= Factor(entries, scale, shift)     scale * (product of some decided numbers) + shift
 
-Extents and strides are products of tile sizes or quotients by them; borders add something.
-`Basis.formula` finds a formula that gives all examples exactly, or none.
-
 >>> entries = np.array([[2.0, 8], [4, 4], [8, 2], [16, 1]])
 >>> found = Basis(entries, [(0, 0), (0, 1)]).formula(np.array([17.0, 33, 65, 129]))
 >>> found

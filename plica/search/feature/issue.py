@@ -1,15 +1,11 @@
 """Issue features: the instructions that the emitter and LLVM generate for a store.
 
-All of LLVM's passes run on kernels with an innermost loop without vectors, or with a sum in memory
-inside a loop; then sums are kept in registers and short loops are unrolled. A long vectorized loop
-is strip-mined; its remainder is one masked vector or one vector per power of 2.
-
-    passes       whether all passes run over the kernel
-    in-memory    whether sums are read and written in each run of the body
-    strips       whether the vectorized loop is a loop in the code
-    written-out  steps that LLVM unrolls; the extent of the innermost loop left, and its reduction
-    pieces       vectors that lanes are cut into, and the part of their lanes that idles
-    issued       arithmetic, reads, stores and waits of all runs, and their cycles if data is near
+passes       whether all passes run over the kernel
+in-memory    whether sums are read and written in each run of the body
+strips       whether the vectorized loop is a loop in the code
+written-out  steps that LLVM unrolls; the extent of the innermost loop left, and its reduction
+pieces       vectors that lanes are cut into, and the part of their lanes that idles
+issued       arithmetic, reads, stores and waits of all runs, and their cycles if data is near
 """
 
 from __future__ import annotations

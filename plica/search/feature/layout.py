@@ -1,9 +1,5 @@
 """Layouts: the common structure of the nests of several schedules, and the numbers that vary.
 
-Schedules that differ in decisions alone have the same stores and named loops, but for loops of one
-step, which are missing.  A layout has all loops; a nest is then a vector of numbers, with 1 for the
-extent of a missing loop.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.search.feature.nest import nests_of
 >>> from plica.search.space import DOUBLED
@@ -11,8 +7,6 @@ extent of a missing loop.
 >>> layout = aligned([nests])
 >>> layout.size, layout.numbers(nests).tolist()
 (12, [64.0, nan, 64.0, 1.0, 1.0, 64.0, 64.0, 1.0, 1.0, 64.0, 0.0, 1.0])
-
-Not a number is a number on which nothing depends.
 """
 
 from __future__ import annotations

@@ -5,12 +5,6 @@
     Access ::= Access(buffer, written, bytes, shape, strides, reaches)
     Reach  ::= Reach(coefficient, range)                      of one loop along one dimension
 
-A reach says how an index moves with a loop: `range` places, `coefficient` elements apart.  In
-`x[4 * i + j // 8]`, with 64 steps of `j`, that is 4 apart for `i`, and 8 places 1 apart for `j`.
-
-Loops of one step are left out, so a nest does not tell whether they were written down.  Keys name
-loops and buffers within one kernel; no number in a nest depends on them.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.search.space import DOUBLED
 >>> (nest,) = nests_of(from_text(DOUBLED).values[0])

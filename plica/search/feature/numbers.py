@@ -1,8 +1,5 @@
 """Numbers of a store for many schedules at once, from each loop inward.
 
-Numbers for features: extents, the stride of each access along each loop, the part of a buffer
-touched inside each loop, and masks over loops.
-
 >>> inward(np.array([[2.0], [3.0]]), np.cumprod, 1.0)[:, 0].tolist()
 [6.0, 3.0, 1.0]
 >>> innermost(np.array([[True, True], [True, False]])).tolist()

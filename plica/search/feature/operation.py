@@ -1,8 +1,5 @@
 """Operation counts: how often each kind of arithmetic occurs in the value of a store.
 
-Of floats and of integers: multiply-add, add, multiply, divide, compare, function, other; then logic
-and select.  Index arithmetic, which reads no buffer, is not counted.
-
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> x, i = buffer("x", (4,), f32), axis("i")

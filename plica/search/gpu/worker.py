@@ -1,9 +1,4 @@
-"""The worker for GPUs: a process that builds candidates, or runs them, and may die of it.
-
-It answers what `plica.search.measure.worker` answers: a candidate is run once into poisoned memory
-and compared, then timed by events on the GPU, then compared again.  A fault ends the process: the
-context is lost, and the next candidate begins with a new one.
-"""
+"""The worker for GPUs: a process that builds candidates, or runs them, and may die of it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Building a candidate: object files of one kernel and of a loop that calls it repeatedly.
 
-There is no program, memory plan or artefact. The timing loop is a separate object, shared by all
-kernels with the same number of parameters.
-
-    i64 plica_repeat(void **table, i64 count)       0, or 1 where an index was outside its tensor
+i64 plica_repeat(void **table, i64 count)       0, or 1 where an index was outside its tensor
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Jobs: all that is needed to measure one candidate somewhere else, as one text.
-
-A job is the work as stages, the form that the schedule begins with, which inputs are constant, the
-schedule, and the machine.  It is pure data: the same job means the same code in any process.
-"""
+"""Jobs: all that is needed to measure one candidate somewhere else, as one text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The local measurer: candidates are built in some processes and timed in one other.
-
-The next candidates are built while one is validated, and wait while it is timed, unless the limits
-say otherwise.  A crash costs one trial; the process is started again.
-"""
+"""The local measurer: candidates are built in some processes and timed in one other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Worker processes: started when needed, and again after they died.
-
-Asking gives the answer, or how the worker was lost.  A worker ends itself when its seconds are
-over; the parent waits a little longer and then kills it, so that nothing hangs.
-"""
+"""Worker processes: started when needed, and again after they died."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """References: the expected results of a candidate on small integers, in guarded memory.
 
-The reference is the unscheduled loop nest of the work. Inputs are small integers, whose sums are
-exact in any order, so a missing term is never mistaken for rounding. Results and scratch are
-initialised with NaN bytes; arrays end at a guard page, and inputs are read-only.
-
 >>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
 [False, True]
 """

@@ -5,9 +5,6 @@ It reads frames from its standard input and answers each on its standard output,
     build   a job                      its objects, or why there are none
     run     a job and its objects      right or wrong, and how long it takes
     final   several of them            how long each takes, round by round
-
-Every request has a number of seconds, of the clock or of the processor; the system ends the process
-when they are over, even in the middle of native code.  Memory is limited from the start.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Blended: boosted trees of stores and of whole candidates, networks, and a Gaussian process.
 
-Trees and networks err in different places, so their mean errs less.  The Gaussian process corrects
-them by the candidates seen of this piece of work: a candidate is one row there (its stores by their
-shares of the time), and the likeliest reach and noise are chosen.
-
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
 >>> model = Blended().fitted(packs, 1.0 + rows[::-1, 0])

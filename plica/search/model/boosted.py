@@ -1,8 +1,5 @@
 """Boosted trees: how they are grown, read from files, and asked.
 
-Many shallow trees, each on a sample of rows and features: examples are few and their structure is
-simple.
-
 >>> Trees(rounds=5).parameters(eta=0.5)["eta"]
 0.5
 """

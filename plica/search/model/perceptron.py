@@ -1,13 +1,6 @@
 """Perceptron: small neural networks that correct the estimates of stores, using the whole
 candidate.
 
-As with `SummedTime`, the time of a candidate is the sum over its stores of an estimate times a
-factor. The factor comes from a network: two layers compute a hidden vector per store, a third
-combines it with those of all stores of the candidate, as a weighted mean and a sum. Weights are
-trained by Adam with a pairwise ranking loss, on batches of groups with equal weight. The errors of
-networks are independent of those of trees, and several networks with different seeds (`members`)
-err less than one.
-
 Unknown columns are replaced by their mean; their number is another column.
 
 >>> rows = np.arange(8.0)[:, None]

@@ -1,7 +1,5 @@
 """Ranked: boosted trees that only rank candidates.
 
-A candidate is one row here: that of its heaviest store, and all its rows together.
-
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
 >>> model = Ranked(rounds=20).fitted(packs, 1.0 + rows[::-1, 0])

@@ -1,10 +1,5 @@
 """Summed time: boosted trees that correct the estimate of each store; the times of stores add up.
 
-The time of a store is its estimate (`Analytical`) times a factor from the trees, so learning
-transfers to similar stores of other work. Costs of one group compare up to a factor; trees are
-trained with a pairwise loss. A model based on pretrained trees adds its own. With `whole` a
-candidate is one row: its heaviest store, the weighted mean of all, the total and the count.
-
 >>> rows = np.arange(8.0)[:, None]
 >>> packs = Packs(rows, np.arange(8), 8)
 >>> model = SummedTime().fitted(packs, 1.0 + rows[::-1, 0])

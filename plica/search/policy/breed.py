@@ -1,10 +1,5 @@
 """Breeding: a population of points improved under a score; nothing is measured.
 
-The first population is the best measured points and random ones. Each generation selects parents by
-rank and mutates most children: one decision is redrawn, moved to a neighbour, or taken from another
-parent. `Effort` bounds how many points are replayed for features; `varied` picks points of high
-rank with different decisions.
-
 >>> from random import Random
 >>> import numpy as np
 >>> from plica.search.policy.example import SQUARE, cost

@@ -1,12 +1,7 @@
 """Judges: the scores that a model gives to points before they are tried.
 
-A judge is a model with features; it is trained on all observations in every round, so its scores
-are a function of the log. A point without rows is illegal and ranks last.
-
     Features     (space, points) -> packs: the rows of features of each point
     Learner      fitted(packs, costs) -> Learner;  scores(packs) -> higher is faster
-
-`stores` are the features of kernels; `knobs` the plainest: the sketch and its decided numbers.
 
 >>> from plica.search.policy.example import SQUARE
 >>> packs = knobs(SQUARE, (SQUARE.default,))

@@ -11,12 +11,6 @@ only the log of observations matters, never how it was split:
 
     step(state, a + b)  =  step(step(state, a), b), the proposals one after the other
 
-and a killed search continues by folding its log again. Observations of points that nobody proposed
-count as prior knowledge, such as records of an earlier search.
-
-`ahead` asks for the next batch while one is pending, so that proposing overlaps with measuring:
-pending points are known to be taken, nothing more.
-
 >>> from plica.search.policy.model_free import Uniform
 >>> from plica.search.policy.example import SQUARE, cost
 >>> policy = Policy(Uniform(batch=3))

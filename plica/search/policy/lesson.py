@@ -6,10 +6,6 @@
     Precedent(form, trace)             what was fastest of work of which there are records alone
     similar_point(precedent, into)           how far its work is, and the point that is most like it
 
-Spaces of like work have sketches of the same names and decisions in the same order.  A decision is
-carried over as the nearest legal one: sizes compare by ratios, and of a tile only the inner ones.
-A record has no space: its trace must have the same steps, and its tiles give the sizes.
-
 >>> from plica.search.policy.example import SQUARE
 >>> transported(SQUARE.default, SQUARE, SQUARE) == SQUARE.default
 True

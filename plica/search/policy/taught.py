@@ -4,9 +4,6 @@
     lessons_of(subjects, …)          what a database holds of some work, as lessons
     precedents_of(subjects, …)       the fastest that it holds of any other work
 
-The name of the policy contains a digest of its lessons, and its runs are no lessons for others, so
-that a stopped run continues unchanged.
-
 >>> from plica.search.policy.example import SQUARE
 >>> lesson = Lesson(SQUARE, (Observation(SQUARE.default, 1.0),))
 >>> policy = taught(Machine(512, 32), (lesson,))

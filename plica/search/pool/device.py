@@ -1,8 +1,4 @@
-"""Devices: the properties of a pool's worker, and the work done on it.
-
-A worker offers `place` twice and, as often, the fingerprint of its machine: while one candidate is
-timed, which only one is at a time (`plica.search.measure.slot`), the next one is built.
-"""
+"""Devices: the properties of a pool's worker, and the work done on it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The measurer of a pool: points are tried on whatever devices have the right machine.
-
-The work of a worker that died is reassigned; every outcome is reported once, as soon as it is
-known, by the digest of its job.
-"""
+"""The measurer of a pool: points are tried on whatever devices have the right machine."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Remote: an artefact run on a device of a pool, as if it were here.
 
-    remote = plica.connect("tls://lab:8786", certificates)
-    there = remote.upload(exe)              an executable, the path of an artefact, or its bytes
-    y = there(x)                            arrays go there, arrays come back
-
-A device that dies in the middle is replaced by another one: the artefact is sent again.
+remote = plica.connect("tls://lab:8786", certificates)
+there = remote.upload(exe)              an executable, the path of an artefact, or its bytes
+y = there(x)                            arrays go there, arrays come back
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Served machines: models run on a machine without Python, by the program `plica-server`.
 
-    plica pool server plica-server --target aarch64         makes the program, to be copied there
-    remote = plica.connect("plica://127.0.0.1:9190")        reaches it, by a tunnel if it is far
-    there = remote.upload(exe)
-    y = there(x)                                            as an executable that is here
-
-An artefact is linked here into one static program, weights and all, and sent once.
+plica pool server plica-server --target aarch64         makes the program, to be copied there
+remote = plica.connect("plica://127.0.0.1:9190")        reaches it, by a tunnel if it is far
+there = remote.upload(exe)
+y = there(x)                                            as an executable that is here
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Rules of thumb for hypothetical machines: other forms and schedules for the same work.
-
-Every form that applies is tried besides the default, those of installed libraries among them.  The
-same rules asked for shorter vectors, fewer registers, smaller caches or one core give schedules
-that are sensible somewhere; their numbers are opened, and some have reordered variants.
-"""
+"""Rules of thumb for hypothetical machines: other forms and schedules for the same work."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """Near copies: data with room around it is copied row by row, where it is used.
 
-    pad[c, i, j] = x[c, i - 1, j - 1] if inside        for tiles of outputs, rows i:
-    for tiles of outputs, rows i:               -->        pad[c, i : i + 3, j] = …      near
-        sum over pad                                       sum over pad
-
-The copy is made once for each tile of outputs and overlaps with that of the next row, but it never
-leaves the nearest caches.
+pad[c, i, j] = x[c, i - 1, j - 1] if inside        for tiles of outputs, rows i:
+for tiles of outputs, rows i:               -->        pad[c, i : i + 3, j] = …      near
+    sum over pad                                       sum over pad
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@
         sum = part[0] + part[1] + …
     out = f(sum)
 
-Which axis of terms gives the lanes, and how many, is open.  What forms do along rows this does
-along any axis of terms, of any reduction: several short axes, or strides between terms.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
 >>> from plica.search.sketch.variant import PRODUCT

@@ -3,11 +3,6 @@
     split(i, (None, 8))  -->  (n,) = sample_tuple(((2,), (4,), (8,), (16,)))   decided: 8
                               split(i, (None, n))
 
-The structure stays, and the default schedule is a point of the opened one. Factors that depend on
-each other (of one loop, or of loops in registers) are decided together. A factor divides its loop,
-unless the default does not: then the remainder is peeled. Vector lengths and factors of 1 are
-fixed.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, split, trace_of, unroll
 >>> from plica.search.space import DOUBLED

@@ -9,13 +9,6 @@
                         for S3: sum += …       the last is a vector, others are written out
             out[tile] = f(sum[tile])
 
-Every spatial loop is split into four parts and every reduction loop into two (Ansor's structure
-SSRSRS) with open extents. A reduction without readers writes to a copy first. Blocks that prepare
-data for the reduction keep their loops; the last of them is vectorised. The vector may be along
-another axis than the last: then that becomes innermost. One operand may be packed: the elements a
-tile needs are copied to be contiguous, once per step of R0. Parts divide their loop; if no vector
-divides the last axis, it may be split otherwise (`filled`), with a partially filled last vector.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule.default import Machine
 >>> from plica.search.sketch.variant import PRODUCT

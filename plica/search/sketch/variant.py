@@ -5,9 +5,6 @@
     written     a few terms of the sum are written out
     spread      cores share fewer of the outer loops
 
-A trace names loops by handle, so an edit is a substitution of handles from some step on.  Whether
-a variant is legal is not asked here: replaying it tells.
-
 >>> from plica.ir.text.script import from_text
 >>> from plica.schedule import block, do, loops, reorder, split, trace_of
 >>> @do

@@ -1,9 +1,4 @@
-"""The fold of dynamic programs: each routine becomes one LLVM function.
-
-A call of itself in tail position is a jump to its beginning; other calls in tail position take its
-place, where the machine has such calls, so that they take no stack.  Kernels are in modules of
-their own (`plica.codegen.llvm.dynamic.unit`).  The same program gives the same text.
-"""
+"""The fold of dynamic programs: each routine becomes one LLVM function."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Units of dynamic programs: one object for all routines, and one for each kernel.
-
-As in static programs (`plica.codegen.llvm.unit`), a kernel's object is known by what it is made
-from, and taken from the store where it is there.
-"""
+"""Units of dynamic programs: one object for all routines, and one for each kernel."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Cases: a random model with inputs for it, grown node by node beside the peer.
-
-The peer computes every node as it is added, so shapes are known without a second set of rules, and
-what it refuses, or what overflows, is left out.
-"""
+"""Cases: a random model with inputs for it, grown node by node beside the peer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Kinds of nodes whose sizes are known when a model runs: selections, branches and loops.
-
-In a model of this kind integers that say shapes, places and counts, and conditions, are inputs of
-the model and not stored: each set of inputs has others.
-"""
+"""Kinds of nodes whose sizes are known when a model runs: selections, branches and loops."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A process for the peer: some models end the process that onnxruntime runs in.
-
-`Unique` along an axis of an array without elements is one of them.  The process starts when it is
-first asked, answers one request after the other, and ends with this one.  Where it ends before,
-or does not answer for long, it has not taken the model, and another follows it.
-"""
+"""A process for the peer: some models end the process that onnxruntime runs in."""
 
 from __future__ import annotations
 

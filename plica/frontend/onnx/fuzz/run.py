@@ -1,8 +1,4 @@
-"""Runs: random models through the reader, the interpreter and the compiler, beside the peer.
-
-A model that gives another result than the peer is made smaller first: the peer's own values stand
-in for all but the last few nodes before the result that differs.
-"""
+"""Runs: random models through the reader, the interpreter and the compiler, beside the peer."""
 
 from __future__ import annotations
 

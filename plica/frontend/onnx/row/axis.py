@@ -1,8 +1,4 @@
-"""Axes that are only known when the model runs: which are named, and what operators do along them.
-
-The axes that are named and the others become the two axes of a matrix, whose sizes are measured;
-where each element of it comes from is computed from the strides.
-"""
+"""Axes that are known at run time: which are named, and what operators do along them."""
 
 from __future__ import annotations
 

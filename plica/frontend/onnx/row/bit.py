@@ -1,9 +1,4 @@
-"""Rows about bits: the same bits as another type, of floats by exact arithmetic.
-
-A float is taken apart by products with powers of two, which round nothing; so its exponent and its
-fraction become integers, and back.  Of a nan only that it is one is kept: its bits are the usual
-ones, as everywhere in Plica.
-"""
+"""Rows about bits: the same bits as another type, of floats by exact arithmetic."""
 
 from __future__ import annotations
 

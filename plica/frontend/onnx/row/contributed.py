@@ -1,8 +1,4 @@
-"""Rows of operators that onnxruntime adds to the standard's (`com.microsoft`).
-
-`MatMulNBits` is a product by a weight of 2, 4 or 8 bits, several of which share a byte, the lowest
-bits first, with a scale, and perhaps a zero point, for each block of a column's elements.
-"""
+"""Rows of operators that onnxruntime adds to the standard's (`com.microsoft`)."""
 
 from __future__ import annotations
 

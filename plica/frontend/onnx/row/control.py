@@ -1,9 +1,4 @@
-"""Rows of control flow: branches, loops and scans.
-
-A condition that is known chooses its branch at once, and a loop whose count is known is written
-out.  Otherwise a branch is the language's own `if`, whose sizes are measured where its sides
-differ, and a loop is a function that calls itself.
-"""
+"""Rows of control flow: branches, loops and scans."""
 
 from __future__ import annotations
 

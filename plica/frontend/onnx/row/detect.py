@@ -1,9 +1,4 @@
-"""Rows of detection: which boxes are kept, best first, none that lies over a better one.
-
-In each turn every class keeps the best of its boxes that are left, and gives up those that lie over
-it.  So there are as many turns as boxes are kept in a class, or as may be, and each of them looks
-at every box once: no two boxes are compared of which neither is kept.
-"""
+"""Rows of detection: which boxes are kept, best first, none that lies over a better one."""
 
 from __future__ import annotations
 

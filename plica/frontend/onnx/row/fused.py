@@ -1,7 +1,4 @@
-"""Rows of operators that onnxruntime's optimiser puts in place of several (`com.microsoft`).
-
-Each is written out again as what it was made of; rules join that as they join everything.
-"""
+"""Rows of operators that onnxruntime's optimiser puts in place of several (`com.microsoft`)."""
 
 from __future__ import annotations
 

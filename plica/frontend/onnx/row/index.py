@@ -1,8 +1,4 @@
-"""Indexing by values: gathering, scattering, ordering.
-
-Results that are as long as their values say (what is not zero, what differs, the first k) are made
-as long as they can become, and cut to how many there are, which is measured.
-"""
+"""Indexing by values: gathering, scattering, ordering."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows of ai.onnx.ml but for trees: what exporters of classical learning write around them.
-
-Scores are those of `score`; strings, and maps from them to numbers, are refused.
-"""
+"""Rows of ai.onnx.ml but for trees: what exporters of classical learning write around them."""
 
 from __future__ import annotations
 

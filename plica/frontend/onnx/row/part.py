@@ -1,8 +1,4 @@
-"""Operators that join tensors, take parts of them, or give them borders.
-
-Starts, lengths and widths are numbers, terms over dims, or values that are known when the model
-runs: then the size of a result is measured, and its elements are taken from where they are.
-"""
+"""Operators that join tensors, take parts of them, or give them borders."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The row of patches that are put together to images again, whatever their sizes are.
-
-Each place of an image adds up what lies there of every place of a patch.  Where the sizes are
-numbers these are a few slices, each moved to where it lies, or, of large patches, a transposed
-convolution with a constant; otherwise they are gathered.
-"""
+"""The row of patches that are put together to images again, whatever their sizes are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows of quantised operators: integers that stand for numbers by a scale and a zero point.
-
-Rounding is to the nearest, ties to even, and saturates.  Products are exact in i32.
-"""
+"""Rows of quantised operators: integers that stand for numbers by a scale and a zero point."""
 
 from __future__ import annotations
 

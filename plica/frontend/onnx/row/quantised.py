@@ -1,8 +1,4 @@
-"""Rows of layers on integers that onnxruntime adds to the standard's (`com.microsoft`).
-
-The numbers that integers stand for are worked with, and the results rounded to integers again;
-where a layer quantises what it reads by itself, so does its row, and products are exact in i32.
-"""
+"""Rows of layers on integers that onnxruntime adds to the standard's (`com.microsoft`)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Rows of resampling: each place of a result is a weighted sum of places along each axis.
 
-Where a place of the result lies on the axis, which places lie near it and how much each counts are
-expressions over sizes and scales.  Where these are numbers the weights become a constant matrix, of
-which only the few places with a weight are read; otherwise the model computes them.
-
 >>> grid = ResizeGrid(index(2), index(4), number(2.0), "asymmetric")
 >>> weights(grid, ResizeKernel("nearest", "floor")).argmax(axis=1).tolist()
 [0, 0, 1, 1]

@@ -1,9 +1,4 @@
-"""Rows of sequences and optionals: tensors one after the other.
-
-A sequence whose length is known when a model is read is the language's tuple; a place in it may be
-known when the model runs, and its tensors may have different sizes.  Any other is ragged
-(`plica.frontend.onnx.ragged`).  An optional is what it holds, or a bool beside that.
-"""
+"""Rows of sequences and optionals: tensors one after the other."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rows of signals: Fourier transforms, of whole signals and of frames.
-
-Axes, lengths and steps may be numbers that are known when the model runs: an axis that is a value
-makes three dims of a shape, what lies before it, itself, and what lies behind.
-"""
+"""Rows of signals: Fourier transforms, of whole signals and of frames."""
 
 from __future__ import annotations
 

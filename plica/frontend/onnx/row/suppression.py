@@ -4,10 +4,6 @@
     while there are candidates, and fewer are kept than may be:
         take the best;  keep it unless it lies over one that is kept
 
-So boxes are compared with kept ones alone, and only as many are brought into order as are looked
-at.  Each class has a heap of its own, made of the numbers of its boxes: the greater score is above,
-and of equals the lower number; a nan is the greatest, as in every order.
-
 >>> found = suppression((1, 2, 100), 5)
 >>> [str(each.name) for each in found.params]
 ['boxes', 'scores', 'most', 'overlap', 'least', 'rows', 'count', 'heap', 'kept']

@@ -1,8 +1,4 @@
-"""The rows of tree ensembles: forests and boosted trees, of three generations of ai.onnx.ml.
-
-What the nodes of a file say (`tree_file`) is made a table (`ensemble`); a walk through it is
-gathers, one turn for each level of the deepest tree.
-"""
+"""The rows of tree ensembles: forests and boosted trees, of three generations of ai.onnx.ml."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Tree files: the nodes of the trees that a model holds, in the two forms of ai.onnx.ml.
-
-In the older one nodes are called by the numbers of their tree and their own; in the newer one
-branches and leaves stand in lists of their own, and are called by their places there.
-"""
+"""Tree files: the nodes of the trees that a model holds, in the two forms of ai.onnx.ml."""
 
 from __future__ import annotations
 

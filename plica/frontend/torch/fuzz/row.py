@@ -1,9 +1,5 @@
 # ruff: noqa: E501  # rows of a table
-"""Rows: how a random call of a function of torch on a known tensor is made.
-
-A row draws what its function takes: numbers, names, other tensors that are known.  It may draw what
-makes no sense: torch is asked, and such a call is left out.
-"""
+"""Rows: how a random call of a function of torch on a known tensor is made."""
 
 from __future__ import annotations
 

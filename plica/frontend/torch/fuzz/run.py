@@ -1,8 +1,4 @@
-"""Runs: random programs of torch, exported and compiled or by `torch.compile`, beside torch itself.
-
-What differs where torch leaves nothing open is made smaller, call by call.  Results that share
-memory must do so in both.
-"""
+"""Random programs of torch, exported and compiled or by `torch.compile`, beside torch."""
 
 from __future__ import annotations
 

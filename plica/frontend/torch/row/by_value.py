@@ -1,8 +1,4 @@
-"""Rows whose results are as long as values say: what is not zero, what differs, what is repeated.
-
-They are made as long as they can become, with how many there are beside them, and cut to that
-number, which is measured when the program runs.
-"""
+"""Rows whose results are as long as values say: what is not zero, differs or repeats."""
 
 from __future__ import annotations
 

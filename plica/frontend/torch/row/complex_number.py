@@ -1,8 +1,4 @@
-"""Rows of complex numbers, which are pairs of tensors: transforms, products, angles.
-
-Rows that move elements, or sum them, are those of other tensors, on one part and then on the other.
-What is real has no second part, and nothing is computed with it.
-"""
+"""Rows of complex numbers, which are pairs of tensors: transforms, products, angles."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rows of recurrent layers: RNN, GRU and LSTM as torch has them, layer by layer and both ways.
-
-Torch would write out every step, so that a long sequence took minutes to export and to compile;
-`plica.frontend.recurrence` makes a loop of it.
-"""
+"""Rows of recurrent layers: RNN, GRU and LSTM as torch has them, layer by layer and both ways."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Operator calls in text: which arguments are operands and which are attributes.
-
-The parameter names come from the operator's record, as in calls from Python.
-"""
+"""Operator calls in text: which arguments are operands and which are attributes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Expressions in text: Python's expressions as expressions of the graph language.
-
-They are read with an explicit stack of pending and finished parts. Only a region, which consists of
-statements, is a separate task.
-"""
+"""Expressions in text: Python's expressions as expressions of the graph language."""
 
 from __future__ import annotations
 

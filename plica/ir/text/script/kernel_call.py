@@ -1,7 +1,4 @@
-"""Calls in the text of kernels: casts, intrinsics, reductions, vectors.
-
-Each function returns the parts to read next, and how to combine them.
-"""
+"""Calls in the text of kernels: casts, intrinsics, reductions, vectors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Names inside a kernel: what each means at a place of its text.
 
-A name bound in two separate places is one variable; nested inside itself it is a new one, so that a
-term never occurs where one of its variables is rebound.
-
 >>> from plica.ir.type.dtype import i64
 >>> scope = KernelScope(Nowhere())
 >>> mark = scope.mark()

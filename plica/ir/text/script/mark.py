@@ -1,14 +1,10 @@
 """Live scripts: functions and data types written in a running Python program.
 
-Python never runs the body of a decorated function: its source is read when its module is first
-used, and its names are resolved in its globals then, so functions may refer to later definitions.
-Calling it interprets it.
+@plica.function
+def twice(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
+    return x + x
 
-    @plica.function
-    def twice(x: Tensor[("n",), f32]) -> Tensor[("n",), f32]:
-        return x + x
-
-    twice.module        # all it needs, with types
+twice.module        # all it needs, with types
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Scopes: the meaning of a name at a place of a text.
 
-A scope is a table that changes while a function is read: binding a name saves its earlier meaning,
-and leaving a block restores it. Names that the function does not bind are resolved among the
-definitions of the text or Python's globals, and then among the keywords.
-
 >>> scope = NameScope(Nowhere())
 >>> mark = scope.mark()
 >>> scope.bind("x", Var(scope.fresh("x"), None))

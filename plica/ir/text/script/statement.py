@@ -1,8 +1,4 @@
-"""Statements in text: the body of a function as one expression.
-
-A block is a sequence of lets and aliases that ends with its value: `return e`, or `x = e` where the
-block is a branch that says what `x` is.
-"""
+"""Statements in text: the body of a function as one expression."""
 
 from __future__ import annotations
 

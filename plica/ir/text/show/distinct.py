@@ -1,8 +1,5 @@
 """Distinct binders: in print every variable has one binder, and every node one scope.
 
-Terms may bind a variable in several places: `x + 1` under two lets of `x` is one node. In a text it
-occurs twice, so all binders but the first get a fresh variable.
-
 >>> from plica.ir.graph.expression import Tuple, Var, const
 >>> x = Var(Name("x"), None)
 >>> both = Tuple((Let(x, const(1, "i32"), x), Let(x, const(2, "i32"), x)))

@@ -1,8 +1,4 @@
-"""Expressions in print: the text of every node of one body, operands first.
-
-A node defined elsewhere (because it is shared, nested too deep, or needs statements) gets a
-reserved name, `_0`, `_1`, …, and is an alias at its uses.
-"""
+"""Expressions in print: the text of every node of one body, operands first."""
 
 from __future__ import annotations
 

@@ -10,9 +10,6 @@
 def affine(x: Buffer[(3,), f32], out: Buffer[(3,), f32]):
     for i in range(3):
         out[i] = x[i] * 2.0 + 1.0
-
-The text is linear in the kernel, however deep it is: statements nested deeper than Python's parser
-allows are a region, `def _0():`, that is read where its name is called.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Print layout: where in a function's text each node of its body is written.
 
-The text of a body is a tree of spots. A spot is a position for statements: the start of a function,
-of a branch or of a clause, and after each `let`. A node used once is written inline; one used
-several times is named at the innermost spot that encloses all its uses.
-
 >>> from plica.core.name import Name
 >>> from plica.ir.type.term import tensor
 >>> x = ex.Var(Name("x"), tensor((), "f32"))

@@ -1,8 +1,4 @@
-"""Statements in print: the lines of a function, block by block.
-
-Blocks deeper than 20 levels of indentation are hoisted: the text has `return _7` there, and the
-block itself at the start of the function as `def _7():`, a region, which is read where it is used.
-"""
+"""Statements in print: the lines of a function, block by block."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
 """Gradient cases: a scalar program of differentiable operators, and a point to differentiate it at.
 
-    arguments -- sometimes through a sine --> an operator --> followers --> a weighted sum
-
-A program adds two such sums; if they are linked, the first scales the arguments of the second.  A
-case is determined by the seed and its number.  Operators are used round robin, two a program, in an
-order that is drawn for each round: after n programs of k operators each was in 2 * n // k of them,
-or more.
+arguments -- sometimes through a sine --> an operator --> followers --> a weighted sum
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Fuzzing of gradients: random programs, whose slopes are what differences in f64 say they are.
 
-Reverse mode is compared with central differences along a random direction; forward mode, built from
-two reverse modes, with reverse mode; native code of a gradient, if it compiles, with the
-interpreter.
-
 >>> fuzz(examples=3).finding is None
 True
 """

@@ -1,8 +1,4 @@
-"""Differentiable operators, and calls of them.
-
-An operator without a row in the table is drawn from its type relation alone, as the instances of a
-rule are, so that a new one is tried without an edit here.
-"""
+"""Differentiable operators, and calls of them."""
 
 from __future__ import annotations
 
