@@ -1,6 +1,6 @@
 """Forms: rules `Stages -> Stages` that restructure a computation.
 
-    Form ::= Form(name, why, contract, apply, rank)
+    Form ::= Form(name, why, contract, apply, rank, templates)
 
 Padding an axis, packing an operand of a product, splitting a sum: a form preserves results within
 its float contract. It inspects the stages, facts about their inputs, and the machine, and returns
@@ -82,6 +82,7 @@ class Formed:
     form: str
     make: Callable[[], Stages]
     cycles: float = 0.0
+    templates: tuple[str, ...] = ()
 
     @cached_property
     def stages(self) -> Stages:
@@ -107,6 +108,9 @@ class Form:
     contract: Contract
     apply: Apply = field(eq=False)
     rank: int = BY_COST
+    templates: tuple[str, ...] = ()
+    """What schedules the kernels it makes: the first that knows one.  Any may, where none is named;
+    the general template is there for what none of them knows."""
 
     def __attrs_post_init__(self) -> None:
         if not WORD.fullmatch(self.name):
@@ -119,7 +123,7 @@ class Form:
         found = []
         for each in self.apply(of, facts, machine):
             cycles, make = each if isinstance(each, tuple) else (0.0, partial(itself, each))
-            found.append(Formed(self.name, make, cycles))
+            found.append(Formed(self.name, make, cycles, self.templates))
         return found
 
 

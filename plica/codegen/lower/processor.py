@@ -209,7 +209,7 @@ def in_turn(
     without: list[tuple[Formed, Kernel]] = []
     for form in forms:
         begun = kernel_of(hoist(form.stages, facts.constant).rest)
-        made = template_schedule(begun, machine, tables)
+        made = template_schedule(begun, machine, tables, form.templates)
         if made is None or isinstance(made, tuple):
             yield Candidate(form, *(made or (GENERAL, *fallback_schedule(begun, machine))))
         else:

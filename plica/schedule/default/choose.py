@@ -30,8 +30,7 @@ from attrs import frozen
 from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
-from plica.ir.loop.statement import IterKind, Kernel
-from plica.ir.type.dtype import bf16, f16, i8, i16, u8
+from plica.ir.loop.statement import Kernel
 from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
 from plica.schedule.default.depthwise_schedule import window_schedule
@@ -40,7 +39,7 @@ from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import panel_of
 from plica.schedule.default.piecewise import piecewise_schedule
-from plica.schedule.default.processor_form import FORMS, candidates, formed, has_bytes, in_steps
+from plica.schedule.default.processor_form import FORMS, candidates, formed, in_steps
 from plica.schedule.default.reduction_schedule import row_schedule
 from plica.schedule.default.register_tile import (
     beside,
@@ -94,34 +93,41 @@ class RefusedTemplate:
 
 
 @lru_cache(maxsize=1024)
-def default_trace(kernel: Kernel, machine: Machine) -> Trace | None:
+def default_trace(kernel: Kernel, machine: Machine, names: tuple[str, ...] = ()) -> Trace | None:
     """The schedule of a kernel by rules of thumb, None where there is none for it."""
-    found = default_schedule(kernel, machine, None)  # as builds ask, so that both are one entry
+    found = default_schedule(kernel, machine, None, names)  # as builds ask: both are one entry
     return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
 
 def default_schedule(
-    kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
+    kernel: Kernel,
+    machine: Machine,
+    tables: ScheduleTables | None = None,
+    names: tuple[str, ...] = (),
 ) -> tuple[Trace, Kernel] | RefusedTemplate | None:
     """The trace, and the kernel it makes; None where no template knows the kernel."""
-    found = template_schedule(kernel, machine, tables)
+    found = template_schedule(kernel, machine, tables, names)
     return found[1:] if isinstance(found, tuple) else found
 
 
 @lru_cache(maxsize=1024)
 def template_schedule(
-    kernel: Kernel, machine: Machine, tables: ScheduleTables | None = None
+    kernel: Kernel,
+    machine: Machine,
+    tables: ScheduleTables | None = None,
+    names: tuple[str, ...] = (),
 ) -> tuple[str, Trace, Kernel] | RefusedTemplate | None:
-    """The name of the template that knows a kernel, its trace, and the kernel it makes."""
+    """The name of the template that knows a kernel, of those that its form names, its trace, and
+    the kernel it makes."""
     if not map_of(kernel).blocks:
         return AS_WRITTEN, Trace(()), kernel  # its form has the loops it should have
-    found = by_template(kernel, machine, None if tables is None else tables.templates)
+    found = by_template(kernel, machine, None if tables is None else tables.templates, names)
     if found is None:
         return None
     name, schedule = found
     if name in SAME_FOR_EPILOGUES and (apart := without_epilogue(kernel)) is not None:
         bare, epilogue = apart
-        alike = template_schedule(bare, machine, tables)
+        alike = template_schedule(bare, machine, tables, names)
         if isinstance(alike, tuple) and alike[0] == name:
             made = with_epilogue(alike[2], epilogue)
             if made is not None:
@@ -147,11 +153,16 @@ Template: TypeAlias = Callable[[Kernel, Machine], "Do | None"]
 
 
 def by_template(
-    kernel: Kernel, machine: Machine, templates: Mapping[str, Template] | None = None
+    kernel: Kernel,
+    machine: Machine,
+    templates: Mapping[str, Template] | None = None,
+    names: tuple[str, ...] = (),
 ) -> tuple[str, Do] | None:
-    """The first template that knows a kernel, by its name, and the schedule."""
-    for name, template in (TEMPLATES if templates is None else templates).items():
-        if (schedule := template(kernel, machine)) is not None:
+    """The first template that knows a kernel, by its name, and the schedule; of all where no
+    `names` are given."""
+    table = TEMPLATES if templates is None else templates
+    for name in names or table:
+        if name in table and (schedule := table[name](kernel, machine)) is not None:
             return name, schedule
     return None
 
@@ -167,38 +178,7 @@ def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
     return Trace(steps), state.kernel
 
 
-def _with_kind(kind: IterKind, template: Template) -> Template:
-    """The template of kernels with variables of a kind."""
-
-    def schedule(kernel: Kernel, machine: Machine) -> Do | None:
-        has = any(kind in site.node.kinds for site in map_of(kernel).blocks.values())
-        return template(kernel, machine) if has else None
-
-    return schedule
-
-
-BILINEAR_STAGES: Final = 7
-"""Stages of a bilinear form, without the packed weight."""
-
-
-def _bilinear(kernel: Kernel, machine: Machine) -> Do | None:
-    several = len(map_of(kernel).blocks) == BILINEAR_STAGES
-    return bilinear_schedule(kernel, machine) if several else None
-
-
-def _sums_of_four(kernel: Kernel, machine: Machine) -> Do | None:
-    digits = any(each.dtype is i16 for each in kernel.params)  # sums of them come by digits
-    return dot_schedule(kernel, machine) if digits or has_bytes(kernel.params) else None
-
-
-def _tiles_of_bytes(kernel: Kernel, machine: Machine) -> Do | None:
-    return tile_schedule(kernel, machine) if has_bytes(kernel.params) else None
-
-
 def _in_codes(kernel: Kernel, machine: Machine) -> Do | None:
-    codes = any(each.dtype in (i8, u8, f16, bf16) for each in kernel.params)
-    if not codes:
-        return None
     return coded_dot_schedule(kernel, machine) or coded_schedule(kernel, machine)
 
 
@@ -252,11 +232,11 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 
 # fmt: off
 TEMPLATES: Final[dict[str, Template]] = {
-    "scan": _with_kind("scan", scan_schedule),
-    "scatter": _with_kind("ordered", scatter_schedule),
+    "scan": scan_schedule,
+    "scatter": scatter_schedule,
     "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
-    "bilinear": _bilinear,
+    "bilinear": bilinear_schedule,
     "column-chain": chain_schedule,
     "short-rows": short_row_schedule,
     "dot-tiles": dot_tile_schedule,
@@ -266,13 +246,13 @@ TEMPLATES: Final[dict[str, Template]] = {
     "elementwise": elementwise_schedule,
     "window": window_schedule,
     "folds": fold_schedule,
-    "byte-tiles": _tiles_of_bytes,
-    "dot-by-four": _sums_of_four,
+    "byte-tiles": tile_schedule,
+    "dot-by-four": dot_schedule,
     "column-panels": _in_panels,
     "register-tile": _in_tiles,
 }
 # fmt: on
-"""How kernels are scheduled: the first that knows one does."""
+"""How kernels are scheduled: a form names those for what it makes, the first that knows it does."""
 
 PROCESSOR: Final = ScheduleTables(FORMS, TEMPLATES)
 """What default schedules of processors are made of."""

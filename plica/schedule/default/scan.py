@@ -85,9 +85,11 @@ CARRIED_NEAR: Final = 2048
 """Elements carried that stay in the nearest cache from one place to the next."""
 
 
-def scan_schedule(kernel: Kernel, machine: Machine) -> Do:
-    """The schedule of a kernel with scans."""
+def scan_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of a kernel with scans, None for others."""
     sites = map_of(kernel).blocks
+    if not any("scan" in site.node.kinds for site in sites.values()):
+        return None
 
     @do
     def schedule() -> Body:

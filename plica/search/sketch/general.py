@@ -44,7 +44,8 @@ def untuned_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     if found is None or found.form.form == UNCHANGED:
         return
     form, first = found.form, formed(whole.stages, of.facts, machine)
-    known = default_trace(hoisted_kernel(form.stages, of.facts.constant).kernel, machine)
+    begun = hoisted_kernel(form.stages, of.facts.constant).kernel
+    known = default_trace(begun, machine, form.templates)
     if first is None or first.stages is not form.stages or known is not found.trace:
         yield form.form, form.stages
 

@@ -100,17 +100,16 @@ def test_a_template_that_is_refused_is_told_and_the_next_form_is_taken() -> None
 
         return schedule() if kernel is first else None
 
-    tables = ScheduleTables(FORMS, {"stuck": stuck, **PROCESSOR.templates})
+    (name,) = forms[0].templates
+    tables = ScheduleTables(FORMS, {**PROCESSOR.templates, name: stuck})
     made = on_processor(convolution(), FACTS, MACHINE, None, tables)
     (passed,) = made.passed_over
-    told = f"{forms[0].form}: the template stuck is refused: reorder asks for "
+    told = f"{forms[0].form}: the template {name} is refused: reorder asks for "
     assert passed.startswith(told)
     assert made.origin is not None
     assert made.origin.kernel is not first
     alone = tuple([each for each in FORMS if each.name == forms[0].form])
-    made = on_processor(
-        convolution(), FACTS, MACHINE, None, ScheduleTables(alone, {"stuck": stuck})
-    )
+    made = on_processor(convolution(), FACTS, MACHINE, None, ScheduleTables(alone, {name: stuck}))
     assert made.passed_over == (passed,)
     assert made.origin is not None
     assert len(made.origin.trace.steps) > 0  # by the general template

@@ -15,7 +15,7 @@ from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule.default import Machine
-from plica.schedule.default.choose import default_schedule, formed
+from plica.schedule.default.choose import FORMS, TEMPLATES, by_template, default_schedule, formed
 from plica.schedule.default.register_tile import beside
 from plica.schedule.default.role import Roles
 from plica.schedule.default.tile import RegisterTile
@@ -114,3 +114,20 @@ def test_weights_that_do_not_stay_near_come_once_for_all_pixels_of_a_tile() -> N
     assert beside(near, wide, MACHINE, 16) == (wide, None)
     large = evolve(of, extents=(14, 14, 512, 512, 3, 3))  # more pixels than registers
     assert beside(large, wide, MACHINE, 16) == (wide, None)
+
+
+def test_forms_name_templates_that_there_are() -> None:
+    named = {name for each in FORMS for name in each.templates}
+    assert named == set(TEMPLATES)
+
+
+def test_no_other_template_is_asked_than_the_form_names() -> None:
+    found = formed(dense(32), REASSOCIATES, MACHINE)
+    assert found is not None
+    assert found.templates == ("register-tile",)
+    kernel = begun(found.stages, BARE.constant)
+    assert by_template(kernel, MACHINE, names=("rows", "dot-tiles")) is None
+    for names in ((), found.templates):  # any template, where a form names none
+        made = by_template(kernel, MACHINE, names=names)
+        assert made is not None
+        assert made[0] == "register-tile"
