@@ -11,7 +11,8 @@ copy are written out.
 from __future__ import annotations
 
 from plica.core import free_vars
-from plica.ir.loop.statement import Block
+from plica.ir.loop.scalar import Add, Cast, Load, Mul
+from plica.ir.loop.statement import Block, Store
 from plica.ir.type import known
 from plica.schedule.default.machine import LINE, QUAD
 from plica.schedule.default.role import is_guarded, reads
@@ -29,6 +30,15 @@ from plica.schedule.default.step import (
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.primitive.decompose_padding import padded
+
+
+def widened_sides(of: Block) -> tuple[Load, Load] | None:
+    """What a block multiplies once it is widened, to add it up; None where it does other things."""
+    match of.body:
+        case Store(_, _, Add(Load(), Mul(Cast(Load() as left, _), Cast(Load() as right, _)))):
+            return left, right
+        case _:
+            return None
 
 
 def in_parts(of: Block, *, shares: bool) -> Body:

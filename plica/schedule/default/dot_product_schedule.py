@@ -12,11 +12,10 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import Block, Kernel, Load, Stages, Store
-from plica.ir.loop.scalar import Add, Cast, Mul
+from plica.ir.loop import Block, Kernel, Load, Stages
 from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
-from plica.schedule.default.byte_copy import in_parts, in_vectors
+from plica.schedule.default.byte_copy import in_parts, in_vectors, widened_sides
 from plica.schedule.default.machine import (
     GIVEN_ROWS,
     MAX_COPIED_COLUMNS,
@@ -244,16 +243,12 @@ def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
 
 def is_dot(of: Block, dot: Dot) -> bool:
     """Whether a block adds products of bytes, some neighbours for as many lanes as there are."""
-    body = of.body
-    if not isinstance(body, Store):
+    if (sides := widened_sides(of)) is None:
         return False
-    match body.value:
-        case Add(Load(), Mul(Cast(Load() as left, _), Cast(Load() as right, _))):
-            shape = [known(size) for size in right.buffer.shape[-2:]]
-            own = left.indices != of.vars[-1:]  # sums of the weight itself have ones
-            return own and left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
-        case _:
-            return False
+    left, right = sides
+    shape = [known(size) for size in right.buffer.shape[-2:]]
+    own = left.indices != of.vars[-1:]  # sums of the weight itself have ones
+    return own and left.buffer.dtype is dot.dtype and shape == [dot.lanes, dot.terms]
 
 
 def _has_own_data(of: Block) -> bool:
@@ -264,11 +259,9 @@ def _has_own_data(of: Block) -> bool:
 
 def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
     """The loop of vectors, and the last one beside it of the data, if there is one."""
-    body = of.body
-    assert isinstance(body, Store)
-    assert isinstance(body.value, Add)
-    assert isinstance(body.value.right, Mul)
-    data, weight = (free_vars(each) for each in body.value.right._children)
+    sides = widened_sides(of)
+    assert sides is not None
+    data, weight = map(free_vars, sides)
     vector = next(at for at in spatial if of.vars[at] in weight and of.vars[at] not in data)
     behind = [at for at in spatial[:-1] if at > vector]
     return vector, behind[-1] if behind else None

@@ -28,9 +28,9 @@ from math import prod
 
 from plica.analysis.enclosing import simple
 from plica.core import Term, free_vars, post_order, substitute
-from plica.ir.loop import Block, Each, Kernel, Stages, Store, scalar as sc
+from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import known, polynomial
-from plica.schedule.default.byte_copy import in_vectors
+from plica.schedule.default.byte_copy import in_vectors, widened_sides
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels
 from plica.schedule.default.dot_product import DotForm
@@ -173,16 +173,10 @@ def stride_of(place: sc.Scalar, axis: sc.ScalarVar) -> int:
 
 def is_window_dot(of: Block, dot: Dot) -> bool:
     """Whether a block adds products of bytes, lanes of which have data of their own."""
-    body = of.body
-    if not isinstance(body, Store) or not dot.windows:
+    if not dot.windows or (sides := widened_sides(of)) is None:
         return False
-    match body.value:
-        case sc.Add(
-            sc.Load(), sc.Mul(sc.Cast(sc.Load() as left, _), sc.Cast(sc.Load() as right, _))
-        ):
-            shape = [known(size) for size in right.buffer.shape[-2:]]
-        case _:
-            return False
+    left, right = sides
+    shape = [known(size) for size in right.buffer.shape[-2:]]
     lane = [var for var, kind in zip(of.vars, of.kinds, strict=True) if kind == "spatial"][-1]
     whole = left.buffer.dtype is dot.dtype and shape == [WINDOW_LANES, dot.terms]
     return whole and lane in free_vars(left.indices[-1])

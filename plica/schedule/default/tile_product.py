@@ -17,9 +17,9 @@ from __future__ import annotations
 from math import prod
 
 from plica.core import free_vars, post_order
-from plica.ir.loop import Block, Each, Kernel, Stages, Store, scalar as sc
+from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import DType, i8, known, u8
-from plica.schedule.default.byte_copy import in_rows, in_vectors
+from plica.schedule.default.byte_copy import in_rows, in_vectors, widened_sides
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import lies, summed_by_ones
 from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Machine
@@ -184,15 +184,10 @@ def _copied(of: Block, at: Handle | None) -> Body:
 
 def _dtype(of: Block, dot: Dot) -> DType | None:
     """The dtype of the rows of a block that multiplies them by packed bytes, None for others."""
-    if not isinstance(of.body, Store):
+    if (sides := widened_sides(of)) is None:
         return None
-    match of.body.value:
-        case sc.Add(
-            sc.Load(), sc.Mul(sc.Cast(sc.Load() as left, _), sc.Cast(sc.Load() as right, _))
-        ):
-            shape = [known(size) or 0 for size in right.buffer.shape]
-        case _:
-            return None
+    left, right = sides
+    shape = [known(size) or 0 for size in right.buffer.shape]
     terms = [var for var, kind in zip(of.vars, of.kinds, strict=True) if kind == "reduce"]
     whole = len(terms) == 2 and len(shape) == 4 and shape[1] % TILE_QUADS == 0
     if not whole or shape[2:] != [dot.lanes, QUAD] or dot.lanes != TILE_QUADS:
