@@ -43,7 +43,14 @@ space_to_depth, depth_to_space = op("nn.space_to_depth"), op("nn.depth_to_space"
 a, o, t, u = holes("a o t u")
 p: Any = hole("p", when=is_order)
 ones: Any = hole("ones", when=lambda reps: isinstance(reps, tuple) and set(reps) <= {1})
-zeros: Any = hole("zeros", when=lambda shifts: isinstance(shifts, tuple) and set(shifts) <= {0})
+
+
+def are_zeros(shifts: Any) -> bool:
+    """Whether a roll moves nothing."""
+    return isinstance(shifts, tuple) and set(shifts) <= {0}
+
+
+zeros: Any = hole("zeros", when=are_zeros)
 
 
 def is_zero(widths: Any) -> bool:

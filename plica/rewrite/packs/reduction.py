@@ -30,6 +30,7 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import (
+    HasElements,
     Shape,
     admitted,
     ascending,
@@ -83,12 +84,6 @@ def folds_ones(match: PatternMatch) -> bool:
     """Whether all the axes have the size 1."""
     sizes = shape(match.x)
     return all(known(sizes[at]) == 1 for at in ascending(match.a, len(sizes)))
-
-
-def folds_some(match: PatternMatch) -> bool:
-    """Whether no axis can be empty."""
-    sizes = shape(match.x)
-    return all(known(sizes[at]) for at in ascending(match.a, len(sizes)))
 
 
 def folds_all(match: PatternMatch) -> bool:
@@ -242,8 +237,8 @@ REDUCTION: Final[Pack] = pack(
     rule("sum-of-broadcast",    *shaped(sum_(broadcast_to(x, t), a, u),  counted),           float=reassociates),
     rule("sum-of-negative",     sum_(-x, a, u),                          -sum_(x, a, u),     float=signless_zero),
     rule("sum-of-scaled",       sum_(x * q, a, u),                       sum_(x, a, u) * q,  float=reassociates, when=lambda m: are_finite(m.q)),
-    rule("supremum-of-some",    supremum(x, a, u),                       max_(x, a, u),      when=folds_some),
-    rule("infimum-of-some",     infimum(x, a, u),                        min_(x, a, u),      when=folds_some),
+    rule("supremum-of-some",    supremum(x, a, u),                       max_(x, a, u),      when=HasElements("x", a)),
+    rule("infimum-of-some",     infimum(x, a, u),                        min_(x, a, u),      when=HasElements("x", a)),
     rule("max-of-negative",     max_(-f, a, u),                          -min_(f, a, u)),
     rule("min-of-negative",     min_(-f, a, u),                          -max_(f, a, u)),
     rule("max-of-relu",         max_(relu(x), a, u),                     relu(max_(x, a, u))),

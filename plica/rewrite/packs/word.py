@@ -162,6 +162,18 @@ class OneShape:
 
 
 @attrs.frozen
+class HasElements:
+    """A guard: none of the axes that fill a hole is empty."""
+
+    name: str
+    axes: Any  # Any: a hole for an attribute
+
+    def __call__(self, match: PatternMatch) -> bool:
+        dims = shape(match[self.name])
+        return all(known(dims[at]) for at in ascending(match[self.axes.name], len(dims)))
+
+
+@attrs.frozen
 class CoversShape:
     """A guard: what fills a hole is as large as an attribute that is a shape."""
 

@@ -22,8 +22,9 @@ from plica.ir.loop.scalar import Combiner, Lit, Load, Scalar, ScalarVar, Select
 from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.type import DType, TensorType, bool_
 from plica.rewrite.instantiate import is_value
-from plica.rewrite.packs.shape import is_explicit, is_order
-from plica.rewrite.packs.word import CoversShape, OneShape
+from plica.rewrite.packs.rearrange import are_zeros, is_zero
+from plica.rewrite.packs.shape import is_explicit, is_identity, is_order
+from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
 from plica.rewrite.pattern import Hole
 from plica.rewrite.prove.open_shape import (
     NOWHERE,
@@ -47,12 +48,22 @@ MOVES: Final = frozenset(
 )  # fmt: skip
 """Operators of one argument whose elements are each one of its elements."""
 
+IDENTITIES: Final[Mapping[str, tuple[str, Any, Any]]] = {
+    "transpose": ("axes", NotImplemented, is_identity),
+    "repeat": ("repeats", 1, NotImplemented),
+    "nn.upsample": ("scale", 1, NotImplemented),
+    "roll": ("shift", NotImplemented, are_zeros),
+    "pad": ("pad_width", NotImplemented, is_zero),
+}
+"""The attribute that decides, the value, and the demand on a hole that make an identity."""
+
 UNDO_THEMSELVES: Final = frozenset(("flip",))
 KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
 FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
 """Operators that keep row-major positions; the shape depends on attributes and the old shape."""
 FOLDS: Final[Mapping[str, Combiner]] = {
     "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+    "supremum": "max", "infimum": "min",
 }  # fmt: skip
 FILLS: Final[dict[str, int | None]] = {"zeros_like": 0, "ones_like": 1, "full_like": None}
 
@@ -111,6 +122,8 @@ class RuleReading:
                 self.facts.learn_same(NamedShape(first), NamedShape(second))
             case CoversShape(large, small):
                 self.facts.learn_below(NamedShape(small), NamedShape(large))
+            case HasElements(name, axes):
+                self._seen.add(("nonempty", axes, NamedShape(name)))
 
     def left(self, term: Expr) -> OpenTensor:
         """The left side, which is well formed: what it says of shapes is learnt.
@@ -177,6 +190,8 @@ class RuleReading:
         if len(args) != 1 or isinstance(args[0], Literal):
             raise Unprovable(f"{record.name} is not modelled")
         of = self._memo[args[0]]
+        if _is_identity(record.name, given):
+            return of
         match record.name:
             case "broadcast_to":
                 return self._broadcast(of, given["shape"])
@@ -308,7 +323,10 @@ class RuleReading:
             raise IllTypedRule(result.message)
         combiner = FOLDS[record.name]
         self._legal(("fold", axes, of.shape), "a reduction of other axes")
-        if combiner in ("max", "min"):
+        if record.name in ("supremum", "infimum"):
+            if ("nonempty", axes, of.shape) not in self._seen:
+                raise Unprovable(f"{record.name} of axes that may be empty")
+        elif combiner in ("max", "min"):
             self._legal(("nonempty", axes, of.shape), "an extreme of axes that are empty")
         narrow = MappedShape("reduced", axes, of.shape)
         wide = narrow if kept is False else MappedShape("reduced", (axes, kept), of.shape)
@@ -392,8 +410,9 @@ class RuleReading:
         if isinstance(wanted, Hole) and wanted.constraint.when is is_explicit:
             return self.reshape(of, self._named(wanted))
         key = tuple(given.items())
-        self._legal((name, key, of.shape), f"{name} of another shape")
-        shape = MappedShape(name, key, of.shape)
+        old = self.facts.count_of(of.shape) if name in ("reshape", "ravel") else of.shape
+        self._legal((name, key, old), f"{name} of another shape")
+        shape = MappedShape(name, key, old)
         self.facts.learn_count(of.shape, shape)
         return self.reshape(of, shape)
 
@@ -420,6 +439,15 @@ class RuleReading:
             return of.at(NOWHERE if of.shape is SCALAR else place)
 
         return OpenTensor(of.dtype, shape, at)
+
+
+def _is_identity(name: str, given: Mapping[str, Any]) -> bool:
+    """Whether attributes say that an operator changes nothing."""
+    if name not in IDENTITIES:
+        return False
+    attribute, plain, demand = IDENTITIES[name]
+    value = given[attribute]
+    return value.constraint.when is demand if isinstance(value, Hole) else value == plain
 
 
 def _is_run(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:

@@ -155,9 +155,9 @@ class ShapeFacts:
 
     def learn_count(self, a: OpenShape, b: OpenShape) -> None:
         """Two shapes have equally many elements."""
-        a, b = self._count(a), self._count(b)
+        a, b = self.count_of(a), self.count_of(b)
         if a is not b:
-            self._counts[a] = b
+            self._counts[b] = a
 
     def learn_rank(self, shape: OpenShape, order: Any) -> None:
         """The permutation names each axis of the shape by its number."""
@@ -210,11 +210,12 @@ class ShapeFacts:
 
     def is_same_count(self, a: OpenShape, b: OpenShape) -> bool:
         """Whether two shapes are known to have equally many elements."""
-        return self._count(a) is self._count(b)
+        return self.count_of(a) is self.count_of(b)
 
-    def _count(self, shape: OpenShape) -> OpenShape:
+    def count_of(self, shape: OpenShape) -> OpenShape:
+        """The one shape that stands for all with as many elements."""
         if isinstance(shape, PermutedShape):
-            return self._count(shape.of)
+            return self.count_of(shape.of)
         while shape in self._counts:
             shape = self._counts[shape]
         return shape

@@ -66,7 +66,7 @@ def query(
 
     With `signless` zeros of both signs are equal.
     """
-    encoder = _Encoder(floats, _is_ring(left, right))
+    encoder = _Encoder(floats, _is_ring(floats, left, right))
     a, b = encoder.encoded(left), encoder.encoded(right)
     needed, owed = encoder.defined(left), encoder.defined(right)
     dtype = sc.dtype_of(left)
@@ -85,7 +85,7 @@ def _all(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"(and {' '.join(parts)})"
 
 
-def _is_ring(*terms: sc.Scalar) -> bool:
+def _is_ring(floats: FloatTheory, *terms: sc.Scalar) -> bool:
     """Whether integers are only added, subtracted and multiplied, and cast as they come."""
     for node in (each for term in terms for each in post_order(term)):
         if not isinstance(node, sc.Scalar):
@@ -94,7 +94,8 @@ def _is_ring(*terms: sc.Scalar) -> bool:
             plain = isinstance(node.value, sc.ScalarVar | sc.Lit) or not (
                 sc.dtype_of(node.value).is_integer
             )
-            if not plain or node.dtype.is_integer:
+            rounds = floats == "ieee" and sc.dtype_of(node.value).is_integer
+            if not plain or node.dtype.is_integer or rounds:
                 return False
         elif isinstance(node, (sc.Lit, sc.ScalarVar, *RING)):
             continue
@@ -437,7 +438,7 @@ class _Encoder:
         if to.row.is_storage:
             raise Unencodable(f"casts to {to}")
         if to.is_float:
-            return text if float_format(of) is to else self.rounded(text, of, to)
+            return text if of.is_float and float_format(of) is to else self.rounded(text, of, to)
         return self.truncated(text, of, to)
 
     def rounded(self, text: str, of: DType, to: DType) -> str:

@@ -11,7 +11,7 @@ from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.packs import find_pack
 from plica.rewrite.packs.shape import is_explicit, is_order
-from plica.rewrite.packs.word import CoversShape, Evaluated, c, e, f, op, spread, v, w
+from plica.rewrite.packs.word import CoversShape, Evaluated, HasElements, c, e, f, op, spread, v, w
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.prove import Unproved, attempt, prove
 from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape, ShapeFacts
@@ -25,8 +25,8 @@ p: Any = hole("p", when=is_order)
 transpose, maximum, where, relu = map(op, ["transpose", "maximum", "where", "nn.relu"])
 r: Any = hole("r", when=is_explicit)
 a, t, u = holes("a t u")
-sum_, max_ = op("sum"), op("max")
-negative, flip, exp = map(op, ["negative", "flip", "exp"])
+sum_, max_, concat = op("sum"), op("max"), op("concat")
+negative, flip, exp, cast = map(op, ["negative", "flip", "exp", "cast"])
 
 RIGHT: dict[str, tuple[Any, ...]] = {
     "double negation": (negative(-x), x, exact, ()),
@@ -47,6 +47,13 @@ RIGHT: dict[str, tuple[Any, ...]] = {
         sum_(f * v, a, u), sum_(f, a, u) * v, reassociates, ("real arithmetic",),
     ),
     "a maximum turns round": (max_(-f, a, u), -op("min")(f, a, u), exact, ()),
+    "whole floats": (op("floor")(cast(n, "f32")), cast(n, "f32"), exact, ()),
+    "a reshape of a reshape": (
+        op("reshape")(op("reshape")(f, r), t), op("reshape")(f, t), exact, (),
+    ),
+    "an extreme of some": (
+        op("supremum")(f, a, u), max_(f, a, u), exact, (), HasElements("f", a),
+    ),
     "kept axes are ones": (
         op("reshape")(sum_(f, a, True), r), op("reshape")(sum_(f, a, False), r), exact, (),
     ),
@@ -64,6 +71,17 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "a divisor that may be zero": (f + 0 * y, (f * y) / y, reassociates),
     "a choice that guards": (
         where(op("not_equal")(f, 0), y / f, 1), y / f, reassociates,
+    ),
+    "an extreme of none": (op("supremum")(f, a, u), max_(f, a, u), exact),
+    "a transpose is no identity": (transpose(f, p), f, exact),
+    "two flips of other axes": (flip(flip(f, a), t), f, exact),
+    "parts exchanged": (concat((f, y), axis=a), concat((y, f), axis=a), exact),
+    "parts of another axis": (
+        concat((concat((f, y), axis=a), z), axis=t), concat((f, y, z), axis=a), exact,
+    ),
+    "a part for another": (
+        concat((concat((f, y), axis=a), concat((-f, y), axis=a)), axis=a),
+        concat((f, y, f, y), axis=a), exact,
     ),
     "a square leaves a sum": (sum_(f * f, a, u), op("square")(sum_(f, a, u)), reassociates),
     "a term leaves a sum": (sum_(f + v, a, u), sum_(f, a, u) + v, reassociates),
