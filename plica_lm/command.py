@@ -143,20 +143,12 @@ def configure_model(parser: argparse.ArgumentParser) -> None:
     add("--context", type=positive, help="maximum tokens of prompt and text together (as trained)")
     add("--rows", type=positive,
         help="capacity of the key-value cache in tokens (4096 per text)")  # fmt: skip
-    add(
-        "--cache",
-        default="f32",
-        choices=("f32", "f16", "bf16"),
-        help="dtype of the key-value cache (f32)",
-    )
+    add("--cache", default="f32", choices=("f32", "f16", "bf16"),
+        help="dtype of the key-value cache (f32)")  # fmt: skip
     add("--draft", type=Path, metavar="MODEL",
         help="a small model with the same tokenizer, for speculative decoding")  # fmt: skip
-    add(
-        "--ahead",
-        type=positive,
-        default=4,
-        help="tokens that the draft model proposes per step (4)",
-    )
+    add("--ahead", type=positive, default=4,
+        help="tokens that the draft model proposes per step (4)")  # fmt: skip
     add("--target", default="cpu", help="a cpu target (cpu)")
     add("--threads", type=positive, help="number of threads")
 
@@ -165,29 +157,16 @@ def configure_sampling(parser: argparse.ArgumentParser) -> None:
     """Options of sampling."""
     configure_model(parser)
     add = parser.add_argument
-    add(
-        "--limit",
-        type=positive,
-        default=256,
-        metavar="N",
-        help="maximum number of new tokens (256)",
-    )
+    add("--limit", type=positive, default=256, metavar="N",
+        help="maximum number of new tokens (256)")  # fmt: skip
     add("--stop", action="append", type=unescaped, default=[], metavar="WORD",
         help=r"stop before this word; \n, \t and \\ are escapes; repeatable")  # fmt: skip
     add("--temperature", type=float, default=0.0, help="sampling temperature; 0 is greedy (0)")
     add("--top-k", type=int, default=0, help="sample from the K likeliest tokens (0: all)")
-    add(
-        "--top-p",
-        type=float,
-        default=1.0,
-        help="sample from the likeliest tokens of this total probability (1)",
-    )
-    add(
-        "--min-p",
-        type=float,
-        default=0.0,
-        help="minimum probability relative to the likeliest token (0)",
-    )
+    add("--top-p", type=float, default=1.0,
+        help="sample from the likeliest tokens of this total probability (1)")  # fmt: skip
+    add("--min-p", type=float, default=0.0,
+        help="minimum probability relative to the likeliest token (0)")  # fmt: skip
     add("--repetition", type=float, default=1.0, help="repetition penalty (1: none)")
     add("--seed", type=int, default=0, help="random seed (0)")
 

@@ -68,12 +68,8 @@ def _described(file: _Reader) -> tuple[str, tuple[int, ...], Format, int]:
     """What the file says of a tensor."""
     name, rank = file.text(), file.number("I")
     if rank > MAX_RANK:
-        refuse(
-            file.path,
-            f"The tensor {name} has too many axes.",
-            f"at most {MAX_RANK} axes",
-            f"{rank} axes",
-        )
+        refuse(file.path, f"The tensor {name} has too many axes.", f"at most {MAX_RANK} axes",
+               f"{rank} axes")  # fmt: skip
     shape = tuple([file.number("Q") for _ in range(rank)][::-1])
     kind, offset = file.number("I"), file.number("Q")
     if (known := TYPES.get(kind)) is None:
@@ -101,12 +97,8 @@ def _placed(file: _Reader, found: list[Any], alignment: Any) -> dict[str, Weight
         end = offset + size
         if start + end > len(file.data):
             found_, whole = str(start + end), str(len(file.data))
-            refuse(
-                file.path,
-                f"The tensor {name} ends behind the file.",
-                f"at most byte {whole}",
-                f"byte {found_}",
-            )
+            refuse(file.path, f"The tensor {name} ends behind the file.", f"at most byte {whole}",
+                   f"byte {found_}")  # fmt: skip
         if name in weights:
             refuse(file.path, "Two tensors have one name.", "one", name)
         weights[name] = mapped(file.data, start + offset, name, shape, of)

@@ -62,28 +62,16 @@ def read_weights(path: Path) -> Iterator[Weight]:
     end = 0
     for begin, stop, dtype, shape, name in sorted(found, key=lambda each: each[:2]):
         if begin != end:
-            refuse(
-                path,
-                f"The tensor {name} overlaps another, or leaves a gap.",
-                f"byte {end}",
-                f"byte {begin}",
-            )
+            refuse(path, f"The tensor {name} overlaps another, or leaves a gap.", f"byte {end}",
+                   f"byte {begin}")  # fmt: skip
         end = stop
         if start + end > len(file):
-            refuse(
-                path,
-                f"The tensor {name} ends behind the file.",
-                f"at most byte {len(file)}",
-                f"byte {start + end}",
-            )
+            refuse(path, f"The tensor {name} ends behind the file.", f"at most byte {len(file)}",
+                   f"byte {start + end}")  # fmt: skip
         yield mapped(file, start + begin, name, shape, dtype)
     if start + end != len(file):
-        refuse(
-            path,
-            "The file is longer than its tensors.",
-            f"{start + end} bytes",
-            f"{len(file)} bytes",
-        )
+        refuse(path, "The file is longer than its tensors.", f"{start + end} bytes",
+               f"{len(file)} bytes")  # fmt: skip
 
 
 def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[int, ...]]:
