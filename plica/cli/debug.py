@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.model import add_model, compile_model
-from plica.cli.option import read_arrays
+from plica.cli.option import ending, read_arrays
 from plica.cli.progress import progress
 
 if TYPE_CHECKING:
-    from plica.report.compare import Comparison
+    from plica.report.compare import Compared, Comparison
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -28,6 +28,12 @@ def run(arguments: argparse.Namespace) -> int:
         made = compile_model(arguments, given)
         arrays = sample(made.executable.inputs, given, arguments.seed)
         found = compare(made, arrays, arguments.tolerance, progress=say)
+    if arguments.dump is not None:
+        from plica.report.tensor import archive_of, kernel_tensors, node_tensors
+        from plica.runtime import archive
+
+        tensors = {**node_tensors(made, arrays), **kernel_tensors(found)}
+        archive.write(arguments.dump, archive_of(tensors))
     if arguments.json:
         print(json_text(to_data(found)))
     else:
@@ -44,9 +50,16 @@ def to_data(of: Comparison) -> dict[str, Any]:
         "tolerance": of.tolerance,
         "output": of.output,
         "step": None if of.step is None else asdict(of.step),
-        "kernel": None if of.kernel is None else asdict(of.kernel),
-        "kernels": [asdict(each) for each in of.kernels],
+        "kernel": None if of.kernel is None else kernel_data(of.kernel),
+        "kernels": [kernel_data(each) for each in of.kernels],
     }
+
+
+def kernel_data(of: Compared) -> dict[str, Any]:
+    """A kernel as JSON holds it, without its tensor."""
+    from attrs import asdict, fields
+
+    return asdict(of, filter=lambda field, _: field is not fields(type(of)).found)
 
 
 def show(of: Comparison) -> None:
@@ -96,6 +109,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="the largest allowed difference, relative to the largest value",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
+    parser.add_argument("--dump", type=ending(".npz"), metavar="FILE.npz",
+                        help="write the tensors of all nodes and kernels")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
 
 
@@ -108,5 +123,6 @@ COMMAND: Final = Command(
         "plica debug M.onnx",
         "plica debug M.onnx --packs mine.py --contract exact",
         "plica debug M.onnx --input x=x.npy --json",
+        "plica debug M.onnx --dump tensors.npz",
     ),
 )

@@ -41,6 +41,8 @@ class Compared:
     nodes: tuple[str, ...]
     operators: tuple[str, ...]
     difference: float
+    found: Array
+    """What it computes."""
 
 
 @frozen(eq=False)
@@ -103,7 +105,7 @@ def compare(
     every = origins(lowered, of.nodes)
     terms = [_term(launch) for _, launch in launched]
     read = tuple(dict.fromkeys(each for term in terms for each in _read(term)))
-    values = values_of(interpret(_giving(lowered.final, (*terms, *read)), *inputs))
+    values = values_of(interpret(giving(lowered.final, (*terms, *read)), *inputs))
     meant, given = values[: len(terms)], values[len(terms) :]
     cut = alone(lowered.final, terms, read)
     program = arranged(History(cut, Derivation(cut, ())), of.target, of.contract)
@@ -115,13 +117,14 @@ def compare(
             every[number].nodes,
             _operators(every[number]),
             difference([mine], [theirs]),
+            mine,
         )
         for (number, launch), mine, theirs in zip(launched, found, meant, strict=True)
     ]
     return Comparison(tolerance, output, tuple(kernels), step)
 
 
-def _giving(of: Module, terms: Sequence[Expr]) -> Module:
+def giving(of: Module, terms: Sequence[Expr]) -> Module:
     """A module whose result is the values of some terms of another."""
     function = evolve(of.main_function(), body=Tuple(tuple(terms)), ret=None, attrs=())
     return _with_main(of, function)
