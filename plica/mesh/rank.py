@@ -307,7 +307,7 @@ class Ranks:
         group = mesh.group(self.rank, collective.axis)
         title = f"send for {collective.op} on {mesh.names[collective.axis]!r}"
         given = dict(collective.attributes)
-        mine = np.ascontiguousarray(values[self.rank])
+        mine = np.asarray(values[self.rank], order="C")
         route = _Group(self, group, group.index(self.rank), title)
         return {self.rank: _COLLECTIVES[collective.op](route, mine, collective, given)}
 
@@ -344,7 +344,7 @@ class _Group:
 
     def scatter(self, blocks: Sequence[Array], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         """Send block i to rank i; what each rank sent to this one, whose shapes are given."""
-        sent = list(map(np.ascontiguousarray, blocks))
+        sent = [np.asarray(each, order="C") for each in blocks]  # of rank 0 too
         found = [np.empty(shape, sent[0].dtype) for shape in shapes]
         found[self.at] = sent[self.at]
         others = [at for at in range(self.size) if at != self.at]

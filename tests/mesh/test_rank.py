@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 from plica.ir.interpret.value import Array
 from plica.mesh import Mesh, MeshPlan, replay, simulate
-from plica.mesh.exchange import exchanges
+from plica.mesh.exchange import MeshExchange, exchanges
 from plica.mesh.execute import SimulatedDevices
 from plica.mesh.mesh import Layout, partial
 from plica.mesh.rank import SMALL, Ranks
@@ -120,6 +120,13 @@ def test_collectives_give_the_bits_of_simulated_devices(
         expected = work_simulated = medium.exchange(mesh, collective, work_simulated)
     for device in range(mesh.devices):
         np.testing.assert_array_equal(found[device][device], expected[device])
+
+
+def test_a_number_stays_one() -> None:
+    mesh, sum_ = Mesh.parse("a=2"), MeshExchange("all_reduce", 0, (("combiner", "sum"),))
+    found = on_ranks(2, lambda ranks: ranks.exchange(mesh, sum_, {ranks.rank: np.float32(2)}))
+    assert [found[at][at].shape for at in (0, 1)] == [(), ()]
+    assert found[0][0] == 4
 
 
 def test_ranks_run_programs_as_simulated_devices_do() -> None:
