@@ -45,6 +45,9 @@ _AXIS = attribute("axis", text, "devices")
 def _rows(name: str, x: TensorType, *dims: int) -> Scalar:
     """The number of devices; their values have these dims."""
     rel.rank_at_least(name, x, 1 + max(dims, default=-1) + 1 if dims else 1)
+    if known(x.shape[0]) == 0:
+        message = f"{name} has a row for each device."
+        rel.refuse("shape-conflict", message, "1 device or more", str(x))
     return x.shape[0]
 
 
@@ -57,7 +60,7 @@ def _part(name: str, x: TensorType, dim: int) -> Scalar:
     """The size of a block of a dim of each row, one for each device."""
     rows = _rows(name, x, dim)
     whole = x.shape[dim + 1]
-    part = quotient(whole, rows) if known(rows) != 0 else None
+    part = quotient(whole, rows)
     if part is None:
         rel.refuse(
             "shape-conflict", f"{name} cuts a dim into a block for each device.",
