@@ -11,6 +11,7 @@ import pytest
 from plica.cli import main
 from plica.frontend.zoo import mlp
 from plica.frontend.zoo.export import to_onnx
+from tests.mesh.test_rank import Queues
 from tests.report.test_page import data_of
 
 
@@ -44,6 +45,20 @@ def test_a_page_is_written(model: str, tmp_path: Path) -> None:
     assert view["graph"]["nodes"]
 
 
+def test_one_rank_runs_a_model(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OneRank(Queues):
+        def __init__(self, engine: str | None, timeout: float) -> None:
+            assert (engine, timeout) == ("gloo", 5.0)
+            super().__init__(0, 1, {}, {})
+
+    monkeypatch.setattr("plica.mesh.rank.transport", OneRank)
+    words = ["shard", model, "--mesh", "data=1", "--plan", "split x 0 on data", "--timeout", "5"]
+    assert main([*words, "--on", "gloo"]) == 0
+    assert "run by gloo on 1 devices: differs by" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -51,6 +66,7 @@ def test_a_page_is_written(model: str, tmp_path: Path) -> None:
         (["--mesh", "model=2", "--plan", "none.json"], "cannot be read"),
         (["--mesh", "model=2", "--topology", "none.json"], "cannot be read"),
         (["--mesh", "model=2", "--plan", "cut x"], "no step of a plan"),
+        (["--mesh", "model=2", "--on", "gloo"], "RANK of this process is not a number"),
     ],
 )
 def test_refusals(

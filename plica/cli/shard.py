@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from plica.mesh.topology import Topology
 
 GIB: Final = 1 << 30
+ENGINES: Final = ("gloo", "nccl", "mpi")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     module = read_model(arguments.model, arguments.dim, arguments.input)
     plan = plan_of(arguments.plan, module, mesh, topology_of(arguments, mesh))
     sharded = replay(plan, module, mesh, strict=arguments.strict)
-    worst = checked(sharded, arguments) if arguments.check else None
+    check = arguments.check or arguments.on is not None
+    worst, rank = checked(sharded, arguments) if check else (None, 0)
+    if rank:
+        return exit_code(worst, arguments)  # rank 0 speaks for all
     if arguments.output is not None:
         view = plan.to_json()
         if arguments.output.suffix == ".html":
@@ -52,7 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
             print(diff(read_plan(arguments.against), plan))
         print(picture(sharded))
         if worst is not None:
-            print(f"simulated on {mesh.devices} devices: differs by {worst:.2g} of the largest")
+            where = "simulated" if arguments.on is None else f"run by {arguments.on}"
+            print(f"{where} on {mesh.devices} devices: differs by {worst:.2g} of the largest")
+    return exit_code(worst, arguments)
+
+
+def exit_code(worst: float | None, arguments: argparse.Namespace) -> int:
+    """0 if nothing differs by more than is accepted."""
     return DIFFERS if worst is not None and not worst <= arguments.tolerance else 0
 
 
@@ -96,13 +106,14 @@ def _unreadable(what: str, path: Path, error: Exception) -> InputError:
     return InputError(Diagnostic("no-source", message, Place(file=str(path)), None, str(error)))
 
 
-def checked(sharded: ShardedProgram, arguments: argparse.Namespace) -> float:
-    """How far the simulated devices are from the interpreter, of the largest number."""
+def checked(sharded: ShardedProgram, arguments: argparse.Namespace) -> tuple[float, int]:
+    """How far the devices are from the interpreter, of the largest number; and this rank."""
     import numpy as np
 
     from plica.ir.interpret.interpreter import interpret
     from plica.mesh.execute import simulate
     from plica.mesh.program import leaves
+    from plica.mesh.rank import connect
 
     given, random = read_arrays(arguments.input), np.random.default_rng(0)
     program = sharded.program
@@ -112,11 +123,18 @@ def checked(sharded: ShardedProgram, arguments: argparse.Namespace) -> float:
         drawn = random.standard_normal(shape) if of.dtype.is_float else np.zeros(shape)
         arrays.append(given.get(name, drawn.astype(of.dtype.numpy)))
     expected = [np.asarray(each, np.float64) for each in leaves(interpret(program.module, *arrays))]
-    found = [np.asarray(each, np.float64) for each in leaves(simulate(sharded, *arrays))]
-    return max([
+    rank = 0
+    if arguments.on is None:
+        results = simulate(sharded, *arrays)
+    else:
+        with connect(arguments.on, arguments.timeout) as ranks:
+            results, rank = ranks.run(sharded, *arrays), ranks.rank
+    found = [np.asarray(each, np.float64) for each in leaves(results)]
+    worst = max([
         float(np.max(np.abs(a - b), initial=0) / max(1e-30, np.max(np.abs(a), initial=0)))
         for a, b in zip(expected, found, strict=True)
     ], default=0.0)  # fmt: skip
+    return worst, rank
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +150,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--memory", type=float, metavar="GIB", help="memory of a device (unbounded)")
     add("--strict", action="store_true", help="refuse operators that cannot run on blocks")
     add("--check", action="store_true", help="simulate the devices and compare")
+    add("--on", choices=ENGINES, metavar="ENGINE",
+        help="run on the ranks of torchrun (gloo, nccl) or mpirun (mpi), and compare")  # fmt: skip
+    add("--timeout", type=float, default=60.0, metavar="SECONDS",
+        help="how long a rank waits for another (60)")  # fmt: skip
     add("--tolerance", type=float, default=1e-4, help="difference that --check accepts (1e-4)")
     add("--against", metavar="PLAN", help="also print the difference to another plan")
     add("-o", "--output", type=Path, metavar="FILE",
@@ -149,5 +171,6 @@ COMMAND: Final = Command(
         "plica shard M.onnx --mesh data=2,model=4 --plan 'split x 0 on data' --check",
         "plica shard M.onnx --mesh model=8 --memory 16 -o plan.json",
         "plica shard M.onnx --mesh model=8 --plan plan.json -o page.html",
+        "torchrun --nproc-per-node 4 -m plica shard M.onnx --mesh model=4 --on gloo",
     ),
 )
