@@ -394,13 +394,17 @@ def _about(whole: Polynomial, told: Sequence[Polynomial]) -> list[Polynomial]:
 
 
 def _of_quotients(of: Polynomial) -> list[Polynomial]:
-    """Polynomials that are non-negative for every dividend, for the quotients in a polynomial."""
+    """Polynomials that are non-negative for every dividend, for the quotients and remainders in a
+    polynomial."""
     found: list[Polynomial] = []
     for node in dict.fromkeys(atom for atoms, _ in of.values() for atom in atoms):
         match node:
             case sc.FloorDiv(left, sc.Lit(by)) if by > 0:
                 rest = polynomial(left - node * int(by))
                 found += [rest, polynomial(sc.index(int(by) - 1) - left + node * int(by))]
+            case sc.FloorMod(left, sc.Lit(by)) if by > 0:
+                whole = left // int(by) * int(by)
+                found += [polynomial(left - whole - node), polynomial(whole + node - left)]
     return found
 
 

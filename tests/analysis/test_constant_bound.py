@@ -25,6 +25,18 @@ def test_strips_of_open_rows_of_any_length_are_inside(length: int, width: int) -
     assert shown(length, width, width, 0)
 
 
+@given(st.sampled_from([2, 4, 8, 16, 24]), st.booleans())
+def test_what_fills_no_strip_is_inside(width: int, beside: bool) -> None:
+    bounds = KnownBounds()
+    bounds.ranges = {ROWS: DIM_RANGE, STRIP: DIM_RANGE, LANE: DIM_RANGE}
+    facts = list(facts_of(sc.Lt(LANE, ROWS % width)))
+    if beside:
+        facts += facts_of(sc.Lt(STRIP, (ROWS + (width - 1)) // width - ROWS // width))
+    place = ROWS // width * width + LANE
+    assert bounds.is_inside(place, ROWS, facts)
+    assert not bounds.is_inside(place + 1, ROWS, facts)
+
+
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(1, 24), st.integers(-4, 4))
 def test_what_is_shown_holds(length: int, width: int, lanes: int, begin: int) -> None:
     assume(shown(length, width, lanes, begin))

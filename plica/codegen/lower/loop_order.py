@@ -41,9 +41,6 @@ address is made of another, and one waits for the other."""
 WIDEST: Final = 64
 """Lanes of a row of known length, at most, that sums of open length are made for in strips."""
 
-CROSSED: Final = 16
-"""Rows of what is read that are near at once, where they are columns of the result."""
-
 NEAR: Final = 4
 """Elements so far apart in what is read are picked from whole vectors."""
 
@@ -306,40 +303,6 @@ def panels(of: Each, lanes: int) -> tuple[LoopOrder, ...]:
             body, indices = substitute(of.value, {axis: place}), (*of.axes[:-1], place)
             found.append(LoopOrder(loops, indices, body, 1, ((axis, place),), "vectorized"))
     return tuple(found)
-
-
-def crossings(of: Each) -> tuple[LoopOrder, ...] | None:
-    """A row of open length whose elements are far apart in what is read, which lies along another
-    axis: a few of them at a time for all of that axis, then what is left; None for other stages.
-
-        y[…, j, i] = x[…, i, j]  -->  for strips of i: for j: for each i of the strip
-
-    What the elements of a strip have around them is read while it is near.
-    """
-    if exposed(of.value) or len(of.axes) < 2 or known(of.out.shape[-1]) is not None:
-        return None
-    axis = of.axes[-1]
-    crossing = [load.indices[-1] for load in loads(of.value) if axis in load.indices[:-1]]
-    across = {each for each in crossing if isinstance(each, sc.ScalarVar)}
-    if len(across) != 1 or not (found := across & {*of.axes}):
-        return None
-    (other,) = found
-    sizes = dict(zip(of.axes, of.out.shape, strict=True))
-    taken = {node.name for node in post_order(of) if isinstance(node, sc.ScalarVar)}
-    one, lane = (sc.ScalarVar(fresh(Name(each), taken), axis.dtype) for each in ("strip", "lane"))
-    size = sizes[axis]
-    whole = size // CROSSED
-    parts = ((one * CROSSED + lane, whole, sc.index(CROSSED)),
-             (whole * CROSSED + lane, sc.index(1), size - whole * CROSSED))  # fmt: skip
-    around = tuple([(each, sizes[each]) for each in of.axes[:-1] if each is not other])
-    return tuple([
-        LoopOrder(
-            (*around, (one, count), (other, sizes[other]), (lane, long)),
-            tuple([place if each is axis else each for each in of.axes]),
-            substitute(of.value, {axis: place}), 0, ((axis, place),),
-        )
-        for place, count, long in parts
-    ])  # fmt: skip
 
 
 def _are_open(reductions: Sequence[sc.Reduce]) -> bool:

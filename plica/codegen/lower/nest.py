@@ -28,7 +28,6 @@ from plica.analysis.statement import mapped, reads_memory
 from plica.codegen.lower.loop_order import (
     LoopOrder,
     StoredElement,
-    crossings,
     is_near,
     last_store,
     loops_around,
@@ -222,8 +221,6 @@ def elements(
     if lanes_of_panel := _panel(of, after):
         every = panels(of, lanes_of_panel)
         return Seq(tuple([_walked(of, out, after, each, masks) for each in every]))
-    if after is None and (crossed := crossings(of)) is not None:
-        return Seq(tuple([_walked(of, out, after, each, masks) for each in crossed]))
     return _walked(of, out, after, _walk(of, after), masks)
 
 

@@ -35,8 +35,9 @@ from plica.codegen.target import Target
 from plica.core.fold import post_order
 from plica.ir.contract import Contract
 from plica.ir.graph.expression import Function
+from plica.ir.loop.scalar import Select
 from plica.ir.loop.stage import Each
-from plica.ir.loop.stages import Stages, kernel_of
+from plica.ir.loop.stages import Stages, kernel_of, reductions
 from plica.ir.loop.statement import Alloc, Kernel
 from plica.ir.type.dim import known
 from plica.rewrite.fuse.to_stages import to_stages
@@ -53,7 +54,6 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.open_dot import OpenDot, open_dot
     from plica.codegen.lower.open_dot_nest import dotted_rows
     from plica.codegen.lower.open_panel import open_panel, paneled_columns
-    from plica.codegen.lower.open_scatter import open_scatter
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
@@ -161,8 +161,7 @@ def _plain(machine: Machine, of: StagedGroup) -> Scheduled:
     function, whole = of.function, of.stages
     if not whole.dims:
         return plain(function, machine)
-    scattered = open_scatter(whole, machine, free=of.facts.reassociates)
-    windows = scattered or open_windows(whole, machine, free=of.facts.reassociates)
+    windows = open_windows(whole, machine, free=of.facts.reassociates)
     return of_kernel(function, windows or nest(whole, of.facts.reassociates, machine))
 
 
@@ -205,7 +204,7 @@ def in_turn(
     tables: ScheduleTables | None = None,
 ) -> Iterator[Candidate | PassedOver]:
     """Forms with their traces; after all of them those whose template was refused, then the stages
-    as they are, by the general template, which fits what no other does and has no open size."""
+    as they are, by the general template, unless plain loops fit them better."""
     without: list[tuple[Formed, Kernel]] = []
     for form in forms:
         begun = kernel_of(hoist(form.stages, facts.constant).rest)
@@ -215,7 +214,7 @@ def in_turn(
         else:
             yield PassedOver(form, str(made))
             without.append((form, begun))
-    if of.dims:
+    if of.dims and _is_for_plain_loops(of, machine):
         return
     if all(isinstance(each, Each) for each in of.stages):
         without.append(
@@ -223,6 +222,13 @@ def in_turn(
         )
     for form, begun in without:
         yield Candidate(form, GENERAL, *fallback_schedule(begun, machine), last=True)
+
+
+def _is_for_plain_loops(of: Stages, machine: Machine) -> bool:
+    """Whether stages of open sizes reduce, or choose where lanes are not masked."""
+    values = [each.value for each in of.stages if isinstance(each, Each)]
+    chooses = any(isinstance(node, Select) for node in post_order(*values))
+    return any(map(reductions, values)) or (chooses and not machine.masks)
 
 
 def without_trace(function: Function, facts: Facts, machine: Machine) -> Scheduled | None:

@@ -67,6 +67,15 @@ MAX_NEIGHBOURS: Final = 8
 MIN_TERMS: Final = 16
 """A reduction of fewer terms is done at once."""
 
+MAX_STRIDE: Final = 4
+"""Elements of a row of open length that are no further apart are picked from whole vectors."""
+
+MAX_OPEN_VECTORS: Final = 4
+"""Vectors of elements of open number that are computed together."""
+
+MAX_ROWS_NEAR: Final = 16
+"""Rows of what is read that are near at once, where they are columns of an open result."""
+
 MAX_TOTALS_IN_REGISTERS: Final = 64
 """Totals of a row that registers are kept for, where lanes may be masked off: a processor waits for
 what is stored under a mask before it reads it again, and LLVM does not see that it need not."""
@@ -143,16 +152,23 @@ class _Element:
             return self.value.right
         return self.value
 
-    def reads_along(self, axis: Term, *, named: bool = False) -> bool:
-        """Whether neighbours along an axis are neighbours in all that is read."""
+    def reads_along(self, axis: Term, *, named: bool = False, apart: int = 1) -> bool:
+        """Whether neighbours along an axis are neighbours in all that is read, or so far apart."""
         within = nested(self.term)
         reads = named and not within
-        return isinstance(axis, ScalarVar) and is_row(self.term, axis, within, named=reads)
+        return isinstance(axis, ScalarVar) and is_row(self.term, axis, within, apart, named=reads)
 
-    def goes_along(self, axis: Term, *, named: bool = True) -> bool:
+    def goes_along(self, axis: Term, *, named: bool = True, apart: int = 1) -> bool:
         """Whether neighbours along an axis are neighbours where they are written, too."""
         ends = isinstance(self.block.body, Store) and self.block.body.indices[-1:] == (axis,)
-        return ends and self.reads_along(axis, named=named)
+        return ends and self.reads_along(axis, named=named, apart=apart)
+
+    def crosses(self, axis: Term) -> Term | None:
+        """The axis along which what is read lies that has another one in an outer place, if it is
+        the only one."""
+        places = [each.indices for each in loads(self.value) if axis in each.indices[:-1]]
+        found = {each[-1] for each in places if each[-1] in self.block.vars}
+        return found.pop() if len(found) == 1 else None
 
 
 @frozen(eq=False)
@@ -314,9 +330,7 @@ class _Nests:
         what is reduced, and how long they are."""
         sizes = of.last.sizes
         if not of.folds:
-            lane = of.last.block.vars[-1] if of.last.block.vars else None
-            if lane in own and sizes[lane] >= MIN_LANES and of.last.goes_along(lane):
-                yield vectorize(own.pop(lane))
+            yield from _in_lanes(of.last, own, machine)
             return [(loop, sizes[axis]) for axis, loop in own.items()]
         inside, alone = of.inside(own), of.is_alone
         near = machine.masks and inside is not None and inside.is_few
@@ -338,6 +352,24 @@ class _Nests:
         if lane is not None and inside is not None and inside.vectors:
             yield vectorize(lane)
         return outer
+
+
+def _in_lanes(of: _Element, own: dict[Term, Handle], machine: Machine) -> Body:
+    """The lanes of elements, whose loops are taken from those of the axes: neighbours along the
+    last axis; else, of an open one, a few that are near to one another in what crosses it."""
+    lane = of.block.vars[-1] if of.block.vars else None
+    if lane is None or lane not in own:
+        return
+    if (size := of.sizes[lane]) >= MIN_LANES and of.goes_along(lane):
+        yield vectorize(own.pop(lane))
+    elif not size and of.goes_along(lane, apart=MAX_STRIDE):
+        vectors = MAX_OPEN_VECTORS if len(own) == 1 else 1  # what is left of a row is done masked
+        count = vectors * machine.lanes(of.out.dtype)
+        own[lane], inner = yield split(own[lane], (None, count))
+        yield vectorize(inner)
+    elif not size and (across := of.crosses(lane)) in own:
+        own[lane], inner = yield split(own[lane], (None, MAX_ROWS_NEAR))
+        yield reorder(own[lane], own[across], inner)
 
 
 def _by_axis(axes: Sequence[Term], every: Sequence[Handle]) -> dict[Term, Handle]:

@@ -21,6 +21,7 @@ from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, has_scan, kernel_of, loads, reductions
 from plica.ir.loop.statement import Kernel
+from plica.ir.type import known
 from plica.ir.type.dtype import bf16, f16, f32, f64, i8, i32, i64, u8
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.contraction import Contraction, contraction, merged
@@ -291,7 +292,7 @@ def depends_on_residue(of: Iterable[Term]) -> bool:
 
 
 def _scattered(of: Stages, facts: Facts, _: Machine) -> Stages | None:
-    takes = _chooses(of) and not of.dims and bool(elements(of.result))
+    takes = _chooses(of) and all(known(size) != 0 for size in of.result.shape)
     return scattered_form(of, free=facts.reassociates) if takes else None
 
 

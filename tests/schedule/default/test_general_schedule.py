@@ -18,6 +18,7 @@ from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.statement import Alloc, For, Kernel, statements
 from plica.ir.loop.tensor import reduce
 from plica.ir.text.show import show_kernel
+from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32, f64
 from plica.schedule.default.choose import recorded
 from plica.schedule.default.general_schedule import general_schedule
@@ -91,6 +92,42 @@ def transposed() -> Stages:
     x = placeholder("x", (2, 5, 20, 6), f32)
     total = stage("t", (2, 5, 6), lambda i, j, m: reduce("sum", (20,), lambda k: x[i, j, k, m]))
     return stages((x,), (total, stage("y", (6, 2, 5), lambda m, i, j: total[i, j, m] / 4.0)))
+
+
+def open_elements() -> Stages:
+    m, n = dim_var("m"), dim_var("n")
+    x = placeholder("x", (m, n), f32)
+    return stages((x,), (stage("y", (m, n), lambda i, j: x[i, j] * 2.0),))
+
+
+def open_columns() -> Stages:
+    m, n = dim_var("m"), dim_var("n")
+    x = placeholder("x", (m, n), f32)
+    return stages((x,), (stage("y", (n, m), lambda i, j: x[j, i] * 2.0),))
+
+
+@pytest.mark.parametrize("make", [open_elements, open_columns], ids=lambda each: each.__name__)
+def test_text_of_open_lanes(make: Callable[[], Stages], golden: Golden) -> None:
+    of = kernel_of(make())
+    trace, kernel = recorded(general_schedule(of, MACHINE), of)
+    golden(f"{trace.to_python()}\n{show_kernel(lower(kernel))}", f"general_{make.__name__}")
+
+
+@given(
+    st.sampled_from((open_elements, open_columns)),
+    st.sampled_from((128, 256, 512)),
+    st.integers(0, 20),
+    st.sampled_from((0, 1, 3, 15, 16, 33, 64, 130)),
+)
+@settings(max_examples=max(8, settings().max_examples // 2))
+def test_lanes_of_open_axes_mean_what_they_did(
+    make: Callable[[], Stages], bits: int, rows: int, columns: int
+) -> None:
+    of, machine = kernel_of(make()), Machine(bits, 32)
+    lowered = lower(recorded(general_schedule(of, machine), of)[1])
+    x = np.random.default_rng(rows).random((rows, columns), np.float32)
+    (found,) = run_kernel(lowered, [x])
+    np.testing.assert_array_equal(found, x * 2 if make is open_elements else x.T * 2)
 
 
 CASES = (product, few_columns, two_folds, neighbours, rows, transposed)
