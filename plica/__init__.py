@@ -45,6 +45,7 @@ _PUBLIC: Final[dict[str, str]] = {
     "quantise": "plica.quantising:quantise",
     "script": "plica.script",
     "time": "plica.runtime.timing:time",
+    "to_onnx": "plica.frontend.onnx.writer:to_onnx",
     "to_stablehlo": "plica.frontend.stablehlo:to_stablehlo",
     "training": "plica.training",
     "tune": "plica.tuning:tune",
@@ -57,13 +58,14 @@ __all__ = [
     "alpha_equal", "check", "checkpoint", "compile", "connect", "data", "digest", "extern",
     "first_difference", "from_onnx", "from_stablehlo", "from_text", "from_torch", "function",
     "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time",
-    "to_stablehlo", "training", "tune", "value_and_grad", "vjp",
+    "to_onnx", "to_stablehlo", "training", "tune", "value_and_grad", "vjp",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from plica import op, script, training
     from plica.core.digest import alpha_equal, digest, first_difference
     from plica.frontend.onnx import from_onnx
+    from plica.frontend.onnx.writer import to_onnx
     from plica.frontend.stablehlo import from_stablehlo, to_stablehlo
     from plica.frontend.torch import from_torch
     from plica.ir.graph.module import Module

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from plica.ir.graph.expression import Apply
 from plica.ir.loop.scalar import Combiner
-from plica.ir.type.dtype import DType
+from plica.ir.type.dtype import DType, f32, f64
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Block: TypeAlias = "Callable[[Sequence[ArrayValue]], Sequence[ArrayValue]]"
@@ -104,13 +104,20 @@ class ArrayDialect(ABC):
     def bitcast(self, x: ArrayValue, dtype: DType) -> ArrayValue:
         """The same bits in a dtype of that width."""
 
+    def signbit(self, x: ArrayValue) -> ArrayValue:
+        """Whether floats have the sign of negative ones, zeros included."""
+        wide = x if x.dtype in (f32, f64) else self.convert(x, f32)
+        code = self.bitcast(wide, DType(f"i{wide.dtype.bits}"))
+        zero = self.constant(np.zeros((), code.dtype.numpy), code.dtype)
+        return self.compare("LT", code, self.spread(zero, (), x.shape))
+
     @abstractmethod
     def reduce(self, how: Combiner, x: ArrayValue, axes: Sequence[int]) -> ArrayValue:
         """Elements combined along some axes."""
 
     @abstractmethod
-    def running(self, how: Combiner, x: ArrayValue, axis: int, reverse: bool) -> ArrayValue:
-        """Elements combined up to each place of an axis, or from it on."""
+    def running(self, how: Combiner, x: ArrayValue, axis: int, reverse: bool) -> ArrayValue | None:
+        """Elements combined up to each place of an axis, or from it on; None where it cannot."""
 
     @abstractmethod
     def dot(

@@ -269,6 +269,8 @@ class ExpressionWriter:
         axes = inner.in_order({*value.axes, node.axis})
         along = axes.index(node.axis)
         found = self.d.running(node.combiner, inner.over(value, axes), along, node.reverse)
+        if found is None:
+            return self.place(as_reductions(node))
         if node.exclusive:
             found = self.shifted(found, along, node)
         renamed = tuple([here if each is node.axis else each for each in axes])

@@ -35,9 +35,9 @@ ROUNDED: Final = ("floor", "ceil", "round", "trunc")
 
 
 def number(d: ArrayDialect, value: float, like: ArrayValue) -> ArrayValue:
-    """A number in the shape and dtype of an array."""
-    whole = np.asarray(value, like.dtype.numpy)
-    return d.spread(d.constant(whole, like.dtype), (), like.shape)
+    """A number to combine with an array, in its dtype."""
+    single = np.asarray(value, like.dtype.numpy)
+    return d.spread(d.constant(single, like.dtype), (), like.shape, whole=False)
 
 
 def cast(d: ArrayDialect, x: ArrayValue, to: DType) -> ArrayValue:
@@ -60,12 +60,6 @@ def cast(d: ArrayDialect, x: ArrayValue, to: DType) -> ArrayValue:
 
 def _is_zero(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
     return d.compare("EQ", x, number(d, 0, x))
-
-
-def _signbit(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
-    wide = x if x.dtype in (f32, f64) else d.convert(x, f32)
-    code = d.bitcast(wide, DType(f"i{wide.dtype.bits}"))
-    return d.compare("LT", code, number(d, 0, code))
 
 
 def _negative(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
@@ -152,7 +146,7 @@ def _float_floor_div(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValu
 
 def _copysign(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
     size = d.apply("abs", x)
-    return d.select(_signbit(d, y), d.apply("negate", size), size)
+    return d.select(d.signbit(y), d.apply("negate", size), size)
 
 
 def _power(d: ArrayDialect, x: ArrayValue, y: ArrayValue) -> ArrayValue:
