@@ -1,9 +1,9 @@
-"""Architectures: what a decoder computes, read from a Hugging Face `config.json` or GGUF metadata.
+"""Architectures: the computation of a decoder, from a Hugging Face `config.json` or GGUF metadata.
 
     Llama, Mistral, Mixtral, Qwen 2 and 3, Qwen3-MoE, Gemma 2 and 3, Phi, Phi-3, GPT-2
 
-Which weights there are says the rest: biases, norms of heads, a tied head, experts, fused
-projections (`plica_lm.naming`).
+The names of weights determine the rest: biases, head norms, a tied head, experts, fused projections
+(`plica_lm.naming`).
 
 >>> small = from_config({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
 ...                   "num_hidden_layers": 2, "max_position_embeddings": 512})
@@ -34,8 +34,8 @@ class Layer:
 
 @frozen
 class Architecture:
-    """A decoder, without its weights.  `shared` heads of keys serve `heads` of queries.  The model
-    was `trained` for texts of so many tokens; `tied` says that the head may be the embedding."""
+    """A decoder without its weights. `shared` key heads serve `heads` query heads. The model was
+    `trained` on this many tokens; `tied` means that the head may be the embedding."""
 
     family: str
     width: int
@@ -68,7 +68,8 @@ FAMILIES: Final[Mapping[str, Config]] = {
     "phi": {"norm": "layer", "epsilon": 1e-5}, "phi3": {"windowed": True, "epsilon": 1e-5},
     "gpt2": {"norm": "layer", "epsilon": 1e-5},
 }  # fmt: skip
-"""What a configuration leaves unsaid of each family; of `pattern` layers all but one slide."""
+"""The defaults of each family's configuration; of `pattern` layers all but one have sliding
+windows."""
 
 ACTIVATIONS: Final = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "relu": "relu",

@@ -1,7 +1,7 @@
 """Chat templates: messages to the text that a model was trained to answer.
 
-A template comes with a model and is not trusted: Jinja's sandbox runs it, without files, without
-imports, and its result is bounded.
+A template comes with a model and is untrusted: Jinja's sandbox runs it, without files and imports,
+and its output is bounded.
 
 >>> said = [{"role": "user", "content": "Hello"}]
 >>> rendered("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}", said)

@@ -1,7 +1,7 @@
 """Checkpoints: all that is known of a model's files, and what their readers share.
 
-Nothing is read before it is used: the data of a weight is mapped memory.  What files say is checked
-when they are opened; a damaged one is refused with what was expected and what was found.
+Nothing is read before it is used: weights are memory-mapped. File contents are validated on
+opening; a damaged file is refused with the expected and actual state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Checkpoint:
     config: Mapping[str, Any] = field(repr=False)  # Any: JSON, or the metadata of a GGUF file
     weights: Mapping[str, Weight] = field(repr=False)
     tokenizer: Callable[[], Tokenizer] = field(repr=False)
-    """Makes it when it is asked for."""
+    """Builds it on demand."""
 
 
 def bytes_of(shape: tuple[int, ...], of: Format) -> tuple[int, ...]:

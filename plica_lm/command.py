@@ -86,7 +86,7 @@ def chat(arguments: argparse.Namespace) -> int:
 
 
 def printed(pieces: Iterator[TextPiece], engine: Engine, limit: int) -> str:
-    """Print pieces as they come; the text.  An end before `limit` tokens is explained."""
+    """Prints pieces as they come; returns the text. An end before `limit` tokens is explained."""
     done = []
     for piece in pieces:
         done.append(piece)
@@ -125,7 +125,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def unescaped(text: str) -> str:
-    r"""A stop word as it is typed: `\n`, `\t` and `\\` are a newline, a tab and a backslash."""
+    r"""Unescapes a stop word: `\n`, `\t` and `\\` are a newline, a tab and a backslash."""
     return re.sub(r"\\([nt\\])", lambda found: {"n": "\n", "t": "\t"}.get(found[1], "\\"), text)
 
 

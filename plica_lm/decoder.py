@@ -9,10 +9,10 @@
     wanted     (outputs,)        which of the batch * new tokens logits are made for
     caches     (cached, shared heads, head), two for each layer, donated: written in place
 
-All sizes of the batch and of the cache are open: one code serves prompts, single steps and every
-length.  The caches of all texts lie in common rows, which `seen` gathers: texts of any lengths
-share a batch, and those that begin alike share rows.  A token sees the rows at its own position and
-before it; a row that stands for nothing (of a shorter text) is seen by nobody.
+All batch and cache sizes are open: one code serves prompts, single steps and every length. The
+caches of all texts are in shared rows, which `seen` gathers: texts of any lengths share a batch,
+and common prefixes share rows. A token attends to the rows up to its own position; padding rows (of
+shorter texts) are masked.
 
 Weights are arguments: (out, in) arrays of their dtype, or the raw bytes of a block format.
 """
@@ -43,7 +43,7 @@ BATCH, NEW, LENGTH, CACHED, OUTPUTS = map(dim_var, ("batch", "new", "length", "c
 INPUTS = ("tokens", "positions", "rows", "seen", "wanted")
 
 HIDDEN = -1e30
-"""The score of what is not seen."""
+"""The score of masked positions."""
 
 
 def caches_of(of: Architecture) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def decoder(of: Architecture, weights: Mapping[str, Weight], cache: str = "f32")
 
 
 class _Decoder:
-    """What is made of the inputs, in the order in which it is asked for."""
+    """The values computed from the inputs, in order of use."""
 
     def __init__(self, of: Architecture, weights: Mapping[str, Weight], cache: str) -> None:
         self.of, self.weights, self.cache = of, weights, cache
@@ -92,7 +92,7 @@ class _Decoder:
     # --- weights -------------------------------------------------------------------------------
 
     def weight(self, name: str) -> Var:
-        """A weight as it lies in memory."""
+        """A weight in its stored form."""
         if name not in self.weights:
             raise refusal("bad-model", f"The model lacks the weight {name!r}.",
                           f"the weights of {self.of.family}", f"{len(self.weights)} others",
@@ -102,7 +102,7 @@ class _Decoder:
         return self.given(name, of.data.shape, stored)
 
     def numbers(self, name: str, raw: Expr, lead: int = 1) -> Expr:
-        """The numbers that a weight, or some rows of one, stands for: `lead` axes of rows."""
+        """The dequantised numbers of a weight, or of some of its rows: `lead` row axes."""
         kind = self.weights[name].format
         return kind.decode(raw, lead) if isinstance(kind, BlockFormat) else op.cast(raw, "f32")
 
@@ -111,7 +111,7 @@ class _Decoder:
         return self.numbers(name, op.take(self.weight(name), places, axis=0), 2)
 
     def dense(self, x: Expr, name: str, tied: str | None = None) -> Expr:
-        """A projection, with its bias if there is one."""
+        """A projection with an optional bias."""
         used = tied if tied is not None and name not in self.weights else name
         weight = self.numbers(used, self.weight(used))
         turned = self.of.transposed and used == name and name != "head" and "router" not in name
@@ -135,7 +135,7 @@ class _Decoder:
     # --- layers --------------------------------------------------------------------------------
 
     def layer(self, x: Expr, at: int, layer: Layer, written: list[Expr]) -> Expr:
-        """Attention and what follows it, one after the other or, in Phi, beside one another."""
+        """Attention and feed-forward, sequential or, in Phi, parallel."""
         own = f"layer{at}_"
         h = self.norm(x, f"{own}attention_norm")
         mixed = self.norm(self.attention(h, at, layer, written), f"{own}attention_post_norm")
@@ -169,7 +169,7 @@ class _Decoder:
         return self.dense(joined, f"{own}o")
 
     def projections(self, h: Expr, own: str) -> tuple[Expr, Expr, Expr]:
-        """Queries, keys and values, of one product where one weight holds all."""
+        """Queries, keys and values, from one product if one weight holds all."""
         of = self.of
         if f"{own}qkv" not in self.weights:
             q, k, v = (self.dense(h, f"{own}{name}") for name in "qkv")
@@ -179,7 +179,7 @@ class _Decoder:
         return Project(parts, 0), Project(parts, 1), Project(parts, 2)
 
     def rotated(self, x: Expr, heads: int, of: Rotary) -> Expr:
-        """Each head with the pairs of its first elements turned by the angle of its position."""
+        """Each head with pairs of its first elements rotated by the angle of its position."""
         pairs, head = len(of.frequencies), self.of.head
         place = op.expand_dims(op.cast(self.params["positions"], "f32"), (2, 3))
         angle = place * const(np.array(of.frequencies, np.float32))

@@ -1,12 +1,12 @@
 """The engine: many texts continued side by side, in batches that texts join and leave at any step.
 
-A step reads at most one piece of one prompt and then makes a token for every text that is past its
-prompt.  What a text says does not depend on who else is there: rows of a batch are computed alike,
-and samples have keys of their own.
+A step processes at most one chunk of one prompt and then computes a token for every text past its
+prompt. A text does not depend on the others: batch rows are computed identically, and samples have
+their own keys.
 
-With a draft model a step makes several tokens of each text: the draft proposes some, the model
-reads all of them at once, and those that it would have chosen itself are taken, with the next one
-of its own.  The text is that of the model alone.
+With a draft model a step produces several tokens per text: the draft proposes some, the model
+checks all of them at once, and the accepted ones are taken, followed by one of its own. The result
+is the model's own text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Mask: TypeAlias = Callable[[Sequence[int]], Array]
 """Which tokens may follow those that were made: a bool for each, as a grammar says."""
 
 ROOM: Final = 4096
-"""Rows of the caches for each text, where nothing else is said: memory is kept for them."""
+"""The default number of cache rows per text, allocated in advance."""
 
 CHUNK: Final = 512
 """Tokens of a prompt that are read in one step."""
@@ -107,7 +107,7 @@ class GeneratedText:
         return len(self.tokens) - len(self.request.prompt)
 
     def span(self, start: int, stop: int, more: Sequence[int] = ()) -> Span:
-        """What is read of it, with tokens that are not certain yet."""
+        """The part of it to process, with uncertain tokens."""
         tokens = [*self.tokens[start:stop], *more]
         return Span(tokens, start, self.rows[: start + len(tokens)], 1 + len(more))
 
@@ -115,7 +115,7 @@ class GeneratedText:
 class Engine:
     """Texts of one model: at most `slots` at once, and `waiting` that wait for a place.
 
-    The caches have so many `rows`, one for each token of each text; no text is longer than that.
+    The caches have `rows`, one per token of each text, which bounds the length of texts.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do."""
+        """Whether there is work."""
         return bool(self._waiting or self._running)
 
     @property
@@ -157,7 +157,7 @@ class Engine:
         return len(self._running), len(self._waiting)
 
     def submit(self, request: GenerationRequest) -> GeneratedText:
-        """Take a request, or refuse it: what is too long now, and what has no place now."""
+        """Accepts a request, or refuses it if it is too long or there is no room."""
         length, context = len(request.prompt), self.context
         expected = f"1 to {context - 1} tokens"
         if not length:
@@ -180,14 +180,14 @@ class Engine:
         return text
 
     def cancel(self, text: GeneratedText) -> None:
-        """Nobody waits for a text any more."""
+        """Cancels a text."""
         if text in self._waiting:
             self._waiting.remove(text)
         elif text in self._running:
             self._leave(text)
 
     def step(self) -> list[tuple[GeneratedText, TextPiece]]:
-        """One step for all texts, and what was made."""
+        """One step for all texts; returns the new pieces."""
         self._admit()
         pieces: list[tuple[GeneratedText, TextPiece]] = []
         ready = [each for each in self._running if each.read == len(each.tokens) - 1]
@@ -203,7 +203,7 @@ class Engine:
         return min(len(request.prompt) + request.limit, self.context) + self.ahead
 
     def _admit(self) -> None:
-        """Texts that wait get a place, in their order, while there are places and rows."""
+        """Admits waiting texts in order, while there are slots and rows."""
         while self._waiting and len(self._running) < self.slots:
             text = self._waiting[0]
             if (found := self.rows.take(text.tokens, self._needed(text.request))) is None:
@@ -241,7 +241,7 @@ class Engine:
         return pieces
 
     def _proposed(self, ready: Sequence[GeneratedText]) -> list[list[int]]:
-        """What the draft says comes next, a few tokens of each text."""
+        """The draft's proposals, a few tokens per text."""
         more: list[list[int]] = [[] for _ in ready]
         if self.draft is None:
             return more

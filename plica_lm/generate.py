@@ -1,4 +1,4 @@
-"""Generation: the text that follows a prompt, piece by piece as it is made.
+"""Generation: the continuation of a prompt, streamed in pieces.
 
 for piece in generate(model, "Once upon a time", limit=64):
     print(piece.text, end="")
@@ -20,7 +20,7 @@ def generate(
     prompt: str | Sequence[int],
     **request: Any,  # Any: fields of a request
 ) -> Generator[TextPiece, None, None]:
-    """What follows a prompt; pieces come as soon as they are certain.
+    """The continuation of a prompt; pieces come as soon as they are certain.
 
     An engine of one's own remembers what texts began with, and may have a draft model.
     """
@@ -41,7 +41,7 @@ def answer(
     messages: Sequence[Message],
     **request: Any,  # Any: as above
 ) -> Generator[TextPiece, None, None]:
-    """What a model answers to the messages of a chat."""
+    """A model's answer to the messages of a chat."""
     inner = model.model if isinstance(model, Engine) else model
     return generate(model, chat_tokens(inner, messages), **request)
 

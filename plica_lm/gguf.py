@@ -1,4 +1,4 @@
-"""Checkpoints in one GGUF file: metadata, what is known of the tokens, tensors in block formats.
+"""Checkpoints in one GGUF file: metadata, tokenizer, tensors in block formats.
 
 "GGUF", version, tensors, entries     4 + 4 + 8 + 8 bytes, little-endian
 entry     name, type, value           a text is its length and its bytes; an array its type,
@@ -65,7 +65,7 @@ def open_gguf(path: str | Path) -> Checkpoint:
 
 
 def _described(file: _Reader) -> tuple[str, tuple[int, ...], Format, int]:
-    """What the file says of a tensor."""
+    """The description of a tensor."""
     name, rank = file.text(), file.number("I")
     if rank > MAX_RANK:
         refuse(file.path, f"The tensor {name} has too many axes.", f"at most {MAX_RANK} axes",
@@ -83,7 +83,7 @@ def _described(file: _Reader) -> tuple[str, tuple[int, ...], Format, int]:
 
 
 def _placed(file: _Reader, found: list[Any], alignment: Any) -> dict[str, Weight]:
-    """The tensors, each inside of the file and beside the others.  Any: as the file says."""
+    """The tensors, checked to be inside the file and disjoint. Any: as in the file."""
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         refuse(file.path, "general.alignment is not valid.", "a power of two", str(alignment))
     start = -(-file.at // alignment) * alignment
@@ -107,7 +107,7 @@ def _placed(file: _Reader, found: list[Any], alignment: Any) -> dict[str, Weight
 
 @define
 class _Reader:
-    """A place in a file that moves on with what is read; it stays inside."""
+    """A bounds-checked position in a file that advances with reads."""
 
     path: Path
     data: Array
@@ -127,7 +127,7 @@ class _Reader:
         return found
 
     def count(self, least: int) -> int:
-        """How many things follow that take at least so many bytes each."""
+        """The number of following items that take at least so many bytes each."""
         found = int(self.number("Q"))
         if found * least > len(self.data) - self.at:
             most = f"at most {(len(self.data) - self.at) // least}"

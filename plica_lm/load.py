@@ -3,7 +3,7 @@
     load("model.gguf")                  metadata, tokenizer and weights in one file
     load("folder")                      config.json, tokenizer.json, *.safetensors
 
-Weights stay where they are mapped; only experts that a folder holds one by one are put together.
+Weights stay mapped; only experts stored separately are copied together.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def load(
     say: Callable[[str], None] = lambda word: None,
     **options: Any,  # Any: options of a model
 ) -> LanguageModel:
-    """The model of a GGUF file or of a Hugging Face folder, for texts of at most `context`
-    tokens.  `say` is told of each step."""
+    """The model of a GGUF file or of a Hugging Face folder, for texts of at most `context` tokens.
+    `say` is called for each step."""
     say("reading")
     of, weights, tokenizer = read(Path(path), context)
     say("compiling")
@@ -83,7 +83,7 @@ def read(
 def _factors(
     config: Mapping[str, Any], weights: Mapping[str, Weight], context: int | None
 ) -> list[float] | None:
-    """What frequencies are divided by, which GGUF has as a tensor: Any: as it says."""
+    """The divisors of frequencies, which GGUF stores as a tensor. Any: as stored."""
     family = config.get("general.architecture")
     keys = (f"{family}.context_length", f"{family}.rope.scaling.original_context_length")
     length, trained = (config.get(key, 0) for key in keys)

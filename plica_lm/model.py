@@ -27,7 +27,7 @@ CACHES: Final = ("f32", "f16", "bf16")
 """The dtypes that keys and values may be stored in."""
 
 SPARE: Final = 0
-"""The row of a cache that stands for nothing: what fills up a batch is written to it."""
+"""The padding row of a cache, written by batch padding."""
 
 
 @frozen
@@ -77,14 +77,14 @@ class LanguageModel:
         return self.architecture.context
 
     def caches(self, rows: int) -> Caches:
-        """Empty caches of so many rows, one of which is the spare one."""
+        """Empty caches with a number of rows, one of which is for padding."""
         return {
             name: np.zeros((rows, *port.shape[1:]), port.numpy)
             for name, port in self._caches.items()
         }
 
     def logits(self, caches: Caches, spans: Sequence[Span]) -> list[Array]:
-        """The logits of what each span wants: (wanted, vocabulary).  The caches are written."""
+        """The logits of each span's wanted positions: (wanted, vocabulary). Writes the caches."""
         new = max(len(each.tokens) for each in spans)
         length = max(len(each.rows) for each in spans)
         tokens, positions, rows = np.zeros((3, len(spans), new), np.int64)

@@ -64,7 +64,7 @@ _EXPERT: Final = re.compile(r"^(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)$"
 
 
 def canonical(name: str, family: str) -> str | None:
-    """The canonical name of a weight; None where the decoder does not read it.
+    """The canonical name of a weight, or None if the decoder does not use it.
 
     A weight of one of several experts ends with `:` and its number.
     """
@@ -110,8 +110,8 @@ def spellings(word: str, family: str, names: Iterable[str]) -> list[str]:
 
 
 def grouped(names: Iterable[str], family: str) -> Mapping[str, tuple[str, ...]]:
-    """From canonical names to the names of what they are made of: one weight, or those of all
-    experts in their order."""
+    """From canonical names to their source tensors: one weight, or those of all experts in
+    order."""
     found: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for name in names:
         if (word := canonical(name, family)) is not None:

@@ -1,6 +1,6 @@
 """Refusals: the one function that makes the errors of this package, and whole files of text.
 
-Each says what was expected, what was found and what to do.
+Each states the expected and actual state and what to do.
 
 >>> print(refusal("input-value", "top_p is out of range.", "0 to 1", "2", "Use 0.9."))
 top_p is out of range. [input-value]

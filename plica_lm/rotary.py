@@ -30,11 +30,11 @@ class Rotary:
 
 
 def rotary(of: Config, head: int, context: int, factors: Sequence[float] | None = None) -> Rotary:
-    """The rotary positions that a configuration describes, for a context of so many tokens.
+    """The rotary positions of a configuration, for a context length.
 
-    `factors` divide the frequencies (GGUF stores the scaled variants so).  Variants that depend on
-    the length (`dynamic`, `longrope`) are those of the whole context for texts of every length: a
-    cache holds keys of one kind.
+    `factors` divide the frequencies (GGUF stores scaled variants this way). Length-dependent
+    variants (`dynamic`, `longrope`) are those of the whole context for all lengths, because a cache
+    has one kind of keys.
     """
     kind = of.get("rope_type", of.get("type", "default"))
     if kind not in SCALINGS:
@@ -74,7 +74,7 @@ def _linear(of: Config, plain: Array, context: int) -> tuple[Array, float]:
 
 
 def _llama3(of: Config, plain: Array, context: int) -> tuple[Array, float]:
-    """Long waves are slowed by the factor, short ones kept, those between interpolated."""
+    """Scales long waves by the factor, keeps short ones, and interpolates between."""
     factor, low, high = of["factor"], of["low_freq_factor"], of["high_freq_factor"]
     if high <= low:
         message = "high_freq_factor is not above low_freq_factor."
@@ -85,7 +85,7 @@ def _llama3(of: Config, plain: Array, context: int) -> tuple[Array, float]:
 
 
 def _yarn(of: Config, plain: Array, context: int) -> tuple[Array, float]:
-    """YaRN (Peng et al., 2023): interpolation by a ramp over the number of turns."""
+    """YaRN (Peng et al., 2023): interpolation by a ramp over the number of rotations."""
     trained, base, size = of["original_max_position_embeddings"], of["rope_theta"], 2 * len(plain)
     factor = of.get("factor") or of["trained"] / trained
 

@@ -1,7 +1,7 @@
 """Rows of caches: who has which, and texts that ended and may be continued.
 
-A row holds the keys and values of one token of one position.  Texts that begin alike share the rows
-of what they have in common; a row is free when no text has it.
+A row holds the keys and values of one token at one position. Texts with a common prefix share its
+rows; a row is free when no text uses it.
 
 >>> rows = Rows(6)
 >>> rows.take([7, 8, 9], 4)
@@ -34,8 +34,8 @@ class Rows:
         self.reused = 0
 
     def take(self, tokens: Sequence[int], count: int) -> tuple[list[int], int] | None:
-        """So many rows for a text that begins with tokens, and how many of these are there already:
-        never all, for the last one has to be read.  None where there are too few rows."""
+        """Rows for a text that starts with these tokens, and how many are already filled: never
+        all, because the last token must be processed. None if there are too few rows."""
         shared: list[int] = []
         for text, rows in self._kept.items():
             alike = map(eq, text, tokens[: len(tokens) - 1])

@@ -1,4 +1,4 @@
-"""Checkpoints of Hugging Face: `safetensors` files, one or several, beside `config.json`.
+"""Hugging Face checkpoints: one or several `safetensors` files with `config.json`.
 
 A file is the length of a header, the header as JSON, and the data of its tensors without gaps:
 
@@ -31,7 +31,7 @@ INDEX: Final = "model.safetensors.index.json"
 
 
 def open_safetensors(path: str | Path) -> Checkpoint:
-    """The checkpoint of a folder, or of one file with what lies beside it."""
+    """The checkpoint of a folder, or of one file with its siblings."""
     given = Path(path)
     folder = given if given.is_dir() else given.parent
     files = [given] if given.is_file() or not given.is_dir() else _files(folder)
@@ -75,7 +75,7 @@ def read_weights(path: Path) -> Iterator[Weight]:
 
 
 def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[int, ...]]:
-    """Where a tensor lies and what it is.  Any: what the JSON says."""
+    """The place and type of a tensor. Any: JSON data."""
     if not isinstance(entry, dict) or entry.get("dtype") not in DTYPES:
         known = entry.get("dtype") if isinstance(entry, dict) else entry
         refuse(path, f"The tensor {name} has an unknown dtype.", ", ".join(DTYPES), str(known))
@@ -91,7 +91,7 @@ def _entry(path: Path, name: str, entry: Any) -> tuple[int, int, DType, tuple[in
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of a folder: those of its index, or the one that there is."""
+    """The files of a folder: those of its index, or the only one."""
     if not (index := folder / INDEX).is_file():
         return [folder / "model.safetensors"]
     names = read_json(read_text(index), index).get("weight_map")

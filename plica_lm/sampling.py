@@ -38,11 +38,11 @@ RANGES: Final[Mapping[str, Value]] = {
 
 @frozen
 class Sampler:
-    """How a token is chosen.  A temperature of 0 takes the most likely one; `top_k` of 0 keeps all.
+    """Sampling parameters. Temperature 0 is greedy; `top_k` 0 keeps all tokens.
 
-    `repetition` divides positive and multiplies negative logits of tokens of the text (Keskar et
-    al., 2019); `presence` and `frequency` are taken off those of tokens that were made, once and
-    for each time.
+    `repetition` divides positive and multiplies negative logits of the text's tokens (Keskar et
+    al., 2019); `presence` and `frequency` are subtracted from those of generated tokens, once and
+    per occurrence.
     """
 
     temperature: float = 0.0
@@ -62,7 +62,7 @@ class Sampler:
 GREEDY: Final = Sampler()
 
 FIRST: Final = 1024
-"""So many of the likeliest tokens are sorted before all are."""
+"""The number of most likely tokens that are sorted first."""
 
 
 def choose(  # noqa: PLR0917  # what is asked, and of what text
@@ -71,7 +71,7 @@ def choose(  # noqa: PLR0917  # what is asked, and of what text
 ) -> int:  # fmt: skip
     """The next token of a text whose last `made` tokens were chosen so.
 
-    Of `allowed`, a bool for each token (a grammar), at least one must hold.
+    At least one of `allowed`, a bool per token (a grammar), must be true.
     """
     scores = penalised(logits, of, text, made)
     if allowed is not None:
@@ -135,7 +135,7 @@ def log_chances(logits: Array) -> Array:
 
 
 def likeliest(logs: Array, count: int) -> list[tuple[int, float]]:
-    """So many of the likeliest tokens with the logarithms of their chances."""
+    """A number of most likely tokens with their log probabilities."""
     if count == 0:
         return []
     places = np.argpartition(-logs, min(count, len(logs)) - 1)[:count]

@@ -233,7 +233,7 @@ def application(engine: Engine) -> Starlette:
                           "Encode the body as JSON.", at="body") from None  # fmt: skip
 
     async def collected(http: Http, pieces: AsyncGenerator[TextPiece, None]) -> list[TextPiece]:
-        """All pieces, while the client is there."""
+        """All pieces, while the client is connected."""
 
         async def gone() -> None:
             while (await http.receive())["type"] != "http.disconnect":

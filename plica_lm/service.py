@@ -1,7 +1,7 @@
-"""A service: an engine in a thread of its own, for callers of an event loop.
+"""A service: an engine in its own thread, for callers of an event loop.
 
-Only that thread touches the engine; what callers ask (a request, that nobody listens any more) lies
-in an inbox until the step that runs is done.
+Only that thread accesses the engine; requests and cancellations wait in an inbox until the current
+step is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ServiceStopped(Exception):
 
 
 Heard: TypeAlias = TextPiece | PlicaError | ServiceStopped
-"""What a caller gets of its text: what was made, or why there is none."""
+"""A caller's message: a piece of text, or why there is none."""
 
 
 class Service:
@@ -42,7 +42,7 @@ class Service:
         self._thread.join()
 
     async def pieces(self, request: GenerationRequest) -> AsyncGenerator[TextPiece, None]:
-        """What follows a prompt.  Whoever stops listening gives up the text."""
+        """The continuation of a prompt. A caller that stops iterating cancels the text."""
         loop, texts = asyncio.get_running_loop(), list[GeneratedText]()
         queue = asyncio.Queue[Heard]()
 
@@ -96,7 +96,7 @@ class Service:
                 hear(ServiceStopped())
 
     def _heed(self) -> bool:
-        """Do what callers ask, and wait for them while there is nothing else to do."""
+        """Handles callers' messages, waiting for them while there is no other work."""
         while not self._inbox.empty() or not self.engine.busy:
             if (asked := self._inbox.get()) is None:
                 return False

@@ -35,7 +35,7 @@ CONTROL, USER = 3, 4
 
 @frozen(eq=False)
 class Tokenizer:
-    """A tokenizer, the tokens that end a text, and the template of a chat if there is one."""
+    """A tokenizer, its end tokens, and the chat template, if any."""
 
     inner: Any  # Any: a tokenizers.Tokenizer, which is imported late
     ends: frozenset[int] = frozenset()
@@ -44,7 +44,7 @@ class Tokenizer:
     eos: str = ""
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """The tokens of a text, with what a text begins with if `special`."""
+        """The tokens of a text, with the initial ones if `special`."""
         check("prompt", text, TEXT, at="prompt")
         return list(self.inner.encode(text, add_special_tokens=special).ids)
 
@@ -65,7 +65,7 @@ class Tokenizer:
 
 @define(eq=False)
 class TokenStream:
-    """The text of a sequence of tokens, as they come."""
+    """Incremental decoding of a token sequence."""
 
     tokenizer: Tokenizer
     state: Any  # Any: a tokenizers.decoders.DecodeStream
@@ -79,7 +79,7 @@ class TokenStream:
         return text
 
     def rest(self) -> str:
-        """What an incomplete character at the end is decoded to: U+FFFD."""
+        """The decoded rest of an incomplete character: U+FFFD."""
         return self.tokenizer.decode(self.tokens)[self.length :]
 
 
@@ -112,7 +112,7 @@ def from_folder(folder: Path) -> Tokenizer:
 
 @contextmanager
 def _described(message: str) -> Iterator[None]:
-    """What the package `tokenizers` cannot make of a description is refused."""
+    """Turns errors of the package `tokenizers` into refusals."""
     try:
         yield
     except PlicaError:
@@ -242,4 +242,4 @@ MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any], Sequence[str]], Any]]] =
 """What makes a tokenizer of each kind that GGUF names; Any: as above."""
 
 NEEDED: Final[Mapping[str, tuple[str, ...]]] = {"gpt2": ("merges",), "llama": ("scores",)}
-"""The metadata that each kind cannot do without, beside `tokens`."""
+"""The metadata that each kind requires, besides `tokens`."""

@@ -25,7 +25,7 @@ MAX_INTEGER: Final = (1 << 63) - 1
 
 @frozen
 class Value:
-    """What a value may be: its types, in words, and what holds for it.  A bool is no integer."""
+    """The allowed values: types, description, and predicate. A bool is no integer."""
 
     types: tuple[type, ...]
     words: str

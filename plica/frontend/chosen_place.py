@@ -1,4 +1,4 @@
-"""Places that values choose: where a tensor is not zero, as many as there are."""
+"""Data-dependent indices: the indices of non-zero elements, with their number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from plica.ir.type.dim import product
 
 
 def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero, a row for each.
+    """The indices of non-zero elements, one row each.
 
-    They are numbers first, and a place on each axis once it is known how many there are.
+    They are flat numbers first, and an index per axis once their number is known.
     """
     if rank(x) < 2:
         found = op.argwhere(x)
@@ -23,6 +23,6 @@ def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
 
 
 def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
-    """The places of what is not zero in all of x, one number for each."""
+    """The flat indices of non-zero elements."""
     rows = places_of(node, op.reshape(x, (product(shape(x)),)), hint)
     return op.reshape(rows, (shape(rows)[0],))

@@ -17,9 +17,9 @@ LARGEST: Final = 32
 
 
 def pivots(x: Expr, n: int) -> list[Expr]:
-    """For each of many matrices of a size the pivots, negative where a row was exchanged.
+    """The pivots of each matrix in a batch, negative where rows were exchanged.
 
-    Rows are taken off one by one, each time that with the greatest first element.
+    Rows are eliminated one by one, each time with the largest first element.
     """
     count = product(shape(x)[:-2])
     rows = op.reshape(x, (count, n, n))
@@ -35,7 +35,7 @@ def pivots(x: Expr, n: int) -> list[Expr]:
         found.append(op.reshape(op.where(is_first, pivot, -pivot), (count,)))
         if size == 1:
             break
-        # The first row stands where the chosen one stood.
+        # The first row takes the place of the pivot row.
         places = const(np.arange(1, size).reshape(1, size - 1, 1))
         rest = op.where(op.equal(places, largest), first, rest)
         divisor = op.where(op.equal(pivot, like(0.0, x)), like(1.0, x), pivot)

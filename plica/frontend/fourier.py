@@ -18,13 +18,13 @@ from plica.ir.type.dtype import f64, i64
 Array = np.ndarray[Any, Any]
 
 LONGEST: Final = 1 << 20
-"""The turns of a longer transform would be too many constants."""
+"""The maximum length: twiddle factors of longer transforms would be too many constants."""
 
 TWO = const(2, i64)
 
 
 def has_transform(length: int) -> bool:
-    """Whether a length can be taken apart into lengths with matrices."""
+    """Whether a length factors into lengths with matrices."""
     rest, factor = length, 2
     while factor * factor <= rest and factor <= LARGEST_MATRIX:
         rest, factor = (rest // factor, factor) if rest % factor == 0 else (rest, factor + 1)
@@ -32,7 +32,8 @@ def has_transform(length: int) -> bool:
 
 
 def mirrored(length: int) -> Array:
-    """How often the bins of half a spectrum count: what is its own mirror image counts once."""
+    """How often each bin of half a spectrum counts: bins that are their own mirror image count
+    once."""
     times = np.full(length // 2 + 1, 2.0)
     times[0] = 1.0
     if length % 2 == 0:
@@ -41,7 +42,7 @@ def mirrored(length: int) -> Array:
 
 
 class Refuses(Protocol):
-    """A node that says what it asks for and Plica does not have."""
+    """A node that reports unsupported features."""
 
     def unsupported(
         self, message: str, expected: str | None = None, found: str | None = None
@@ -52,8 +53,8 @@ class Refuses(Protocol):
 def transformed(
     node: Refuses, x: Expr, length: Scalar, bins: Scalar, *, inverse: bool, halved: bool
 ) -> Expr:
-    """The bins of (…, parts, places, columns), of which there are at most as many places as the
-    transform is long; `halved` is half a spectrum that a real signal is made of again."""
+    """The bins of (…, parts, places, columns), with at most as many places as the transform length;
+    `halved` denotes the inverse of a real signal's half spectrum."""
     number, wanted, there = known(length), known(bins), known(shape(x)[-2])
     if number is None or there is None:
         return _by_matrix(x, length, bins, inverse, halved)
@@ -72,7 +73,7 @@ def _by_matrix(x: Expr, length: Scalar, bins: Scalar, inverse: bool, halved: boo
     axis, whole, at = len(rows), to(amount(length), f64), places(there)
     angle = to(places(length), f64) / whole * const(2 * np.pi if inverse else -2 * np.pi, f64)
     factor = const(1.0, f64) / whole if inverse else const(1.0, f64)
-    # The rest of a division, in floats: exact below 2^26, and no machine holds a longer matrix.
+    # The remainder of a division, in floats: exact below 2^26, beyond any matrix in memory.
     steps = op.multiply(
         *(op.expand_dims(to(e, f64), (o,)) for e, o in ((places(bins), 1), (at, 0)))
     )

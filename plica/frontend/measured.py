@@ -18,7 +18,7 @@ with lazy_imports(__name__):
 
 
 Region: TypeAlias = dict[Expr, ScalarVar]
-"""The sizes that are measured in a part of a model, in order: what each is, and its dim."""
+"""The measured sizes of a part of a model, in order, with their dims."""
 
 Piece: TypeAlias = "int | Scalar | Expr"
 

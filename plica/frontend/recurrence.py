@@ -33,8 +33,8 @@ from plica.ir.type.term import FuncType, TupleType
 State: TypeAlias = tuple[Expr, ...]
 
 MOST_STEPS: Final = 128
-"""Longer sequences are not written out, but gone through in a loop: each step takes as long to
-compile as any other kernel, and what a loop costs is little beside this many."""
+"""Longer sequences become a loop: each unrolled step takes as long to compile as any kernel, and a
+loop's overhead is small relative to this many."""
 
 BLOCK: Final = 16
 """This many steps of a known number are one turn of a loop, to whose cost each adds little then."""
@@ -53,13 +53,13 @@ class SequenceSteps:
 
     gates: Expr  # (steps, batch, gates * hidden): what a step takes of the inputs
     step: Callable[[Expr, State], State]
-    """The state after a step: what it gives, and whatever else is kept."""
+    """The state after a step: its output, and further values."""
     length: Scalar
     backwards: bool
     named: Callable[[str], Name]
     """A name that no variable has."""
     carry: Callable[[Expr, Expr], Expr]
-    """What a turn hands on: a state as it was before, and as it is after the turn."""
+    """A step's transition from the previous state to the next."""
     lengths: Expr | None = None
     """How many steps each sequence of the batch has, where they differ."""
 
@@ -86,7 +86,7 @@ class SequenceSteps:
         return op.flip(outputs, axis=(0,)) if self.backwards else outputs, state
 
     def _one(self, at: Expr, gates: Expr, state: State) -> tuple[Expr, State]:
-        """What a step gives, and the state after it."""
+        """The output of a step, and the state after it."""
         new = self.step(gates, state)
         if self.lengths is None:
             return new[0], new
@@ -134,14 +134,14 @@ class SequenceSteps:
         return op.reshape(outputs, (count, *shape(outputs)[2:])), tuple(ends)
 
     def _begins_with_nothing(self, turns: Scalar, state: State) -> bool:
-        """Whether states of zeros come to a loop of open length, every turn of which is taken."""
+        """Whether a loop of open length starts from zero states, with every iteration taken."""
         return known(turns) is None and self.lengths is None and all(map(_is_nothing, state))
 
     def _first(self, state: State) -> tuple[Expr, State]:
-        """What the first step gives, and the state after it: its products with zeros are none.
+        """The first step's output and state: products with zero states are omitted.
 
-        It is taken of as many rows as there are, at most one, so that a sequence of no steps has a
-        state, too: the one it came with.
+        It is taken from at most one of the rows, so that an empty sequence has a state, too: the
+        initial one.
         """
         many = lesser(self.length, index(1))
         begin = self.length - many if self.backwards else index(0)
@@ -155,9 +155,9 @@ class SequenceSteps:
     def _turns(self, turns: Scalar) -> tuple[Expr, Expr]:
         """The first turn of a loop, and the one it ends before.
 
-        A turn at which no sequence is there leaves states as they are and gives zeros, which is
-        what the rows of all turns are at first.  Where it is known how many turns there are, all
-        are taken: who cannot repeat writes them out.
+        An iteration without active sequences leaves states unchanged and outputs zeros, the initial
+        content of all rows. With a static number of iterations, all are taken: targets without
+        loops unroll them.
         """
         first, end = const(0, i64), amount(turns)
         if self.lengths is None or known(turns) is not None:
@@ -168,7 +168,7 @@ class SequenceSteps:
     def _repeated(
         self, start: Sequence[Expr], test: Callable[..., Expr], turn: Callable[..., Sequence[Expr]]
     ) -> list[Expr]:
-        """What is carried once `test` no longer holds; all of it keeps its type."""
+        """The carried values once `test` fails; their types are invariant."""
         types = tuple([type_of(each) for each in start])
         params = tuple([Var(self.named("loop"), of) for of in types])
         itself = Var(self.named("loop"), FuncType((), (), types, TupleType(types)))
@@ -180,7 +180,7 @@ class SequenceSteps:
 
 
 def with_row(whole: Expr, at: Expr, row: Expr, rows: Scalar, form: Shape) -> Expr:
-    """What a loop collects, with the row that one of its turns gives."""
+    """The collected values with one iteration's row set."""
     here = op.equal(op.iota(shape=(rows, *[1] * len(form)), dtype=i64), at)
     return op.where(here, op.expand_dims(matched(row, form), (0,)), whole)
 
@@ -197,7 +197,7 @@ def _joined(rows: Sequence[Expr]) -> Expr:
 
 
 def _while_there(at: Expr, lengths: Expr, new: State, state: State) -> tuple[Expr, State]:
-    """What a step gives: a sequence that has ended keeps its state, and gives zeros."""
+    """The results of a step: ended sequences keep their state, and output zeros."""
     alive = op.expand_dims(at < to(lengths, i64), axis=(1,))
     kept = tuple(op.where(alive, a, b) for a, b in zip(new, state, strict=True))
     return op.where(alive, new[0], like(0, new[0])), kept

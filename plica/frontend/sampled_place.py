@@ -19,7 +19,7 @@ CUBIC: Final = -0.75
 """How far a cubic kernel bends below zero, as most have it."""
 
 Taps: TypeAlias = "list[tuple[Expr, Expr | None]]"
-"""Places along an axis, and how much each counts; None where it is the only one."""
+"""Indices along an axis with their weights; None for a single one."""
 
 Mode: TypeAlias = Literal["nearest", "linear", "cubic"]
 
@@ -31,7 +31,7 @@ def size_like(size: Scalar, x: Expr) -> Expr:
 
 
 def mirrored(at: Expr, low: float, span: Scalar) -> Expr:
-    """A place outside of an interval, folded back into it as often as it takes."""
+    """A coordinate outside of an interval, reflected into it."""
     if known(span) == 0:
         return at * like(0, at)
     twice = size_like(normal_dim(span * 2), at)
@@ -71,7 +71,8 @@ def _taps(mode: Mode, at: Expr) -> Taps:
 
 
 def unscaled(at: Expr, size: Scalar, corners: bool) -> Expr:
-    """The place on an axis of what runs from -1 to 1: between the corners, or their outer edges."""
+    """The index on an axis of a coordinate from -1 to 1: between the corners, or their
+    outer edges."""
     one, number = like(1, at), known(size)
     if not corners:
         whole = (at + one) * size_like(size, at)
@@ -110,8 +111,7 @@ def taps_inside(
 
 
 def summed_taps(x: Expr, axes: Sequence[Taps], zeros: bool) -> Expr:
-    """The weighted sum over the places of all axes together, channel by channel: where a pixel lies
-    is the same in each."""
+    """The weighted sum over the taps of all axes together, with equal places in each channel."""
     sizes = shape(x)[2:]
     batch, *points = shape(axes[0][0][0])
     whole_count = product_(sizes)

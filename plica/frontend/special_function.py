@@ -1,7 +1,6 @@
 """Special functions of f64: the gamma function and its slope, the error function and back.
 
-They have slopes everywhere torch has them: what is not chosen is computed at a place where it is
-finite.
+Slopes exist wherever torch's do: unselected branches are evaluated at a finite point.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def _digamma(x: Expr) -> Expr:
 
 
 def _rest(x: Expr) -> Expr:
-    """What erf is short of 1, to its own precision."""
+    """erfc, to its own precision."""
     away = op.minimum(op.absolute(x), _n(40.0))  # beyond it is 0
     t = _n(2.0) / (_n(2.0) + away)
     twice = _n(4.0) * t - _n(2.0)

@@ -71,7 +71,7 @@ def as_scalar(x: Expr) -> Expr:
 
 
 def select(x: Expr, at: int, axis: int = 0) -> Expr:
-    """What x has at one place of an axis, without that axis."""
+    """One index of x along an axis, without that axis."""
     rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
     return op.reshape(op.slice(x, (at,), (at + 1,), None, (axis,)), rest)
 
@@ -99,7 +99,7 @@ def is_one(x: Expr) -> bool:
 
 
 def size_fault(name: str, size: object) -> Diagnostic | None:
-    """What is wrong with the size that is given for a dim."""
+    """The diagnostic of a dim's size, or None."""
     place = Place(node=str(name))
     if isinstance(size, bool) or not isinstance(size, int | np.integer):
         message = f"The size of the dim {name!r} is no whole number."

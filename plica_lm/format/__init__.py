@@ -1,6 +1,6 @@
 """Formats of quantised weights, each a declaration from which everything else is derived.
 
-`FORMATS` holds them by name.  A package adds its own by entry points in `plica_lm.formats`:
+`FORMATS` holds them by name. Packages add theirs by entry points in `plica_lm.formats`:
 
     [project.entry-points."plica_lm.formats"]
     acme4 = "acme.formats:ACME4"
@@ -31,7 +31,7 @@ OFFERED: Final = ExtensionGroup(
 
 
 class _Formats(Mapping[str, BlockFormat]):
-    """Every format by name; an unknown one is refused with the nearest that there is."""
+    """Formats by name; an unknown name is refused with the most similar one."""
 
     def __getitem__(self, name: str) -> BlockFormat:
         return OFFERED.load(name)

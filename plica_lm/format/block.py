@@ -1,7 +1,7 @@
 """Block formats: weights of few bits as bytes, and what they mean as a term of the graph language.
 
-A format says the index space of a block, how many bytes it takes, its fields, and the value of a
-weight from the fields, which broadcast over the space.  Dequantisation is derived:
+A format defines the index space of a block, its bytes, its fields, and the value of a weight from
+the fields, which broadcast over the space. Dequantisation is derived:
 
 >>> from plica_lm.format.field import bits, floats
 >>> from plica.ir.type.dtype import f16
@@ -31,7 +31,7 @@ _WHOLE = "Give rows of whole blocks."
 
 @frozen(eq=False)
 class BlockFormat:
-    """Rows of blocks of `size` bytes, each of which holds the weights of an index space `shape`."""
+    """Rows of blocks of `size` bytes, each with the weights of an index space `shape`."""
 
     name: str
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ class BlockFormat:
         return columns // self.elements * self.size
 
     def columns(self, row_bytes: int) -> int:
-        """The weights of a row of so many bytes."""
+        """The number of weights in a row of bytes."""
         if row_bytes % self.size:
             message = f"Rows of {self.name} are whole blocks."
             expected = f"a multiple of {self.size} bytes"
@@ -94,7 +94,7 @@ def real(x: Expr) -> Expr:
 
 
 def merged(x: Expr, at: int, count: int) -> Expr:
-    """So many axes from one on as one."""
+    """A number of axes merged into one."""
     for _ in range(count - 1):
         x = op.reshape_codes(x, codes=(*[0] * at, -3, -2))
     return x

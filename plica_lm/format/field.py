@@ -1,8 +1,8 @@
 """Fields of a block: numbers of some bits that lie at regular distances.
 
-A block is a few bytes that hold numbers over an index space `shape`.  A field says at which byte
-its first number starts, how wide it is, and by how many *bits* the place moves along each axis of
-the shape; 0 where the number stays the same.  Trailing axes may be left out:
+A block is a few bytes that hold numbers over an index space `shape`. A field has the byte of its
+first number, its width, and the stride in *bits* along each axis of the shape; 0 for a constant.
+Trailing axes may be omitted:
 
     shape (2, 16), bits(4, 2, 4, 8)      16 bytes from byte 2 on, the low halves first
     shape (2, 16), floats(f16, 0)        one float of 16 bits for the whole block
@@ -39,7 +39,7 @@ class BitField:
     """Where the first number starts in its byte."""
 
     def over(self, *extents: int) -> BitField:
-        """The field over an index space of its own."""
+        """The field over its own index space."""
         return evolve(self, extents=extents)
 
     def attributes(self, shape: Sequence[int], size: int) -> dict[str, Any]:  # Any: of operators
@@ -53,8 +53,8 @@ class BitField:
         }  # fmt: skip
 
     def term(self, raw: Expr, shape: Sequence[int], size: int) -> Expr:
-        """The numbers of blocks of `size` bytes on the last axis, as i32 or f32; an axis along
-        which they stay the same has length 1."""
+        """The numbers of blocks of `size` bytes on the last axis, as i32 or f32; constant axes have
+        length 1."""
         word = op.bit_field(raw, **self.attributes(shape, size))
         return (
             word if self.dtype is None else op.cast(op.bits_as(word, dtype=self.dtype), dtype=f32)

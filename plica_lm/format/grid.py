@@ -1,7 +1,7 @@
 """The block formats of GGUF files whose weights are points of a grid, 4 or 8 at a time.
 
-`grid.npz` holds the grids (from ggml).  Signs are stored bit by bit, or as 7 bits for 8 weights:
-the last is such that an even number of them is set.
+`grid.npz` holds the grids (from ggml). Signs are stored as bits, or as 7 bits for 8 weights with
+even parity.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from plica_lm.format.block import merged, real
 
 WORD: Final = 32
 AWQ_ORDER: Final = (0, 4, 1, 5, 2, 6, 3, 7)
-"""Where in its word each of 8 columns is."""
+"""The place of each of 8 columns in its word."""
 
 
 @frozen(eq=False)

@@ -4,10 +4,10 @@
              def main(t): return encode(t, WEIGHTS)
     after:   def encode(t): ... encode(left) ...
 
-Kernels pack constants beforehand, so weights that functions hand on to one another should not be
-arguments.  A parameter is known if each call gives the same constant, or a parameter that is itself
-known: a recursive function gives its own.  Only calls of definitions count, which are all calls
-there are once functions are no values.
+Kernels pack constants in advance, so weights that functions pass to each other should not be
+arguments. A parameter is known if each call passes the same constant, or a known parameter: a
+recursive function passes its own. Only calls of definitions count, which are all calls after
+defunctionalisation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.walk import expressions, map_expressions
 
 Known: TypeAlias = "Expr | bool | None"
-"""The constant a parameter is in every call; None if nobody calls, False if it differs."""
+"""The constant a parameter is in every call; None if there is no call, False if it varies."""
 
 
 def place_known(module: Module) -> Module:
@@ -70,7 +70,7 @@ def place_known(module: Module) -> Module:
 
 
 def _without(module: Module, found: Mapping[Var, Mapping[Term, Term]]) -> Module:
-    """The module with known parameters replaced, and neither taken nor given any more."""
+    """The module with known parameters substituted and removed."""
     names = {name: name for name, _ in module.functions()}
     kept: dict[Expr, list[int]] = {}
     for name, function in module.functions():
@@ -112,7 +112,7 @@ def is_constant(of: Expr) -> bool:
 
 
 def _both(one: Known, other: Known) -> Known:
-    """What is known of a parameter from two calls."""
+    """The combined knowledge about a parameter from two calls."""
     if one is None or other is None:
         return other if one is None else one
     return one if one is other else False

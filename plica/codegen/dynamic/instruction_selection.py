@@ -1,8 +1,8 @@
 """Instructing: functions in A-normal form become routines.
 
-Names become registers; a tuple is the registers of its parts, so making one, taking one apart and
-looking at a tensor under another shape are no steps.  A match becomes a decision tree.  What
-A-normal form postpones (`later = lambda: ...`) becomes a cell, and its body a routine.
+Names become registers; a tuple is the registers of its parts, so building and projecting tuples and
+reshaping are no steps. A match becomes a decision tree. Thunks of A-normal form (`later = lambda:
+...`) become cells with their bodies as routines.
 
 Not here: who owns what (`plica.codegen.dynamic.reference_count`).
 """
@@ -81,7 +81,7 @@ class _Whole:
 
     @cached_property
     def written(self) -> dict[Term, Kernel]:
-        """The kernels that somebody wrote, by name."""
+        """User-written kernels by name."""
         table = self.module.definitions()
         return {name: each for name, each in table.items() if isinstance(each, Kernel)}
 
@@ -184,7 +184,7 @@ class _Body:
             self.env[var] = self.values(value, steps)
 
     def end(self, node: ex.Expr, steps: list[dp.Step]) -> dp.End:
-        """What a region in tail position ends with."""
+        """The end of a region in tail position."""
         if isinstance(node, ex.If | ex.Match):
             self.branch(node, steps, tail=True)
             return dp.FallThrough()
@@ -206,7 +206,7 @@ class _Body:
         return tuple([register for each in nodes for register in self.values(each, steps)])
 
     def values(self, node: ex.Expr, steps: list[dp.Step]) -> tuple[int, ...]:
-        """The registers of a value, after the steps it takes."""
+        """The registers of a value, after emitting its steps."""
         match node:
             case ex.Var():
                 return self.env[node]
@@ -308,7 +308,7 @@ class _Body:
         roots: tuple[int, ...],
         taken: list[dp.FieldStep],
     ) -> dict[Place, Test]:
-        """The tags a pattern asks for, from the leaf `offset` on; its variables get registers.
+        """The tag tests of a pattern, from the leaf `offset` on; its variables get registers.
 
         `inside` is the object it is a part of, and how many fields that has.
         """

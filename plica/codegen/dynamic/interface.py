@@ -100,7 +100,7 @@ def _holds_function(of: ty.Type | None, module: Module) -> bool:
 
 
 class _Forms:
-    """Data types by number, as they are met."""
+    """Data types by number, in order of occurrence."""
 
     def __init__(self, module: Module) -> None:
         self.module = module

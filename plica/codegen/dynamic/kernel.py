@@ -79,7 +79,7 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
 
 
 def choose_written(of: Kernel, name: Var, args: Sequence[Expr]) -> Launchable:
-    """A kernel that somebody wrote, as it is, on names and constants."""
+    """A user-written kernel, unchanged, on names and constants."""
     label = str(name.name)
     before = called_kernel(of, label, tuple([type_of(each) for each in args]))
     kernel = all_written(before)

@@ -50,7 +50,7 @@ def span(of: Type | None, index: int) -> tuple[int, int]:
 
 
 def fields(of: DataType, tag: int, module: Module) -> tuple[Type, ...]:
-    """The types of what a constructor holds, as the program says them."""
+    """The declared field types of a constructor."""
     if (found := field_types(of, tag, module)) is None:
         raise CompilerBug(f"The data type {of} has no constructor {tag}.")
     return found

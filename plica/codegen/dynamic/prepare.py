@@ -1,8 +1,7 @@
 """Prepare: from an optimised module to one of first-order functions in A-normal form.
 
-What is a function becomes data (`plica.rewrite.graph.defunctionalize`), operators are grouped into
-kernels as in static programs, and each kernel becomes a definition of its own, which functions
-call as they call each other.
+Functions become data (`plica.rewrite.graph.defunctionalize`), operators are fused into kernels as
+in static programs, and each kernel becomes a definition, called like functions.
 
 >>> print(*FIRST_ORDER.names)
 settle defunctionalize settle-again refuse-open inline drop-unused place-known
@@ -39,7 +38,7 @@ _Named: TypeAlias = Callable[[Function], Var]
 
 
 def write_out(module: Module) -> Module:
-    """The module with only those operators that have a tensor definition of their own."""
+    """The module reduced to operators with tensor definitions."""
     return map_functions(
         module, lambda _, function: attrs.evolve(function, body=_written(function.body))
     )

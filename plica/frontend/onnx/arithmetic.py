@@ -25,7 +25,7 @@ Term = Any  # int or Scalar: numpy's arrays of objects do not say
 
 
 def shape_arithmetic(node: OnnxNode, value: TensorValue) -> TensorValue:
-    """The value with what is known of its integers beside it."""
+    """The value, with its integers as far as they are known."""
     compute = _TABLE.get(node.proto.op_type)
     if compute is None or value.dims is not None or not _any_terms(node):
         return value

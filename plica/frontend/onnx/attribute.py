@@ -1,4 +1,4 @@
-"""Attributes of a node, by the kind that a row asks for, and refusals at the node.
+"""Attributes of a node by kind, and refusals at the node.
 
 >>> from onnx import helper
 >>> node = NodeAttributes(helper.make_node("Elu", ["x"], ["y"], name="e", alpha=0.5))
@@ -32,7 +32,7 @@ LONGEST_NAME: Final = 200
 
 
 def name_of(proto: NodeProto) -> str:
-    """What a node is called in messages; without a name, after what it makes."""
+    """The name of a node in messages; without a name, that of its output."""
     made = next((name for name in proto.output if name), "")
     found: str = proto.name or f"{proto.op_type}({made})"
     return found if len(found) <= LONGEST_NAME else f"{found[:LONGEST_NAME]}…"
@@ -43,7 +43,7 @@ class RefusedForGood(UnsupportedError):
 
 
 class NodeAttributes:
-    """The attributes of an operator, and where it stands."""
+    """The attributes of an operator, and its place."""
 
     def __init__(self, proto: NodeProto, folder: Path | None = None, prefix: str = "") -> None:
         self.proto, self.folder = proto, folder
@@ -55,7 +55,7 @@ class NodeAttributes:
         """Whether an attribute is given."""
         return name in self._attributes
 
-    # Any: the value is what the kind says, and the methods below say it to the type checker.
+    # Any: the value depends on the kind; the methods below tell the type checker.
     def _attribute(self, name: str, kind: str, default: Any) -> Any:
         self._asked.add(name)
         if (found := self._attributes.get(name)) is None:
@@ -87,7 +87,7 @@ class NodeAttributes:
                 return tuple(each.decode("utf-8", "replace") for each in found.strings)
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """An integer; it must be given where there is no default."""
+        """An integer; required if there is no default."""
         value: int = self._attribute(name, "int", _REQUIRED if default is None else default)
         return value
 
@@ -102,27 +102,27 @@ class NodeAttributes:
         return value
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Words, None where they are not given."""
+        """Strings, or None if absent."""
         value: tuple[str, ...] | None = self._attribute(name, "strings", None)
         return value
 
     def integers(self, name: str) -> tuple[int, ...] | None:
-        """Integers, None where they are not given."""
+        """Integers, or None if absent."""
         value: tuple[int, ...] | None = self._attribute(name, "ints", None)
         return value
 
     def reals(self, name: str) -> tuple[float, ...] | None:
-        """Numbers, None where they are not given."""
+        """Floats, or None if absent."""
         value: tuple[float, ...] | None = self._attribute(name, "floats", None)
         return value
 
     def tensor(self, name: str) -> Array | None:
-        """A stored tensor, None where it is not given."""
+        """A stored tensor, or None if absent."""
         value: Array | None = self._attribute(name, "tensor", None)
         return value
 
     def type_given(self, name: str) -> TypeProto | None:
-        """A type, None where it is not given."""
+        """A type, or None if absent."""
         value: TypeProto | None = self._attribute(name, "type", None)
         return value
 
@@ -156,7 +156,7 @@ class NodeAttributes:
         self, message: str, expected: str | None = None, found: str | None = None,
         suggestion: str | None = None,
     ) -> NoReturn:  # fmt: skip
-        """The model is right, and asks for what Plica does not have."""
+        """Refuses a valid model that needs an unsupported feature."""
         place = Place(node=self.place)
         raise UnsupportedError(
             Diagnostic("unsupported", message, place, expected, found, suggestion)

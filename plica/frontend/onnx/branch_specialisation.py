@@ -16,7 +16,7 @@ class BranchAnswer(NamedTuple):
 
 
 class BranchPoint(NamedTuple):
-    """What is asked, and how many sizes were measured before."""
+    """The condition of a branch point, and the number of sizes measured before."""
 
     condition: Expr
     measured: int
@@ -25,8 +25,7 @@ class BranchPoint(NamedTuple):
 class BranchPoints:
     """The branch points of one reading, in the order in which it came to them.
 
-    It goes on as `answers` say, and takes every condition beyond these as one that does not hold.
-    There are at most `limit`.
+    The reading follows `answers`, and takes further conditions as false. There are at most `limit`.
     """
 
     def __init__(self, answers: tuple[BranchAnswer, ...], limit: int) -> None:
@@ -34,14 +33,14 @@ class BranchPoints:
         self.answers, self._limit = list(answers), limit
 
     def answer(self, condition: Expr) -> bool | None:
-        """What was answered before, None at a new branch point."""
+        """The recorded answer, or None at a new branch point."""
         for point, given in zip(self.points, self.answers, strict=False):
             if point.condition is condition:
                 return given.answer
         return None
 
     def add(self, condition: Expr, measured: int) -> BranchAnswer | None:
-        """The answer at a new branch point, None where there are too many."""
+        """The answer at a new branch point, or None if there are too many."""
         if len(self.points) >= self._limit:
             return None
         self.points.append(BranchPoint(condition, measured))

@@ -64,23 +64,23 @@ with lazy_imports(__name__):  # few models have these, and are read more than on
     from plica.frontend.onnx.ragged import as_option
 
 MAX_BRANCH_POINTS: Final = 4
-"""Branch points of a reading, with those around it: each may double what a model is."""
+"""The maximum number of nested branch points of a reading: each may double the model."""
 
 DEEPEST: Final = 60
 """Functions that call functions, and graphs inside of graphs, may nest so deep."""
 
 KEPT: Final = ("DequantizeLinear",)
-"""What is not computed here: whoever works in integers looks for those behind it."""
+"""Operators that are not folded: integer rules match them."""
 
 Scope = ChainMap[str, "TensorValue | None"]  # None: the node that makes it was refused
 
 
 class RefusedInput(Exception):
-    """A graph inside a node needs what was refused before; that was said already."""
+    """A subgraph depends on a refused value, already reported."""
 
 
 class NodeConverter:
-    """Reads nodes; `errors` holds what was refused on the way."""
+    """Converts nodes; `errors` holds the refusals."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class NodeConverter:
     def nodes(
         self, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int], prefix: str = ""
     ) -> None:
-        """Read nodes in an order in which each comes after what it uses."""
+        """Converts nodes in topological order."""
         for proto in ordered(list(nodes), scope, prefix):
             self._left -= self._depth > 0  # what the file itself holds is no surprise
             if self._left < 0:
@@ -192,7 +192,7 @@ class NodeConverter:
         return _outputs_of(node, graph, self._body_scope(node, graph, given))
 
     def _body_scope(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Scope:
-        """What the nodes of a graph inside a node make of given inputs."""
+        """The results of a subgraph's nodes for given inputs."""
         scope, opsets = node.scope
         inside: Scope = scope.new_child()
         inside.update(initialisers(graph, self.folder))
@@ -206,7 +206,7 @@ class NodeConverter:
     def region(self, node: OnnxNode, graph: GraphProto, given: Sequence[TensorValue]) -> Side:
         """The outputs of a graph inside a node, and the sizes that are measured inside of it.
 
-        A graph with branch points is read for each answer, and what the readings give is joined.
+        A graph with branch points is read for each answer, and the results are joined.
         """
 
         def read(answers: tuple[BranchAnswer, ...] = ()) -> ModelReading:
@@ -221,7 +221,7 @@ class NodeConverter:
         return _outputs_of(node, graph, found.scope), found.converter.measured_here
 
     def _inner(self, answers: tuple[BranchAnswer, ...]) -> NodeConverter:
-        """A converter for a region inside of the part being read, with branch points of its own."""
+        """A converter for a nested region, with its own branch points."""
         made = copy(self)
         count = 0 if self.branch_points is None else len(self.branch_points.points)
         made.branch_points, made._answers = None, answers
@@ -232,7 +232,7 @@ class NodeConverter:
         return made
 
     def _adopt(self, inner: NodeConverter) -> None:
-        """Go on with the names and definitions that a region has taken and made."""
+        """Continues with the names and definitions of a region."""
         self._dims, self._names, self._left = inner._dims, inner._names, inner._left
         self.sizes, self._kernels = inner.sizes, inner._kernels
         self.definitions = inner.definitions
@@ -241,7 +241,7 @@ class NodeConverter:
     def branches(self, node: OnnxNode, graphs: Sequence[GraphProto]) -> list[Side | Diagnostic]:
         """What `region` gives for each branch, or why the branch has no meaning.
 
-        At least one branch has a meaning; otherwise the node is refused.
+        At least one branch must be valid; otherwise the node is refused.
         """
         before = len(self.errors)
         sides: list[Side | Diagnostic] = []
@@ -282,7 +282,7 @@ class NodeConverter:
         return dim
 
     def new_dim(self, hint: str) -> ScalarVar:
-        """A dim that nothing else has; whoever asks for it says what it is."""
+        """A fresh dim; the caller defines its value."""
         name = identifier(hint, self._dims, is_inner(hint))
         self._dims.add(name)
         dim = dim_var(name)
@@ -294,12 +294,12 @@ class NodeConverter:
         self._regions[-1][value] = dim
 
     def terms_of(self, of: Expr) -> Array | None:
-        """What is known of the integers of an expression that some node made."""
+        """The known integers of an expression."""
         return self._terms.get(of)
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether this reading is for calls in which something holds; None where there are too
-        many readings."""
+        """Whether this reading is for calls in which a condition holds; None if there are too many
+        readings."""
         if not self.measures:
             return None
         if self.branch_points is None:
@@ -350,7 +350,7 @@ class NodeConverter:
         return f"{hint}.{self._names}"
 
     def kernel(self, of: Kernel, hint: str) -> Var:
-        """What a kernel is called by; one that comes again has one name."""
+        """The name of a kernel; equal kernels share one."""
         if of not in self._kernels:
             self._kernels[of] = name = Var(Name(self.fresh(hint)), kernel_type(of))
             self.definitions[name] = of
@@ -370,8 +370,8 @@ def _outputs_of(node: OnnxNode, graph: GraphProto, inside: Scope) -> list[Tensor
 
 
 def has_no_meaning(errors: Sequence[PlicaError]) -> bool:
-    """Whether a part of a model breaks the format: where all else is the same, an attribute that no
-    operator takes is one of an axis that is not there."""
+    """Whether the errors show an invalid model: if nothing else differs, an attribute unknown to
+    the operator belongs to a missing axis."""
     return any(isinstance(each, Malformed) or each.code == "bad-attribute" for each in errors)
 
 
@@ -386,11 +386,11 @@ JoinReadings: TypeAlias = Callable[
     [ModelReading, "Callable[[tuple[BranchAnswer, ...]], ModelReading]", Sequence[str]],
     ModelReading,
 ]
-"""One reading of the two that each branch point of a first one asks for."""
+"""Joins the two readings of each branch point of a first one."""
 
 
 def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
-    """What a body is given, as an option where it says that it takes one."""
+    """A body's argument, as an option if it declares one."""
     if not info.type.HasField("optional_type") or isinstance(value, GrowingValue):
         return value
     holds_list = info.type.optional_type.elem_type.HasField("sequence_type")
@@ -398,7 +398,7 @@ def _declared(info: ValueInfoProto, value: TensorValue) -> TensorValue:
 
 
 def _check_size(value: TensorValue, node: OnnxNode) -> None:
-    """Refuse what no memory holds: a few bytes of a file may ask for it."""
+    """Refuses tensors beyond any memory, which a few bytes of a file can request."""
     of = type_of(value.expr)
     if not isinstance(of, TensorType):  # the parts of a sequence were checked where they were made
         return
@@ -425,8 +425,7 @@ def initialisers(
 ) -> dict[str, TensorValue]:
     """The stored tensors of a graph by name; `whole` if it is that of the model, not a body.
 
-    Those of the model that are stored as they are held are looked for apart from it
-    (`plica.pipeline.known_model`).
+    Tensors stored in their final form are looked up separately (`plica.pipeline.known_model`).
     """
     found: dict[str, TensorValue] = {}
     if graph.sparse_initializer:

@@ -110,8 +110,8 @@ def name_of(dim: TensorShapeProto.Dimension) -> str:
 
 
 def identifier(text: str, taken: set[str], inner: bool = False) -> str:
-    """A name that scripts can hold, as near to the text as can be, and not taken; a model's own
-    names never look like `inner` ones."""
+    """A valid, unused identifier similar to the text; a model's own names never look like `inner`
+    ones."""
     inside = re.sub(r"^[\W_]+|\W+$", "", text, flags=re.ASCII)
     bare = re.sub(r"\W", "_", inside, flags=re.ASCII) or "d"
     base = bare if not bare[0].isdigit() else f"d{bare}"

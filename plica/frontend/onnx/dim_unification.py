@@ -30,7 +30,7 @@ and a letter that is a size is that size."""
 
 
 def unify_dims(node: OnnxNode) -> None:
-    """Give a node inputs of unified sizes, where that takes a look at the sizes of a call."""
+    """Gives a node inputs with unified sizes, if that needs a run-time check."""
     kind = node.proto.op_type
     if kind not in BROADCAST and kind not in LETTERS and kind not in ("GatherElements", LAYER):
         return
@@ -54,7 +54,7 @@ def unify_dims(node: OnnxNode) -> None:
 
 
 def _unified(values: Sequence[TensorValue], letters: Letters) -> list[TensorValue]:
-    """Values whose axes of one letter are of one size: a number where there is one; asserted."""
+    """Values whose axes with one letter have one size: a number if there is one; asserted."""
     sizes: dict[object, Scalar] = {}
     for value, own in zip(values, letters, strict=True):
         for letter, size in zip(own, value.type.shape, strict=True):
@@ -118,7 +118,8 @@ def _convolution(node: OnnxNode, shapes: list[Shape]) -> Letters | None:
     transposed = node.proto.op_type == "ConvTranspose"
     taken, given = (weight[0], weight[1]) if transposed else (weight[1], weight[0])
     rest: list[object] = [None] * (len(x) - 2)
-    # What goes in is channels, or channels of a group times groups; a number is taken from either.
+    # Input channels are the channels of a group times the groups; a static number is taken from
+    # either.
     inside = taken if transposed else normal_dim(taken * groups)
     known_x = known(x[1])
     if known(inside) is None and known_x is not None and (transposed or known_x % groups == 0):
@@ -198,7 +199,7 @@ def _cut(x: TensorValue, sizes: Shape, but: int) -> TensorValue:
 
 
 def _differ(shapes: Sequence[Shape]) -> bool:
-    """Whether two sizes on one axis may agree, which does not follow from what they are."""
+    """Whether two sizes of one axis may agree without being equal terms."""
     width = max(map(len, shapes))
     for at in range(1, width + 1):
         sizes = [each[-at] for each in shapes if len(each) >= at and known(each[-at]) != 1]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Defined(Protocol):
-    """What a schema has besides, and the type stubs of the onnx package do not say."""
+    """Methods of a schema that the onnx package's type stubs lack."""
 
     attributes: Mapping[str, Any]
     has_function: bool
@@ -33,7 +33,7 @@ class Defined(Protocol):
     def get_context_dependent_function_with_opset_version(
         self, version: int, node: bytes, types: list[bytes]
     ) -> bytes:
-        """The function that a node with inputs of these types stands for, serialised."""
+        """The function body of a node with inputs of these types, serialised."""
 
 
 def _schema(name: str, version: int, domain: str) -> Defined | None:
@@ -50,7 +50,7 @@ def has_definition(name: str, version: int, domain: str) -> bool:
 
 
 def definition(node: OnnxNode, domain: str) -> FunctionProto | None:
-    """The standard's definition of a node's operator, None where it has none."""
+    """The standard's definition of a node's operator, or None."""
     if (schema := _schema(node.proto.op_type, node.opset, domain)) is None:
         return None
     plain = [each for each in schema.function_opset_versions if each <= node.opset]

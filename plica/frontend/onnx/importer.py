@@ -1,8 +1,8 @@
 """Models in: from an ONNX file to a module of the graph language.
 
-The names of inputs and outputs are kept; a symbolic dim of the file is a symbolic dim of the
-module.  A file is data from outside: what is malformed is refused with the node's name, and what
-Plica does not have is listed all at once.
+Names of inputs and outputs are kept; symbolic dims of the file become symbolic dims of the module.
+A file is untrusted data: malformed parts are refused with the node's name, and unsupported
+operators are listed all at once.
 
 >>> from onnx import helper, TensorProto
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 3]) for n in "xy")
@@ -98,7 +98,7 @@ def from_onnx(
     except (NeedsValue, RefusedForGood, Malformed):
         raise
     except UnsupportedError:
-        # What is refused for a size that is measured may be taken once values say it.
+        # A refusal due to a measured size may disappear once values are known.
         return from_opened(opened, dims, fixed, measures=False)
 
 

@@ -1,4 +1,4 @@
-"""Joined sides: what two parts of a model give becomes what a condition chooses of them."""
+"""Joined branches: the results of two parts of a model, selected by a condition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def differ_in_rank(yes: TensorValue, no: TensorValue) -> bool:
 
 
 def joined_sides(node: OnnxNode, chosen: Expr, yes: Side, no: Side) -> list[TensorValue]:
-    """What a condition chooses of two sides, with the sizes that are measured inside of each."""
+    """The selection between two branches, with the sizes measured inside each."""
     pairs = [_alike(node, *each) for each in zip(yes[0], no[0], strict=True)]
     then = [part for one, _, _ in pairs for part in one]
     orelse = [part for _, other, _ in pairs for part in other]
@@ -64,7 +64,7 @@ def joined_sides(node: OnnxNode, chosen: Expr, yes: Side, no: Side) -> list[Tens
 def _alike(
     node: OnnxNode, yes: TensorValue, no: TensorValue
 ) -> tuple[Sequence[Expr], Sequence[Expr], Again]:
-    """What two sides give as tensors, and how what is chosen is made of these."""
+    """The results of two branches as tensors, and how to rebuild the selected value."""
     if any(isinstance(each, AnyRankValue) for each in (yes, no)) or differ_in_rank(yes, no):
         one, other = (as_any_rank(node.place, each) for each in (yes, no))
         return _parts(node, one, other)
@@ -92,7 +92,7 @@ def _parts(
 def _joined(
     node: OnnxNode, chosen: Expr, yes: tuple[Expr, Region], no: tuple[Expr, Region]
 ) -> Shape:
-    """The shape of what is chosen: sizes in which the sides differ are measured."""
+    """The shape of a selection: sizes that differ between the branches are measured."""
     local = {*yes[1].values(), *no[1].values()}
     sizes: list[Scalar] = []
     shapes = (TensorValue(yes[0]).type.shape, TensorValue(no[0]).type.shape)
@@ -130,8 +130,8 @@ def joined_readings(
 def _joined_pair(
     point: BranchPoint, yes: ModelReading, no: ModelReading, outputs: Sequence[str]
 ) -> ModelReading:
-    """Two readings that part at a branch point; where the model has no meaning one way, that a call
-    goes the other is demanded."""
+    """Two readings that diverge at a branch point; if the model is invalid one way, calls must go
+    the other."""
     refused = [each for each in (yes, no) if each.converter.errors]
     # A way without meaning says nothing of the model: the other may only need to know more.
     for each in refused:
@@ -150,7 +150,7 @@ def _joined_pair(
         if len(made[-1]) < len(outputs):
             return each  # an output is made by nothing, which is said of it
         regions.append(dict(list(each.converter.measured_here.items())[point.measured :]))
-    # What is one term either way comes from before the branch point, since names behind it are new.
+    # A term common to both comes from before the branch point, because later names are fresh.
     apart = [at for at, (a, b) in enumerate(zip(*made, strict=True)) if a.expr is not b.expr]
     if not apart:
         return no
@@ -164,7 +164,7 @@ def _joined_pair(
 
 
 def _demanded(of: ModelReading, holds: Expr, output: str, fault: Diagnostic) -> ModelReading:
-    """A reading for calls in which something holds; others are refused."""
+    """A reading for calls in which a condition holds; others are refused."""
     if (value := of.scope.get(output)) is None:
         return of
     node = _whole_model((output,), of.converter)
@@ -173,7 +173,7 @@ def _demanded(of: ModelReading, holds: Expr, output: str, fault: Diagnostic) -> 
 
 
 def only_where(node: OnnxNode, value: TensorValue, holds: Expr, fault: Diagnostic) -> TensorValue:
-    """A value in calls where something holds; other calls are refused with `fault`."""
+    """A value in calls where a condition holds; other calls are refused with `fault`."""
     if not isinstance(value, ListedValue):
         return TensorValue(demanded(node, value.expr, holds, "meaning", fault))
     parts = [demanded(node, each, holds, "meaning", fault) for each in value.parts]

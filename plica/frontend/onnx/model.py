@@ -1,4 +1,4 @@
-"""Model files: opened, bounded, and known to be ONNX before anything else is asked of them."""
+"""Model files: opened, bounded, and identified as ONNX before anything else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_OF_HEAD: Final = 256
 """Bytes of a file that tell its form."""
 
 MOST_BYTES: Final = (1 << 31) - 1
-"""The format itself holds no more; larger models keep their tensors in files beside them."""
+"""The format's limit; larger models keep their tensors in separate files."""
 
 
 @attrs.frozen
@@ -68,7 +68,7 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
 
 
 def _amount(source: object) -> str | None:
-    """What there is instead of a model, where that is nothing."""
+    """The description of an empty source, or None."""
     empty = isinstance(source, bytes) and not source
     if isinstance(source, str | PathLike):
         empty = Path(fspath(source)).stat().st_size == 0
@@ -81,7 +81,7 @@ def is_list(info: ValueInfoProto) -> bool:
 
 
 def input_names(model: ModelProto) -> tuple[str, ...]:
-    """The inputs that a model must be given, in order: those it holds no tensor for."""
+    """The required inputs of a model, in order: those without stored tensors."""
     stored = {each.name for each in model.graph.initializer}
     return tuple([each.name for each in model.graph.input if each.name not in stored])
 
@@ -135,7 +135,7 @@ def _parsed(data: bytes, name: str) -> ModelProto:
 
 
 def _other_form(data: bytes, name: str) -> tuple[str, str] | None:
-    """What a file holds instead of a binary model, and what to do with it, where that is known."""
+    """The kind of a file that is no binary model, and what to do with it, if known."""
     if data.startswith(_ZIP):
         return "a zip file", "An artefact is loaded, by plica.load."
     begin = data[:MOST_OF_HEAD].lstrip()

@@ -62,22 +62,22 @@ class Reading(Protocol):
         """The dim that is a number once that is computed."""
 
     def new_dim(self, hint: str) -> ScalarVar:
-        """A dim that nothing else has; whoever asks for it says what it is."""
+        """A fresh dim; the caller defines its value."""
 
     def bind_dim(self, dim: ScalarVar, value: Expr) -> None:
         """A dim is a number from here on."""
 
     def terms_of(self, of: Expr) -> Array | None:
-        """What is known of the integers of an expression that some node made."""
+        """The known integers of an expression."""
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether the model is being read for calls in which something holds."""
+        """Whether the model is being read for calls in which a condition holds."""
 
     def fresh(self, hint: str) -> str:
         """A name that no variable has."""
 
     def kernel(self, of: Kernel, hint: str) -> Var:
-        """What a kernel is called by, which becomes a definition of the module."""
+        """The name of a kernel, which becomes a definition of the module."""
 
 
 class NeedsValue(UnsupportedError):
@@ -115,7 +115,7 @@ class OnnxNode(NodeAttributes):
     # --- inputs ----------------------------------------------------------------------------------
 
     def value(self, at: int) -> TensorValue | None:
-        """An input, None where it is left out."""
+        """An input, or None if absent."""
         self._read.add(at)
         return self.inputs[at] if at < len(self.inputs) else None
 
@@ -130,7 +130,7 @@ class OnnxNode(NodeAttributes):
         return self.need(at).expr
 
     def maybe(self, at: int) -> Expr | None:
-        """An input as a term, None where it is left out."""
+        """An input as a term, or None if absent."""
         found = self.value(at)
         return None if found is None else found.expr
 
@@ -165,7 +165,7 @@ class OnnxNode(NodeAttributes):
         return tuple(size for size in sizes if size is not None)
 
     def numbers(self, at: int) -> Array:
-        """The elements of an input that must not depend on what the model is run on."""
+        """The elements of an input, which must be constant."""
         value = self.need(at)
         if (found := value.numbers()) is None:
             self._unknown(at, value)
@@ -183,7 +183,7 @@ class OnnxNode(NodeAttributes):
         self.undecided(f"Input {at} of {self.proto.op_type}", value)
 
     def undecided(self, what: str, value: TensorValue) -> NoReturn:
-        """Something must be known to read the model, and depends on what it is run on."""
+        """Refuses a value that must be constant, but depends on inputs."""
         inputs = tuple(sorted({str(v.name) for v in free_vars(value.expr) if isinstance(v, Var)}))
         named, told = ", ".join(map(repr, inputs)), str(type_of(value.expr))
         known_late = f"{what} is only known when the model runs"
@@ -229,25 +229,25 @@ class OnnxNode(NodeAttributes):
         return self.reading.measured(value, made if hint == "" else f"{made}_{hint}")
 
     def terms_of(self, of: Expr) -> Array | None:
-        """What is known of the integers of an expression, None where that is nothing."""
+        """The known integers of an expression, or None."""
         found = None if self._reading is None else self._reading.terms_of(of)
         return TensorValue(of).terms() if found is None else found
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether the model is being read for calls in which something holds; it is read for the
-        others, too.  None where that cannot be."""
+        """Whether the model is being read for calls in which a condition holds; it is read for the
+        others, too. None if that is impossible."""
         if isinstance(said := settled(condition), Const):
             return bool(said.numpy())
         return None if self._reading is None else self._reading.decided(condition)
 
     def call(self, of: Kernel, hint: str, *args: Expr) -> Expr:
-        """What a loop program gives for some arguments."""
+        """The result of a loop program for some arguments."""
         return Call(self.reading.kernel(of, hint), args)
 
     # --- what is left over ------------------------------------------------------------------------
 
     def finish(self, outputs: int) -> None:
-        """Refuse what was given and not looked at, and outputs that were not made."""
+        """Refuses unread inputs and attributes, and missing outputs."""
         self.all_asked()
         for at, value in enumerate(self.inputs):
             if value is not None and at not in self._read:

@@ -3,7 +3,7 @@
 Unfolding: all nodes of a model, those of the graphs inside of nodes too, and how many functions
 make of them.
 
-A small file may stand for more nodes than any memory holds; that is seen before any is read.
+A small file may denote more nodes than fit in memory; that is detected before any is read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def opset_versions(imports: Iterable[object]) -> dict[str, int]:
 
 
 def every_node(nodes: Iterable[NodeProto], prefix: str = "") -> Iterator[tuple[NodeProto, str]]:
-    """Nodes and those of the graphs inside of them, with what their names begin with."""
+    """Nodes, including those of subgraphs, with their name prefixes."""
     stack = [(node, prefix) for node in reversed(list(nodes))]
     while stack:
         node, before = stack.pop()
@@ -82,7 +82,7 @@ def _calls(nodes: Iterable[NodeProto]) -> Iterator[tuple[str, str, str]]:
 
 
 def ordered(nodes: list[NodeProto], known: Container[str], prefix: str = "") -> Iterator[NodeProto]:
-    """The nodes in an order in which each comes after what it uses; `known` needs no node."""
+    """The nodes in topological order; `known` names need no node."""
     made = _makers(nodes, known, prefix)
     waiting = [0] * len(nodes)
     after: list[list[int]] = [[] for _ in nodes]

@@ -1,6 +1,6 @@
-"""Origins: which nodes of an ONNX model each operator of its module comes from.
+"""Origins: the nodes of an ONNX model behind each operator of its module.
 
-Terms hold no names; a reading holds the module and, beside it, the names.
+Terms have no names; a reading holds the module and, separately, the names.
 
 >>> from onnx import TensorProto, helper
 >>> x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [3]) for n in "xy")
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @frozen(eq=False)
 class OnnxReading:
-    """A module, and the names of the nodes that its expressions come from."""
+    """A module, and the node names of its expressions."""
 
     module: Module
     nodes: Mapping[Expr, tuple[str, ...]]

@@ -41,7 +41,7 @@ with lazy_imports(__name__):  # few models have lists
 
 
 class ShapePolymorphicModel:
-    """An opened model, and what is known of its inputs."""
+    """An opened model, and what is known about its inputs."""
 
     def __init__(self, source: str | PathLike[str] | bytes | ModelProto | Opened) -> None:
         self._opened = source if isinstance(source, Opened) else open_model(source)
@@ -57,7 +57,7 @@ class ShapePolymorphicModel:
 
     @property
     def lists(self) -> tuple[list[list[Any]], ...] | None:
-        """What a caller gives and gets where some of it is a list; None where nothing is."""
+        """The interface of a model with lists, or None."""
         sides = (self._declared, self._opened.model.graph.output)
         if self._flat or not any(is_list(each) for side in sides for each in side):
             return None
@@ -76,8 +76,8 @@ class ShapePolymorphicModel:
         return len({*names}) < len(names)
 
     def with_dims_apart(self, names: Collection[str]) -> ShapePolymorphicModel:
-        """The same model, in which each size of an input that has one of these names is a dim of
-        its own: exporters give one name to axes that differ."""
+        """The same model, in which each input size with one of these names is a separate dim:
+        exporters give different axes the same name."""
         model = deepcopy(self._opened.model)
         for info in model.graph.input:
             sizes = info.type.tensor_type.shape.dim
@@ -93,7 +93,7 @@ class ShapePolymorphicModel:
         return over_arrays(found) if self._flat else found
 
     def module(self) -> Module | None:
-        """The module for all sizes at once, None where the model must know more to be read."""
+        """The module for all sizes, or None if the model needs more to be read."""
         try:
             return self._read()
         except NeedsValue as error:
@@ -102,11 +102,11 @@ class ShapePolymorphicModel:
         except RefusedForGood:
             raise
         except UnsupportedError:
-            # What is refused for an open size may be taken for a number; what is refused for good
-            # is refused again when the sizes are known.
+            # A refusal due to an open size may disappear for a number; a final one recurs when
+            # sizes are known.
             if any(isinstance(size, str) for port in self.inputs for size in port.shape):
                 return None
-        # So may what is refused for a size that is measured, once values say it.
+        # Likewise for a measured size, once values are known.
         try:
             return self._read(measures=False)
         except NeedsValue as error:
@@ -165,7 +165,7 @@ def _ports(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> list[Op
 
 
 def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort:
-    """What the model says of an input or output; an output need not say anything."""
+    """The declared type of an input or output; an output may be undeclared."""
     of = info.type.tensor_type
     place = Place(node=info.name)
     if not info.type.HasField("tensor_type") and not of_output:

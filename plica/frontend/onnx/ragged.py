@@ -55,7 +55,7 @@ def row(sizes: Sequence[Scalar]) -> Expr:
 
 
 def check_rank(place: str, axes: int) -> None:
-    """Refuse what no table holds."""
+    """Refuses ranks beyond the table."""
     if axes > MAX_RANK:
         message = "Tensors of a sequence of unknown length have few axes."
         expected = f"at most {MAX_RANK}"
@@ -80,7 +80,7 @@ def as_ragged(place: str, value: TensorValue) -> RaggedValue:
 
 
 def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
-    """What an option holds; that it holds something is seen when the model runs."""
+    """The content of an option; presence is checked at run time."""
     there, elements, table = value.parts
     if isinstance(there, Const) and bool(there.numpy()):
         return ragged(elements, table, value.of, value.rank)
@@ -90,7 +90,7 @@ def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
 
 
 def as_option(place: str, value: TensorValue, holds_list: bool) -> OptionValue:
-    """A value that is there, or may not be, as an option."""
+    """A present or optional value as an option."""
     if isinstance(value, OptionValue):
         return value
     if holds_list:
@@ -112,7 +112,7 @@ def as_any_rank(place: str, value: TensorValue) -> AnyRankValue:
 
 
 def absent(of: DType, axes: int | None, holds_list: bool) -> OptionValue:
-    """An option that holds nothing."""
+    """An empty option."""
     parts = (const(False), *joined([], of).parts)
     return OptionValue(Tuple(parts), None, of, axes, holds_list)
 
@@ -126,18 +126,18 @@ def volumes(table: Expr) -> Expr:
 
 
 def length(of: RaggedValue) -> Expr:
-    """How many tensors there are."""
+    """The number of tensors."""
     return amount(shape(of.parts[1])[0])
 
 
 def start_of(table: Expr, at: Expr) -> Expr:
-    """How many elements come before a tensor."""
+    """The number of elements before a tensor."""
     (count, _) = shape(table)
     return op.sum(op.where(places(count) < at, volumes(table), ZERO), axis=(0,))
 
 
 def place(at: Expr, count: Expr, most: Expr) -> Expr:
-    """A place in a sequence, counted from its end where it is negative; -1 if there is none."""
+    """An index into a sequence, counted from the end if negative; -1 if out of range."""
     late = wrapped_index(to(at, i64), count)
     inside = op.logical_and(late >= ZERO, late <= most)
     return op.where(inside, late, const(-1, i64))
@@ -150,7 +150,7 @@ def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
         message = "The number of axes of a tensor of this sequence is not known."
         node.unsupported(message, "tensors of one rank", of.word)
     count = length(of)
-    # What is outside is taken from past the end, which is refused.
+    # Out-of-range elements are read past the end, which is refused.
     late = wrapped_index(to(at, i64), count)
     line = op.take(table, op.where(late < ZERO, count, late), axis=0)
     sizes = [node.measured(select(line, 1 + axis), f"at_{axis}") for axis in range(of.rank)]
@@ -172,7 +172,7 @@ def inserted(node: OnnxNode, of: RaggedValue, new: Expr, at: Expr | None) -> Rag
         return ragged(both, lines, of.of, axes)
     count = length(of)
     found = place(at, count, count)
-    # A place that is not there is past the end of the table, which is refused.
+    # An out-of-range index is past the end of the table, which is refused.
     late = op.take(places(shape(lines)[0]), op.where(found < ZERO, count + ONE, found))
     spot = moved(shape(both)[0], start_of(table, late), amount(product(shape(new))))
     line = moved(shape(lines)[0], late, ONE)
@@ -180,7 +180,7 @@ def inserted(node: OnnxNode, of: RaggedValue, new: Expr, at: Expr | None) -> Rag
 
 
 def moved(size: Scalar, at: Expr, count: Expr) -> Expr:
-    """Places of which the last `count` come to stand at one in front of them."""
+    """Indices of which the last `count` are moved to one before them."""
     here, old = places(size), amount(size) - count
     behind = op.where(here < at + count, old + (here - at), here - count)
     return op.where(here < at, here, behind)
@@ -263,7 +263,7 @@ def _least_one(of: Expr) -> Expr:
 
 
 def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> GrowingValue:
-    """What a turn of a loop sees of a sequence that it carries."""
+    """A loop iteration's view of a carried sequence."""
     return GrowingValue(Tuple((const(slot, i64), *added)), None, of)
 
 
@@ -281,7 +281,7 @@ def put_behind(buffer: Expr, at: Expr, new: Expr) -> Expr:
     """A buffer with the rows `new` from place `at` on."""
     (size, *rest), (count, *_) = shape(buffer), shape(new)
     here, last = places(size), at + amount(count)
-    # One row more than there are, so that there is something to take where there are none.
+    # One row more, so that an empty table can be read.
     behind = op.concat(
         (new, op.full(shape=(index(1), *rest), value=_zero(dtype(new)), dtype=dtype(new))), axis=0
     )

@@ -23,7 +23,7 @@ with lazy_imports(__name__):
 
 
 def numbers_of(given: Sequence[Piece]) -> list[int] | None:
-    """Integers that are numbers before the model runs, None where one is not."""
+    """Static integers, or None if one is not."""
     found = [each for each in given if isinstance(each, int)]
     return found if len(found) == len(given) else None
 
@@ -36,8 +36,7 @@ def is_late(given: Sequence[Piece]) -> bool:
 def listed(
     node: OnnxNode, name: str, at: int, since: int, most: int = 2 * MOST_AXES
 ) -> list[Piece] | None:
-    """Integers that are an attribute before a version of the operators, and an input since then;
-    None where they are left out."""
+    """Integers that are an attribute before a version, and an input since then; None if absent."""
     if node.opset < since:
         attribute = node.integers(name)
         return None if attribute is None else [*attribute]
@@ -45,7 +44,7 @@ def listed(
 
 
 def pieces(node: OnnxNode, at: int, most: int = 2 * MOST_AXES) -> list[Piece]:
-    """The integers of an input of rank 1 or 0, one by one; how many there are must be known.
+    """The integers of an input of rank 1 or 0, one by one; their number must be static.
 
     They speak of axes, or of both ends of each; where they do not, there may be more of them.
     """
@@ -81,8 +80,8 @@ def pieces(node: OnnxNode, at: int, most: int = 2 * MOST_AXES) -> list[Piece]:
 
 
 def lawful(size: Expr, condition: Expr, why: Reason) -> Expr:
-    """A size that is to be measured, where a condition on values holds; where it does not, it is
-    the negative number that stands for why, and that is refused before anything is written."""
+    """A size to be measured, if a condition on values holds; otherwise the negative number of the
+    reason, which is refused before anything is written."""
     if isinstance(said := settled(condition), Const) and said.numpy():
         return size
     return op.where(condition, size, const(SIZE_OF[why], i64))
@@ -93,7 +92,7 @@ def demanded(
 ) -> Expr:
     """x, which is refused where a condition on values does not hold, whatever sizes it has.
 
-    The refusal names the node of `fault` and what is wrong there.
+    The refusal names the node of `fault` and the problem.
     """
     if (asked := lawful(ZERO, condition, why)) is ZERO:
         return x

@@ -1,4 +1,4 @@
-"""Schemas: what the ONNX standard says an operator takes, checked before a row reads it.
+"""Schemas: the standard's signature of an operator, checked before a row reads it.
 
 The rows may then rely on attributes of the right kind and on inputs of admitted types.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @cache
 def schema_of(name: str, version: int, domain: str) -> OpSchema | None:
-    """The schema of an operator at a version, None where there is none."""
+    """The schema of an operator at a version, or None."""
     from onnx import defs
 
     if not defs.has(name, max_inclusive_version=version, domain=domain):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def port_of(info: ValueInfoProto) -> ListPort | None:
-    """What a caller gives or gets, None where it is a tensor or nothing is said."""
+    """The list port of an input or output; None for tensors and undeclared types."""
     of: TypeProto = info.type
     if option := of.HasField("optional_type"):
         of = of.optional_type.elem_type
@@ -82,7 +82,7 @@ def open_ports(info: ValueInfoProto) -> list[OpenPort]:
 
 
 def sequence_input(info: ValueInfoProto, names: set[str]) -> tuple[list[Var], RaggedValue]:
-    """The parameters that stand for an input, and what they are; `names` of dims are taken."""
+    """The parameters that represent an input, and its port; `names` of dims are taken."""
     port = port_of(info)
     assert port is not None
     params: list[Var] = []
@@ -123,7 +123,7 @@ def sequence_output(info: ValueInfoProto, value: TensorValue) -> Mapping[str, Ex
 
 
 def given_port(info: ValueInfoProto, value: TensorValue) -> ListPort:
-    """What a caller gets: as the model says, or where it says nothing as it is."""
+    """The output port: as declared, or from the value."""
     if (said := port_of(info)) is not None:
         return said
     if isinstance(value, OptionValue):
@@ -146,7 +146,7 @@ def sequence_ports(
     scope: Mapping[str, TensorValue | None],
     params: Sequence[Var],
 ) -> Attrs:
-    """What a caller gives and gets, as the attribute of the main function; () if tensors alone."""
+    """The list interface as an attribute of the main function; () for tensors only."""
     taken = {str(each.name): each.type for each in params}
     takes = []
     for info in declared:
@@ -167,7 +167,7 @@ def sequence_ports(
 
 
 def said_ports(sides: Iterable[Iterable[ValueInfoProto]]) -> tuple[list[list[Any]], ...]:
-    """What a caller gives and gets as far as the model says it, as data."""
+    """The declared list interface as data."""
     tensor_ = ListPort("", None, "f32", np.dtype("float32"), "tensor")  # looked at by nobody
     return tuple(
         to_data([port_of(each) or replace(tensor_, name=each.name) for each in side])

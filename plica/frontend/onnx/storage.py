@@ -1,8 +1,8 @@
-"""Stored tensors: the elements of a `TensorProto`, from the model or from a file beside it.
+"""Stored tensors: the elements of a `TensorProto`, from the model or from a separate file.
 
-Nothing is believed: sizes are multiplied out in Python's integers and compared with the bytes that
-are there before any memory is asked for, and a file is read only if it lies, with all links
-followed, in the folder of the model.
+Nothing is trusted: sizes are multiplied in Python integers and compared with the available bytes
+before any memory is allocated, and a file is read only if it is, with all links resolved, in the
+model's folder.
 
 >>> from onnx import helper, TensorProto
 >>> array_of(helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.5]), None).tolist()
@@ -106,17 +106,17 @@ def _typed(
 
 
 def _is_packed(dtype: DType) -> bool:
-    """Whether the format keeps several numbers in a byte."""
+    """Whether the format packs several numbers in a byte."""
     return dtype.bits < 8 and dtype is not bool_
 
 
 def _stored_bytes(dtype: DType, count: int) -> int:
-    """How many bytes the format takes for a given number of elements."""
+    """The format's bytes for a number of elements."""
     return -(-count * dtype.bits // 8) if _is_packed(dtype) else count * dtype.bytes
 
 
 def _spread(packed: Array, dtype: DType, count: int) -> Array:
-    """Numbers of which a byte holds several, the first in its lowest bits, one in a byte each."""
+    """Unpacks numbers, lowest bits first, to one byte each."""
     shifts = np.array(range(0, 8, dtype.bits), np.uint8)
     codes: Array = (packed[:, None] >> shifts) & np.uint8((1 << dtype.bits) - 1)
     return codes.reshape(-1)[:count].view(dtype.numpy)
@@ -129,7 +129,7 @@ def _within(array: Array, low: int, high: int, place: str) -> None:
 
 
 def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -> bytes:
-    """The bytes of a tensor that lie in a file of their own."""
+    """The bytes of a tensor in a separate file."""
     said = {entry.key: entry.value for entry in tensor.external_data}
     location = said.get("location", "")
     if folder is None:

@@ -7,7 +7,7 @@
 >>> REASONS["StringSplit"]
 'strings are not supported'
 
-What a model may ask for: versions that are read, and operators that there is something for.
+Supported versions and operators.
 
 All operators that are not supported are listed at once, before any node is read.
 """
@@ -90,14 +90,14 @@ def check_operators(
 
 
 def _is_read(name: str, version: int, domain: str) -> bool:
-    """Whether there is a row, or a definition in terms of operators that there are rows for."""
+    """Whether there is a row, or a definition by operators with rows."""
     if domain in TABLES and name in TABLES[domain]:
         return True
     return reason_of(name, domain) is None and has_definition(name, version, domain)
 
 
 def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
-    """What is said of an operator that there is no row for."""
+    """The diagnostic of an operator without a row."""
     name = f"{domain}.{proto.op_type}" if domain else proto.op_type
     reason = reason_of(proto.op_type, domain)
     message = f"The operator {name} is not supported{f': {reason}' if reason else ''}."
@@ -146,11 +146,11 @@ TABLES: Final[Mapping[str, Table]] = {
     "ai.onnx.ml": Table(("tree", "learned")),
     "com.microsoft": Table(("fused", "quantised", "contributed")),
 }
-"""The rows of each domain that has any; of others only what is defined by the standard is read."""
+"""The rows of each domain; other domains only have the standard's definitions."""
 
 
 class MissingOperators(RefusedForGood):
-    """The model has operators that there are not."""
+    """The model has unknown operators."""
 
 
 _WHY: Final[dict[str, tuple[str, ...]]] = {
@@ -167,7 +167,7 @@ _WHY: Final[dict[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 REASONS: Final = {name: why for why, names in _WHY.items() for name in names}
-"""Why an operator is refused; a test holds the names to the standard's."""
+"""Why an operator is refused; a test compares the names with the standard."""
 LEARNED_REASONS: Final = {
     "CastMap": "maps are not supported",
     "CategoryMapper": "strings are not supported",

@@ -1,4 +1,4 @@
-"""Values of an import: a term, and what is known of its elements before anything runs.
+"""Values of an import: a term, and what is statically known about its elements.
 
 >>> from plica.ir.type.dim import dim_var
 >>> half = TensorValue(const([0, 0], "i64"), np.array([dim_var("n"), 4], object))
@@ -61,7 +61,7 @@ def fixed_value(name: str, array: Array, of: TensorType) -> TensorValue:
 
 
 def replaced_value(name: str, given: Any, stored: TensorValue) -> TensorValue:
-    """A value in place of one that the file holds: of the same type, so that all else fits."""
+    """A replacement for a stored value, of the same type."""
     array = array_given(name, given)
     if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
         message = f"The value for {name!r} does not fit the one that the file holds."
@@ -128,7 +128,7 @@ class InputTypes:
 SMALL: Final = 1 << 12
 """Constants of at most this many elements are computed at once."""
 LARGE: Final = 1 << 22
-"""What takes more elements on the way is not computed even where its value is asked for."""
+"""The maximum intermediate elements of a folded value."""
 JOINED: Final = {
     "add": Add, "subtract": Sub, "multiply": Mul, "maximum": Max, "minimum": Min,
 }  # fmt: skip
@@ -137,7 +137,7 @@ JOINED: Final = {
 
 @attrs.frozen(eq=False)
 class TensorValue:
-    """A tensor of the model; `dims` holds its integers where they are known or index terms."""
+    """A tensor of the model; `dims` holds its integers if they are known or index terms."""
 
     expr: Expr
     dims: Array | None = None  # of objects: int or Scalar
@@ -156,7 +156,7 @@ class TensorValue:
         return f"tensor({self.type.dtype.row.onnx_name})"
 
     def numbers(self) -> Array | None:
-        """The elements, None where they depend on an input."""
+        """The elements, or None if they depend on an input."""
         if isinstance(self.expr, Const):
             return self.expr.numpy()
         if size_of(self.expr) == 0:
@@ -165,7 +165,7 @@ class TensorValue:
         return folded.numpy() if isinstance(folded, Const) else None
 
     def terms(self) -> Array | None:
-        """Integers as an array of int and Scalar, None where they depend on elements of inputs."""
+        """Integers as an array of int and Scalar, or None if they depend on inputs' elements."""
         if self.dims is not None:
             return self.dims
         if not self.type.dtype.is_integer:
@@ -176,13 +176,13 @@ class TensorValue:
 
 @attrs.frozen(eq=False)
 class ListedValue(TensorValue):
-    """Tensors of one element type: what stands for them, as a tuple."""
+    """Tensors of one element type, represented by a tuple."""
 
     of: DType = f32
 
     @property
     def parts(self) -> tuple[Expr, ...]:
-        """What stands for the tensors."""
+        """The representations of the tensors."""
         assert isinstance(self.expr, Tuple)
         return self.expr.items
 
@@ -194,7 +194,7 @@ class ListedValue(TensorValue):
 
 @attrs.frozen(eq=False)
 class SequenceValue(ListedValue):
-    """As many tensors as there are parts; their sizes may differ."""
+    """A fixed number of tensors, possibly of different sizes."""
 
     @staticmethod
     def holding(items: tuple[Expr, ...], of: DType) -> SequenceValue:
@@ -209,7 +209,7 @@ class SequenceValue(ListedValue):
 
 @attrs.frozen(eq=False)
 class RaggedValue(ListedValue):
-    """Tensors of which it is not known how many there are (`plica.runtime.ragged`).
+    """An unknown number of tensors (`plica.runtime.ragged`).
 
     The parts are the elements and the table of shapes.  How many axes each tensor has is known, or
     they differ in that, too (None).
@@ -243,7 +243,7 @@ class AnyRankValue(RaggedValue):
 
 @attrs.frozen(eq=False)
 class GrowingValue(RaggedValue):
-    """A sequence that a loop of unknown length carries, in a turn of it: what the turn appends."""
+    """A loop-carried sequence within an iteration, with the appended tensors."""
 
     @property
     def slot(self) -> int:
@@ -276,7 +276,7 @@ def of_terms(terms: Array, expr: Expr, dtype: DType) -> TensorValue:
 
 
 def size_of(expr: Expr) -> int | None:
-    """How many elements a tensor has, None where that is symbolic."""
+    """The number of elements of a tensor, or None if symbolic."""
     of = type_of(expr)
     shape = static_shape(of) if isinstance(of, TensorType) else None
     return None if shape is None else math.prod(shape)
@@ -287,8 +287,7 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
     count = size_of(expr)
     if isinstance(expr, Const) or count is None or count > most or free_vars(expr):
         return expr
-    # A small result may be cut out of what no memory holds, or be a long way off; a loop may
-    # never end.
+    # A small result may be cut from a huge intermediate, or need many steps; a loop may never end.
     whole = list(post_order(expr))
     parts = [size_of(each) for each in whole if isinstance(each, Apply)]
     if sum(size for size in parts if size is not None) > LARGE:
@@ -303,7 +302,7 @@ def settled(expr: Expr, most: int = SMALL) -> Expr:
 
 
 def as_term(expr: Expr) -> Scalar | None:
-    """The term over dims that a number is, in normal form, None where it depends on elements."""
+    """The normalised term over dims of a scalar, or None if it depends on elements."""
     made: dict[Expr, Scalar] = {}
     for node in post_order(expr):
         match node:

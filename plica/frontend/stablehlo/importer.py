@@ -70,7 +70,7 @@ def from_stablehlo(source: str | bytes | PathLike[str] | Any, *, main: str = "ma
 
 
 def _text(source: Any) -> str:
-    """The text of whatever holds a module."""
+    """The text of a module in any supported form."""
     if callable(read := getattr(source, "mlir_module", None)):  # an export of JAX
         return str(read())
     if callable(read := getattr(source, "as_text", None)):  # what JAX lowers a function to

@@ -42,7 +42,7 @@ COMPLEX: Final[dict[str, np.dtype[Any]]] = {
 
 
 def mlir_type(text: str) -> MlirType:
-    """A type from its text; what is no ranked tensor has its text alone."""
+    """The type of a text; for others than ranked tensors, just the text."""
     if (match := _TENSOR.fullmatch(text)) is None:
         return MlirType(text)
     sizes = tuple([None if each == "?" else int(each) for each in match[1].split("x")[:-1]])

@@ -70,7 +70,7 @@ class HloNode:
         return found
 
     def pairs(self, count: int, *names: str) -> list[tuple[int, int]]:
-        """A pair of numbers for each of some axes, zeros where none are given."""
+        """A pair of numbers for each of some axes, zeros by default."""
         found = self.attribute(*names, default=[[0, 0]] * count)
         if hasattr(found, "tolist"):
             found = found.tolist()
@@ -79,7 +79,7 @@ class HloNode:
         return self.refused(f"{names[0]} is pairs of numbers.", f"{count} pairs", str(found))
 
     def word(self, *names: str, default: str = "") -> str:
-        """A word such as GT: in the generic syntax its kind stands before it."""
+        """A keyword such as GT; in the generic syntax its kind precedes it."""
         found = self.attribute(*names, default=default)
         return str(found[-1] if isinstance(found, list) and found else found)
 

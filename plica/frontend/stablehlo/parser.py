@@ -1,7 +1,7 @@
 """Parsing: MLIR's text, in StableHLO's own syntax and in the generic one, as a module.
 
-Operations are read by one loose grammar: whatever stands between the name and the types is an
-operand, a flag, a named value, a list or a literal.  What that means is for the rows to say.
+Operations are parsed by one loose grammar: operands, flags, named values, lists and literals
+between the name and the types. The rows interpret them.
 
 >>> source = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
 >>> parse(source).functions["main"].region.operations[0].operands
@@ -51,7 +51,7 @@ class Parser:
         return token.text
 
     def skip(self, *texts: str) -> bool:
-        """Whether the next token is one of some; then it is taken."""
+        """Consumes the next token if it is one of some; returns whether it was."""
         if self.token.kind != "string" and self.token.text in texts:
             self._at += 1
             return True
@@ -334,7 +334,7 @@ class Parser:
 
 
 class _Operation:
-    """What stands between the name of an operation and its types."""
+    """The part of an operation between its name and types."""
 
     def __init__(self, parser: Parser) -> None:
         self.parser = parser

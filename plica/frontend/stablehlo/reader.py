@@ -1,7 +1,7 @@
 """Reading: operations of StableHLO, one after the other, become terms.
 
-The text says the type of every value.  What a row makes is held against it: a difference is a bug
-of the row, never a result.  Functions are read where they are called.
+The text declares the type of every value. A row's result is checked against it: a difference is a
+bug of the row. Functions are read where they are called.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_CALLS: Final = 60
 
 TRANSPARENT: Final = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape",
                       "SPMDShardToFullShape", "xla.sdy.FuncResultSharding")  # fmt: skip
-"""Custom calls that give what they are given, on one device."""
+"""Custom calls that are the identity on one device."""
 
 
 class HloReader:
@@ -174,7 +174,7 @@ class HloReader:
         return list(node.operands)
 
     def _choice(self, node: HloNode, is_if: bool) -> list[Any]:
-        """Branches over the same values; an index that is out of range takes the last."""
+        """Branches over the same values; an index out of range takes the last."""
         condition, regions = node.operands[0], node.op.regions
         branches = [node.inside(each, ()) for each in regions]
         shapes = _spread_out(branches[0])[1]
@@ -193,7 +193,7 @@ class HloReader:
         return _gathered([Project(whole, at) for at in range(len(leaves[0]))], shapes)
 
     def _while(self, node: HloNode) -> list[Any]:
-        """A function that calls itself as long as its test holds."""
+        """A function that calls itself while its test holds."""
         begin, shapes = _spread_out(list(node.operands))
         types = tuple([type_of(each) for each in begin])
         carried = [Var(Name(f"carried_{at}", node.serial), of) for at, of in enumerate(types)]
@@ -215,7 +215,7 @@ def short(name: str) -> str:
 
 
 def unknown_operations(module: MlirModule) -> Iterator[Diagnostic]:
-    """What is said of operations that there is no row for, each once."""
+    """A diagnostic for each operation without a row."""
     seen: set[str] = set()
     stack = [each.region for each in module.functions.values()]
     while stack:

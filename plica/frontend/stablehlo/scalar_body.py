@@ -26,7 +26,7 @@ from plica.ir.type.term import TensorType
 Binary = Callable[[Expr, Expr], Expr]
 
 MONOIDS: Final = ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or")
-"""Operators that reductions have of their own."""
+"""Operators with their own reductions."""
 
 ELEMENTWISE: Final = ("where", "cast", "bits_of", "bits_as")
 """Operators that are elementwise besides those that are declared to be."""
@@ -64,7 +64,7 @@ class ScalarBody:
 
 
 def scalar_body(node: HloNode, region: MlirRegion | None = None) -> ScalarBody:
-    """The body of an operation; what is not elementwise is refused."""
+    """The body of an operation; only elementwise bodies are supported."""
     of = node.op.regions[0] if region is None else region
     arguments = tuple([
         Var(Name(f"scalar_{at}", node.serial), TensorType((), dtype_of(node.op, each)))

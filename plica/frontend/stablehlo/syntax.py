@@ -26,7 +26,7 @@ Attributes = Mapping[str, Any]
 
 @frozen
 class MlirType:
-    """A type as it is written; of a tensor, its sizes (None: not known) and its element type."""
+    """A type as written; for tensors, its sizes (None: unknown) and its element type."""
 
     text: str
     shape: tuple[int | None, ...] = ()

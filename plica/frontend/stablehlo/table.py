@@ -1,4 +1,5 @@
-"""The table: one row for each operation, a function from a node to terms; and what has no row.
+"""The table: one row per operation, a function from a node to terms; and the unsupported
+operations.
 
 >>> len(TABLE) > 100, REFUSED["infeed"]
 (True, 'a program of Plica has no channels')

@@ -104,7 +104,7 @@ class HloWriter(ArrayDialect):
         return ArrayValue(f"%arg{self.arguments - 1}", tuple(shape), dtype)
 
     def line(self, text: str, shape: Sequence[int], dtype: DType, *given: ArrayValue) -> ArrayValue:
-        """A new line; what it is given and gives are its types where `text` ends so."""
+        """A new line; with the operand and result types appended if `text` ends accordingly."""
         found = ArrayValue(f"%{self.count}", tuple(shape), dtype)
         self.count += 1
         types = f"({', '.join(map(kind, given))}) -> " if given else ""

@@ -1,4 +1,4 @@
-"""The backend of `torch.compile`: what Plica has a table for it computes, torch does the rest."""
+"""The backend of `torch.compile`: Plica computes what its table covers, torch the rest."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def compiled(
 ) -> Callable[..., Any]:
     """What `torch.compile` calls in place of a graph.
 
-    With `freeze`, parameters and buffers count as constants, so that they can be packed and folded;
-    code is made anew when torch says that one of them was changed.
+    With `freeze`, parameters and buffers are constants, which can be packed and folded; code is
+    recompiled when torch reports a change.
     """
     import torch
     from torch._dynamo.backends.common import aot_autograd
@@ -46,7 +46,7 @@ def compiled(
     aten = torch.ops.aten
     norms = [aten._native_batch_norm_legit_functional, aten._batch_norm_with_update_functional]
     table.update(torch._decomp.get_decompositions([*norms, aten.batch_norm_backward]))
-    # Torch takes it apart for inference alone: what its slope needs is another tensor then.
+    # Torch decomposes it for inference only: its gradient then needs another tensor.
     table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)
     if not stored.tensors:
         made: Callable[..., Any] = aot_autograd(

@@ -29,7 +29,7 @@ def choice(inside: Inside, condition: Any, then: Any, orelse: Any, given: Sequen
 def loop(
     inside: Inside, graphs: tuple[Any, Any], begin: Sequence[Expr], rest: Sequence[Any], number: int
 ) -> list[Expr]:
-    """What a loop carries when its test fails first; `number` tells its variables from others."""
+    """The carried values when a loop's test first fails; `number` makes its variables unique."""
     types = tuple([type_of(each) for each in begin])
     carried = tuple([Var(Name(f"carried_{at}", number), each) for at, each in enumerate(types)])
     of = FuncType((), (), types, TupleType(types))

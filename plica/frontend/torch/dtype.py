@@ -28,12 +28,12 @@ def _by_torch() -> dict[torch.dtype, DType]:
 
 
 def dtype_of(of: torch.dtype) -> DType | None:
-    """Plica's name of an element type, None where it has none."""
+    """Plica's name of an element type, or None."""
     return _by_torch().get(of)
 
 
 def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """The elements of a tensor of the CPU: the same memory wherever numpy can share it."""
+    """The elements of a CPU tensor, sharing memory if numpy can."""
     plain = tensor.detach().resolve_conj()
     ours = dtype_of(plain.dtype)
     if ours is None:  # of no type that Plica has; numpy may know it

@@ -1,7 +1,7 @@
 """Equal sizes: the simplest of the sizes that the guards of a program hold to be one.
 
-Torch writes how it came to a size (`n - n // 2`, `4 * (n // 4)`), and where operators needed two to
-agree it noted that as a guard.  Guards are asserted at each call, so either size stands for both.
+Torch writes sizes as they were computed (`n - n // 2`, `4 * (n // 4)`), and records required
+equalities as guards. Guards are asserted at each call, so both sides are interchangeable.
 
 >>> from plica.ir.type.dim import dim_var
 >>> n = dim_var("n")
@@ -64,5 +64,5 @@ def _products(of: Scalar) -> list[Scalar]:
 
 
 def _order(of: Scalar) -> tuple[bool, int, str]:
-    """Numbers come first, then what is short whatever the names are, so that this ends."""
+    """Numbers first, then short terms, independent of names, so that this terminates."""
     return known(of) is None, len(show_dim(of, lambda _: "n")), show_dim(of, repr)

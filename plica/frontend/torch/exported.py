@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 Range: TypeAlias = tuple[str, int, int | None]
-"""A dim, the least size it may have, and the greatest, if there is one."""
+"""A dim with its minimum and maximum, if any."""
 
 KEPT: Final = (
     "sinc.default", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other",
@@ -60,7 +60,7 @@ KEPT: Final = (
     "square.default", "isfinite.default", "all.dim", "addcmul.default", "lerp.Scalar",
     "lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input",
 )  # fmt: skip
-"""Operators that torch would take apart, and that Plica has as they are."""
+"""Operators that torch would decompose, but Plica supports."""
 
 
 def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = None) -> Module:
@@ -141,7 +141,7 @@ def _final_states() -> Iterator[None]:
 
 @contextmanager
 def _lifted_constants(program: ExportedProgram) -> Iterator[None]:
-    """Add to a program the constants that torch lifts anew while it takes it apart.
+    """Adds to a program the constants that torch lifts during decomposition.
 
     Torch drops them, and then does not find one that a submodule makes (`torch.tensor(…)` there).
     """
@@ -162,11 +162,11 @@ def _lifted_constants(program: ExportedProgram) -> Iterator[None]:
 
 
 def _imported(program: ExportedProgram, dims: dict[str, int], guards: tuple[Guard, ...]) -> Module:
-    """The module of a program that is taken apart.
+    """The module of a decomposed program.
 
-    Torch exports `x[-m:]` under the assumption of the call it saw, that m is at most the size of x.
-    Other calls have a length of their own if the program types with it; where it does not, torch's
-    length is asserted.
+    Torch exports `x[-m:]` under the assumption of the traced call that m is at most the size of x.
+    Other calls have their own length if the program types with it; otherwise torch's length is
+    asserted.
     """
     _check_outputs(program)
     if wrong := unsupported(program.graph_module, program.graph):
@@ -214,7 +214,7 @@ def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...])
 
 
 def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
-    """Outputs that are there only where some terms over sizes are not negative."""
+    """Outputs that exist only if some terms over sizes are non-negative."""
     at = next((at for at, each in enumerate(made) if isinstance(each, Expr)), None)
     if at is None:
         return made
@@ -226,10 +226,9 @@ def _with_own_dims(
 ) -> tuple[list[Var], list[Any], dict[str, tuple[str, int, int]]]:
     """Parameters of which each dim is the size of some axis.
 
-    Torch writes `4*n` for a size that four divides.  Where n is no size itself, that axis has a dim
-    of its own, n is measured from it, and the parameter is asserted to be as large.  What was
-    measured is told: the name of the dim it is measured from, how often it is there, and what is
-    added.
+    Torch writes `4*n` for a size divisible by four. If n is no size itself, that axis has a
+    separate dim, n is measured from it, and the parameter is asserted to have that size. Each
+    measured size is recorded: its dim, the factor, and the offset.
     """
     sizes = [size for each in params for size in _sizes(each)]
     alone = {size for size in sizes if isinstance(size, ScalarVar)}
@@ -272,7 +271,7 @@ def _sizes(of: Var) -> Shape:
 
 
 def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> Any:
-    """What a placeholder stands for: an input, a stored tensor, or a number."""
+    """The value of a placeholder: an input, a stored tensor, or a number."""
     place = Place(node=node.name)
     match spec.kind.name:
         case "USER_INPUT":
@@ -409,8 +408,7 @@ def _symbols(program: ExportedProgram, dims: dict[str, int], guards: tuple[Guard
 def _ranges(
     program: ExportedProgram, symbols: Symbols, told: Mapping[str, tuple[str, int, int]]
 ) -> tuple[Range, ...]:
-    """The sizes that the open dims may have, those that torch has bounds for; a dim that is
-    measured is told from another."""
+    """The ranges of open dims that torch has bounds for; a measured dim is derived from another."""
     found: list[Range] = []
     for symbol, name in symbols.names.items():
         allowed = program.range_constraints.get(symbol)
@@ -426,7 +424,7 @@ def _ranges(
 
 
 def _debug_name(said: Any, symbol: Any) -> str | None:
-    """The name of the `Dim` that a symbol stands for, where torch has kept it."""
+    """The name of the `Dim` of a symbol, if torch has kept it."""
     environment = said.fake_mode.shape_env
     known_as = getattr(environment, "source_name_to_debug_name", {})
     for source in getattr(environment, "var_to_sources", {}).get(symbol, ()):

@@ -130,7 +130,7 @@ def _register_caches() -> None:
 
 @contextmanager
 def _without_graphs() -> Iterator[None]:
-    """Keep torch from printing the graph that an export came to: a refusal says what is wrong."""
+    """Prevents torch from printing the exported graph: the refusal contains the problem."""
     written, graph = StringIO(), None
     log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
     level = log.level
@@ -148,7 +148,7 @@ def _without_graphs() -> Iterator[None]:
 
 
 def as_tensor(model: torch.nn.Module, place: InputPlace, given: Any) -> torch.Tensor:
-    """What is given for an input as a tensor; `Any`: arrays and tensors."""
+    """An input as a tensor; `Any`: arrays and tensors."""
     import torch  # it is torch's module
 
     expected, found = "a tensor or an array", type(given).__name__
@@ -183,9 +183,9 @@ def _no_tensor(name: str, expected: str, found: str, hint: str | None) -> Diagno
 def of_other_elements(
     model: torch.nn.Module, inputs: ModuleInputs, error: PlicaError
 ) -> Iterator[Diagnostic]:
-    """The inputs that a program was refused for: their elements are of one of two types that were
-    to meet in it, and not of the type that the weights have, or where those have several or there
-    are none, the first of these inputs.  Torch says so when it runs, not when it exports."""
+    """The inputs behind a dtype mismatch: those whose element type is one of the two in conflict,
+    and not the weights'; if weights have several types or none, the first of these. Torch reports
+    this at run time, not during export."""
     met = {word for each in error.diagnostics if each.code == "dtype-conflict"
            for word in (each.expected, each.found)}  # fmt: skip
     given = zip(inputs.tensor_places, inputs.tensors, strict=True)
@@ -222,7 +222,7 @@ def _by_place(of: Parameter) -> bool:
 
 
 def _wrong_inputs(model: torch.nn.Module, count: int, named: Sequence[str]) -> Iterator[Diagnostic]:
-    """What is given that the module does not take, and what it takes that is not given."""
+    """Unknown and missing inputs of the module."""
     every = signature(model.forward).parameters.values()
     kinds = {each.kind for each in every}
     placed = [each.name for each in every if _by_place(each)]

@@ -3,12 +3,11 @@
     if x.shape[0] % 2 == 0: …            the branch of the example is in the graph: n % 2 == 0
     torch.diagonal(x, x.shape[0] // 2)   the offset is the number that the example gave: n // 2 == 6
 
-Torch asserts its guards when the exported program is called.  Here every equality is asserted, and
-every decision of the model's own code and of operators that torch takes apart in C++ (the lengths
-of `tensor_split`).  Inequalities from torch's shape functions (how slices are clamped, whether
-memory is contiguous) are left out: shapes are inferred anew, for all sizes.
-A program that `torch.export.load` gives has its guards as text, without the lines that asked for
-them: all of them are asserted, as torch does.
+Torch asserts its guards when the exported program is called. Here every equality is asserted, and
+every decision of the model's own code and of operators that torch decomposes in C++ (the lengths of
+`tensor_split`). Inequalities from torch's shape functions (clamped slices, contiguity) are omitted:
+shapes are inferred again, for all sizes. A program from `torch.export.load` has its guards as text,
+without source lines: all of them are asserted, as torch does.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class LoadedGuard:
 
 
 def guards_of(program: ExportedProgram) -> tuple[Guard, ...]:
-    """The guards that torch has kept with a program so far."""
+    """The guards that torch has recorded with a program."""
     for node in program.graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
         sizes = None if mode is None else mode.shape_env
@@ -142,7 +141,7 @@ def guarded_terms(guards: tuple[Guard, ...], symbols: Symbols) -> tuple[Scalar, 
 
 
 def _is_decision(guard: Guard) -> bool:
-    """Whether a guard is an equality, or comes from code outside of torch's shape functions."""
+    """Whether a guard is an equality, or comes from code outside torch's shape functions."""
     import torch
 
     if isinstance(guard, LoadedGuard) or type(guard.expr).__name__ == "Equality":

@@ -1,10 +1,10 @@
-"""Module state: what the result of a torch module depends on besides its inputs.
+"""Module state: everything besides inputs that a torch module's result depends on.
 
-Code that was traced from a module is valid while its state holds: the `training` flags, hooks and
-attributes of every submodule, the namespaces of classes that are not torch's, the contents of
-attributes (containers, and objects with a `__dict__`, such as a config), and the identity, address
-and write count of every tensor.  Not seen: globals, closures, `__slots__`, elements of numpy
-arrays, and writes that torch does not count (through `.data`).
+Traced code is valid while the module's state is unchanged: the `training` flags, hooks and
+attributes of every submodule, the namespaces of non-torch classes, the contents of attributes
+(containers, and objects with a `__dict__`, such as a config), and the identity, address and write
+count of every tensor. Not covered: globals, closures, `__slots__`, elements of numpy arrays, and
+writes that torch does not count (through `.data`).
 
 A state is a flat list of references.  Checking it compares identities inside the interpreter,
 without a Python loop over attributes; values are compared only where an object was replaced.
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     import torch
 
 MAX_OBJECTS: Final = 100_000
-"""Containers and objects that a state follows; those beyond, in breadth-first order, are known by
-identity alone.  Submodules are always followed."""
+"""The maximum number of containers and objects tracked; further ones, in breadth-first order, are
+compared by identity. Submodules are always tracked."""
 
 _VALUES: Final = (bool, int, float, complex, str, bytes, type(None))
 _CODE: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, logging.Logger)
@@ -105,7 +105,7 @@ class ModuleState:
 
 
 def state_of(root: object, *, tensors: bool = True) -> ModuleState:
-    """The state of a module with its submodules as it is now, of its `tensors` too."""
+    """The current state of a module and its submodules, optionally with its `tensors`."""
     every_mapping, every_sequence, objects, held = _reached(root)
     mappings, sequences = [*filter(None, every_mapping)], [*filter(None, every_sequence)]
     views = tuple([each.values() for each in mappings])
@@ -131,7 +131,7 @@ def state_of(root: object, *, tensors: bool = True) -> ModuleState:
 
 
 def _reached(root: object) -> tuple[list[Any], list[Any], list[object], list[torch.Tensor]]:
-    """The mappings, sequences, other objects and tensors that a module holds; `Any` as there."""
+    """The mappings, sequences, other objects and tensors of a module; `Any` as there."""
     import torch
     from torch.nn.modules import module
 
@@ -182,7 +182,7 @@ def _reached(root: object) -> tuple[list[Any], list[Any], list[object], list[tor
 
 @contextmanager
 def watched(model: torch.nn.Module) -> Iterator[set[str]]:
-    """The names of attributes that a module changes when it runs, noted as it is traced.
+    """Records the attribute names that a module changes while it is traced.
 
     Torch restores attributes after a trace; the state is read inside of it, without tensors, which
     are torch's stand-ins there.
@@ -213,7 +213,7 @@ def _has_address(tensor: torch.Tensor) -> bool:
 
 
 def _are_same(containers: Iterable[Iterable[object]], before: tuple[object, ...]) -> bool:
-    """Whether containers hold what they held, one after the other, where lengths are the same."""
+    """Whether containers of equal lengths have their old contents."""
     if all(map(is_, chain.from_iterable(containers), before)):
         return True
     return all(map(_is_same, chain.from_iterable(containers), before))

@@ -19,7 +19,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Made: TypeAlias = "Expr | Sequence[Expr | None]"
 
-# They say where and how a tensor lies in memory, not what it is.
+# They describe a tensor's memory, not its value.
 _PLACEMENT: Final = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "implicit")
 
 
@@ -44,7 +44,7 @@ class TorchNode:
     # --- arguments -------------------------------------------------------------------------------
 
     def argument(self, name: str) -> Any:  # Any: whatever the schema says
-        """An argument as it is."""
+        """An argument, unconverted."""
         self._asked.add(name)
         return self._given[name]
 
@@ -61,7 +61,7 @@ class TorchNode:
         return found
 
     def maybe(self, name: str) -> Expr | None:
-        """A tensor, None where it is left out."""
+        """A tensor, or None if absent."""
         return self.x(name) if self.has(name) else None
 
     def xs(self, name: str) -> tuple[Expr, ...]:
@@ -170,7 +170,7 @@ class TorchNode:
         return found
 
     def size_given(self, axis: int) -> Size | None:
-        """The size along an axis that torch gives a result; None where it has but a name for it."""
+        """Torch's size of a result along an axis, or None if it is only a name."""
         size = self.result.shape[axis]
         return size if isinstance(size, int) else self.symbols.term(size.node.expr)
 
@@ -183,7 +183,7 @@ class TorchNode:
 
     @property
     def measures(self) -> bool:
-        """Whether sizes may be measured where this stands."""
+        """Whether sizes may be measured here."""
         return self._region is not None
 
     def measured(self, value: Expr, hint: object = "") -> Scalar:
@@ -207,13 +207,13 @@ class TorchNode:
         self, message: str, expected: str | None = None, found: str | None = None,
         suggestion: str | None = None,
     ) -> NoReturn:  # fmt: skip
-        """The program asks for what Plica does not have."""
+        """Refuses a program that needs an unsupported feature."""
         raise UnsupportedError(
             Diagnostic("unsupported", message, self.place, expected, found, suggestion)
         )
 
     def finish(self) -> None:
-        """Refuse what was given and not looked at."""
+        """Refuses unread arguments."""
         for argument in self.target._schema.arguments:
             name = argument.name
             if name in self._asked or name in _PLACEMENT:
@@ -225,7 +225,7 @@ class TorchNode:
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """A name that is not taken, as near to one as can be."""
+    """An unused name similar to a given one."""
     count, made = 1, name
     while made in taken:
         count += 1
@@ -234,7 +234,7 @@ def free_name(name: str, taken: Container[str]) -> str:
 
 
 def shape_of(of: Any, symbols: Symbols) -> tuple[Size, ...] | None:
-    """The shape of a fake tensor; None where a size is no term in symbolic dims."""
+    """The shape of a fake tensor, or None if a size is no term in symbolic dims."""
     sizes = [each if isinstance(each, int) else symbols.term(each.node.expr) for each in of.shape]
     known_ = tuple(each for each in sizes if each is not None)
     return known_ if len(known_) == len(sizes) else None

@@ -1,4 +1,4 @@
-"""Places: the node of a program, and the line of Python that made it, in what is said of it."""
+"""Places: the node of a program and its Python line, for messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def place_of(node: fx.Node) -> Place:
-    """The node, and the line of Python that made it where torch has kept it."""
+    """The node with its Python line, if torch has kept it."""
     if not (frames := _FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")):
         return Place(node=node.name)
     file, line = frames[-1]
@@ -23,13 +23,13 @@ def place_of(node: fx.Node) -> Place:
 
 
 def shown(target: object) -> str:
-    """The name of what a node calls: an operator's own, or that of a function of Python."""
+    """The name of a node's target: an operator's, or that of a Python function."""
     text = str(target)
     return str(getattr(target, "__name__", text)) if text.startswith("<") else text
 
 
 def missing(node: fx.Node) -> Diagnostic:
-    """What is said of an operator that there is no row for."""
+    """The diagnostic of an operator without a row."""
     message = f"The operator {shown(node.target)} is not supported."
     hint = "docs/torch.md lists the operators that are."
     return Diagnostic("unsupported", message, place_of(node), None, shown(node.target), hint)

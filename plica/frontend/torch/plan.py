@@ -53,7 +53,7 @@ class TorchPlan:
 
 
 def device_of(root: fx.GraphModule) -> str:
-    """Where Plica computes what a graph is: on the first GPU if any tensor lies there."""
+    """The device of a graph: the first GPU with a tensor."""
     every = {str(each.device) for node in root.graph.nodes for each in _tensors(node)}
     return GPU if GPU in every else "cpu"
 
@@ -98,8 +98,8 @@ def plan(root: fx.GraphModule, symbols: Symbols) -> TorchPlan:
 def _put_off(early: dict[fx.Node, int]) -> dict[fx.Node, int]:
     """Levels at which what only a later part reads is computed there, instead of stored before it.
 
-    That is a gain where what is then kept for it instead takes no more bytes: nothing, where all
-    that it is computed of is an input of the graph or a result of an earlier part.
+    That pays if the tensors kept instead take no more bytes: none, if they are all inputs of the
+    graph or results of an earlier part.
     """
     kept: dict[fx.Node, int] = {}
     for node, level in early.items():
@@ -216,7 +216,7 @@ def changes(node: fx.Node) -> bool:
 def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: Any) -> Module:
     """The module of a part; `frozen` says which inputs are constants: nodes to tensors.
 
-    What is dense but for the order of its axes is given as it lies, and transposed inside.
+    A tensor that is dense up to the order of axes is passed directly, and transposed inside.
     """
     params: list[Var] = []
     values = _values(root, part.inputs, symbols, params, frozen)
@@ -289,7 +289,7 @@ def _values(
         elif isinstance(said, list | tuple):
             values[node] = [Var(Name(f"{node.name}_{at}"), _type(node, each, symbols))
                             for at, each in enumerate(said)]  # fmt: skip
-        # Numbers are read from what torch knows of them, in `_run`.
+        # Numbers are read from torch's metadata, in `_run`.
     return values
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 UNKNOWN: Final = object()
 """The value of a node that was refused; that was said already."""
 
-# They check what the exporter has checked, and give nothing.
+# They repeat the exporter's checks, without results.
 _CHECKS: Final = (
     "aten._assert_tensor_metadata.default",
     "aten.sym_constrain_range.default",
@@ -56,10 +56,10 @@ _CHECKS: Final = (
 
 
 class Reader:
-    """Reads graphs; `errors` holds what was refused on the way.
+    """Reads graphs; `errors` holds the refusals.
 
-    Sizes that depend on elements go to a region, where there is one; conditions on them that torch
-    asserts are in `least`, terms that must not be negative.
+    Data-dependent sizes go to a region, if there is one; asserted conditions on them are in
+    `least`, as non-negative terms.
     """
 
     def __init__(self, symbols: Symbols, region: Region | None = None) -> None:
@@ -137,7 +137,7 @@ class Reader:
         return result
 
     def _complex(self, node: fx.Node, given: dict[str, Any], said: Any) -> Any:
-        """What an operator makes of complex numbers, or gives of them."""
+        """The result of an operator with complex operands or results."""
         target: Any = node.target
 
         def seen(arguments: dict[str, Any]) -> PartNode:
@@ -164,8 +164,8 @@ class Reader:
         return result
 
     def _sized(self, said: Any, made: Expr | None) -> Any:
-        """What a row made, as large as torch says: symbols that torch has given to sizes which
-        depend on elements stand for the sizes found, and other sizes that do are asserted."""
+        """A row's result with torch's sizes: torch's symbols for data-dependent sizes are bound to
+        the actual sizes, and other such sizes are asserted."""
         if made is None or said is None:
             return made
         made = matched(made, [self.symbols.equal.simplest(each) for each in shape(made)])
@@ -212,7 +212,8 @@ class Reader:
 
     def _inside(self, module: torch.nn.Module, given: Sequence[Any]) -> list[Any]:
         graph: fx.Graph = module.graph  # type: ignore[assignment]  # a traced module has one
-        # What a branch or a body measures would be known in it alone, and so what it asserts.
+        # Sizes measured in a branch or a body would only be known there, and so would their
+        # assertions.
         outside, self._region = self._region, None
         made = self.graph(module, graph, given)
         self._region = outside
@@ -285,7 +286,7 @@ class Reader:
         self.least += [each for each in least if not isinstance(each, ScalarVar)]
 
     def _check(self, node: fx.Node, said: Any, made: Any) -> None:
-        """Hold what a row made against the types that torch has worked out."""
+        """Checks a row's result against torch's types."""
         pairs = zip(said, made, strict=True) if isinstance(said, list | tuple) else [(said, made)]
         for wanted, found in pairs:
             if found is None or wanted is None:
@@ -357,7 +358,7 @@ def _flat(given: Any, values: Values) -> Iterator[Any]:
 
 
 def unsupported(root: torch.nn.Module, graph: fx.Graph) -> list[Diagnostic]:
-    """Every operator of a graph, and of those inside of it, that there is no row for."""
+    """All operators of a graph and its subgraphs without rows."""
     return [
         missing(node)
         for node in every_node(root, graph)
@@ -366,7 +367,7 @@ def unsupported(root: torch.nn.Module, graph: fx.Graph) -> list[Diagnostic]:
 
 
 def is_known(node: fx.Node) -> bool:
-    """Whether a node can be read, as far as its operator goes."""
+    """Whether a node's operator is supported."""
     target: Any = node.target
     if target is operator.getitem or str(target) in (*_CHECKS, "aten._assert_scalar.default"):
         return True

@@ -77,7 +77,7 @@ _BUILT: Final[dict[str, Build]] = {
 
 
 def value_of(expression: Sympy, symbols: Symbols) -> Expr | None:
-    """The number that an expression over sizes is; None where it has another form."""
+    """The value of an expression over sizes, or None for other forms."""
     done: dict[Sympy, Expr | None] = {}
     stack = [(symbols.settled(expression), False)]
     root = stack[0][0]

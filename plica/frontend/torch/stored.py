@@ -22,7 +22,7 @@ def stored(tensor: torch.Tensor, place: Place) -> Expr | Complex:
 
 
 def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
-    """A stored tensor as a constant, wherever it lies."""
+    """A stored tensor as a constant, from any device."""
     of = dtype_of(tensor.dtype)
     if of is None or str(tensor.layout) != "torch.strided" or tensor.device.type == "meta":
         message = "A stored tensor is of a kind that Plica does not have."

@@ -25,11 +25,10 @@ Late: TypeAlias = Callable[[Sympy], "Scalar | None"]
 class Symbols:
     """The symbols of a program: their names, and the numbers that some of them have.
 
-    Those that torch gives to sizes which depend on elements are bound to terms on the way.
-    Sizes that are no terms in dims, as `int(1.3 * n)`, are dims of their own where `late` makes
-    them.  A slice that may be shorter than torch assumed has the length that torch assumed where
-    `assumes_lengths` says so, else the one that the sizes give (`has_own_lengths`: there is one).
-    Sizes that guards hold to be one are written alike (`equal`).
+    Symbols of data-dependent sizes are bound to terms during reading. Sizes that are no terms in
+    dims, such as `int(1.3 * n)`, become dims if `late` creates them. A slice that may be shorter
+    than torch assumed has the assumed length if `assumes_lengths`, else its own (`has_own_lengths`:
+    there is one). Sizes equal by guards are written identically (`equal`).
     """
 
     def __init__(self, names: Mapping[Sympy, str], given: Mapping[str, int]) -> None:
@@ -47,7 +46,7 @@ class Symbols:
         return Name(hint, next(self._numbers) + 1)
 
     def bind(self, expression: Sympy, term: Scalar) -> None:
-        """A symbol that has no meaning yet stands for a term from here on."""
+        """Binds an unbound symbol to a term."""
         if expression.is_Symbol and expression not in self.names:
             self.bound.setdefault(expression, term)
 
@@ -61,7 +60,7 @@ class Symbols:
         return None if left is None or right is None else (left, right)
 
     def least(self, relation: Sympy) -> tuple[Scalar, ...] | None:
-        """Terms that are not negative exactly where a relation holds; None for other forms."""
+        """Terms that are non-negative exactly if a relation holds, or None for other forms."""
         kind = type(relation).__name__
         if kind in ("And", "Or"):
             parts = [self.least(each) for each in relation.args]
@@ -76,7 +75,7 @@ class Symbols:
         return tuple(normal_dim(each) for each in _RELATIONS[kind](*sides))
 
     def term(self, expression: Sympy) -> Size | None:
-        """A size as a number or an index term; None where it has another form."""
+        """A size as a number or an index term, or None for other forms."""
         return self._term(expression, self.late)
 
     def index_term(self, expression: Sympy) -> Size | None:
@@ -91,12 +90,12 @@ class Symbols:
         return None if made is None else _number_or_term(self.equal.simplest(normal_dim(made)))
 
     def holds(self, relation: Sympy) -> bool | None:
-        """Whether a relation between sizes holds, None where that depends on open ones."""
+        """Whether a relation between sizes holds, or None if it depends on open ones."""
         settled = self.settled(relation)
         return bool(settled) if str(settled) in ("True", "False") else None
 
     def real(self, expression: Sympy) -> float | None:
-        """A number that is computed from sizes, None where that depends on open ones."""
+        """A number computed from sizes, or None if it depends on open ones."""
         settled = self.settled(expression)
         return float(settled) if settled.is_number else None
 
@@ -160,7 +159,7 @@ _RELATIONS: Final[dict[str, Callable[[Scalar, Scalar], tuple[Scalar, ...]]]] = {
     "Equality": lambda a, b: (a - b, b - a),
     "Unequality": lambda a, b: ((a - b) * (a - b) - 1,),
 }
-"""What must not be negative where a relation between two sizes holds."""
+"""The terms that are non-negative if a relation between two sizes holds."""
 
 
 _FINEST: Final = 1 << 16

@@ -34,7 +34,7 @@ def call_of(
     code: Executable, inputs: Sequence[fx.Node], said: Sequence[Any], *, on_gpu: bool = False,
     by_arrays: bool = False,
 ) -> TensorCall:  # fmt: skip
-    """Code as it is called with the tensors of some nodes, given what torch says of its results.
+    """Code called with the tensors of some nodes, with torch's metadata of its results.
 
     Code with open sizes is called `by_arrays`: the sizes of its results follow from theirs.
     """
@@ -101,7 +101,7 @@ class AddressedCode:
 def _by_addresses(
     code: Executable, inputs: Sequence[fx.Node], said: Sequence[Any]
 ) -> AddressedCode | None:
-    """Code that tensors are given to by their addresses; None for code that takes arrays."""
+    """Code that takes tensor addresses; None for code that takes arrays."""
     if isinstance(code, CudaExecutable):
         from torch._C import _cuda_getCurrentRawStream
 
@@ -126,7 +126,7 @@ def _allocators(code: Executable, said: Sequence[Any]) -> list[Callable[[], torc
     import torch
     from torch._C._dynamo import guards
 
-    # Torch's way for compiled code takes a third of the time; on a GPU it is for the current one.
+    # Torch's internal function takes a third of the time; on a GPU it uses the current device.
     short: dict[str, Any] = {
         word: getattr(guards, f"_empty_strided_{word}", None) for word in ("cpu", "cuda")
     }
@@ -152,7 +152,7 @@ def _on_device(code: Executable, inputs: Sequence[Any], device: Any) -> list[tor
 
 
 def _of_array(array: Any) -> torch.Tensor:
-    """A tensor over the memory of an array, wherever that lies."""
+    """A tensor over the memory of an array, on any device."""
     import torch
 
     return (
@@ -163,7 +163,7 @@ def _of_array(array: Any) -> torch.Tensor:
 
 
 def expected_strides(said: Any, symbols: Symbols) -> tuple[int, ...] | None:
-    """The strides that torch expects of a tensor, None where one without gaps has them."""
+    """The strides that torch expects of a tensor, or None for contiguous ones."""
     sizes, strides = (
         [each if isinstance(each, int) else symbols.term(each.node.expr) for each in every]
         for every in (said.shape, said.stride())
@@ -188,7 +188,7 @@ def laid_out(tensor: torch.Tensor, wanted: Sequence[int]) -> torch.Tensor:
     if all(size == 1 or a == b for size, a, b in
            zip(tensor.shape, tensor.stride(), wanted, strict=True)):  # fmt: skip
         return tensor
-    # What is repeated along an axis (stride 0) is stored once.
+    # An axis with stride 0 is stored once.
     repeats = [size > 1 and not by for size, by in zip(tensor.shape, wanted, strict=True)]
     once = tensor[tuple([slice(0, 1) if each else slice(None) for each in repeats])]
     if _overlaps(once.shape, wanted):

@@ -36,7 +36,7 @@ Work: TypeAlias = "Callable[[list[Any]], None]"
 """A step: it adds its results to the values of all nodes."""
 
 Step: TypeAlias = "tuple[Work, tuple[int, ...]]"
-"""A step, and the places of values that nobody needs after it."""
+"""A step, and the positions of values that die after it."""
 
 
 class TorchFallback(UserWarning):
@@ -46,9 +46,9 @@ class TorchFallback(UserWarning):
 class StoredTensors:
     """Tensors that count as constants, by their places among the inputs of a graph.
 
-    A module may have other tensors at the next call: a parameter can be replaced as well as
-    written.  `held` are tensors over the same memory, which torch's own graph keeps; `edition`
-    says how often anything has become another.
+    A module's tensors may change between calls: a parameter can be replaced as well as written.
+    `held` are tensors over the same memory, which torch's own graph keeps; `edition` counts
+    replacements.
     """
 
     def __init__(self, tensors: dict[int, torch.Tensor]) -> None:
@@ -76,7 +76,7 @@ class StoredTensors:
 
 
 class TracedGraph:
-    """A traced graph one can call with a list of its inputs, which it takes over."""
+    """A traced graph, callable with a list of its inputs, which it takes over."""
 
     def __init__(
         self, graph: fx.GraphModule, compile_module: Compile, stored: StoredTensors
@@ -120,9 +120,9 @@ class TracedGraph:
         return self._output(values)
 
     def _prepared(self, sizes: tuple[int, ...]) -> list[Step]:
-        """What a call with inputs of some sizes does.
+        """The steps of a call with inputs of some sizes.
 
-        The first sizes have code of their own; for others it is compiled once, with open sizes.
+        The first sizes have specialised code; for others it is compiled once, with open sizes.
         """
         symbols = Symbols(self._names, dict(zip(self._names.values(), sizes, strict=True)))
         self._note_equal(sizes)
@@ -197,7 +197,7 @@ class TracedGraph:
         self._equal = tuple([like.index(each) for each in like])
 
     def _for_all_sizes(self, part: TorchPart) -> TensorCall | None:
-        """A part whose sizes are open; None where its operators need them to be numbers."""
+        """A part with open sizes, or None if its operators need static ones."""
         if self._is_on_gpu:
             return None
         key = part, self._equal

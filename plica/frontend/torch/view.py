@@ -1,10 +1,10 @@
 """Views among the results of a traced graph: what shares memory in torch shares it here.
 
-A view of a value (`y.view(-1)`, `y.expand(3, 4)`, `y[1:]`) has no memory of its own.  Where one is
-a result, torch makes it at the end, of the value that Plica computed: so results that are views of
-one another, or of an input, see each other's changes, and have the strides that torch expects.
-Inside a part a view is an operator like others, and so is a dense one that nobody shares with
-another result: of the slope of a weight torch has two transposes, which are nothing.
+A view of a value (`y.view(-1)`, `y.expand(3, 4)`, `y[1:]`) has no memory of its own. If one is a
+result, torch creates it at the end, from the value that Plica computed: so results that are views
+of one another, or of an input, see each other's writes, and have the strides that torch expects.
+Inside a part a view is an ordinary operator, and so is a dense, unshared result: gradients of
+weights have two transposes, which cancel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import fx
 
 MARK: Final = "plica_result_view"
-"""What the nodes that torch computes at the end are known by."""
+"""The mark of nodes that torch computes at the end."""
 
 
 def with_views_last(root: fx.GraphModule) -> fx.GraphModule:
@@ -86,7 +86,7 @@ def _root(node: fx.Node) -> fx.Node:
 
 
 def _is_whole(node: fx.Node) -> bool:
-    """Whether a view is dense, has all elements of what was computed, and sizes that are known."""
+    """Whether a view is dense, has all elements of the computed value, and static sizes."""
     known: list[Any] = [each.meta.get("val") for each in (node, _root(node))]
     if _root(node).op != "call_function" or not all(hasattr(each, "dtype") for each in known):
         return False

@@ -29,7 +29,7 @@ IR_VERSION: Final = 9
 
 
 class OnnxWriter:
-    """The nodes and stored tensors of a model, as they are written."""
+    """The nodes and stored tensors of a model under construction."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
@@ -139,8 +139,8 @@ WRITTEN_OUT: Final = ("nn.dense", "nn.relu6", "reshape", "nn.gelu")
 
 
 def to_onnx(of: Module) -> ModelProto:
-    """The model of a network with one input and one output; refuses, all at once, what is not
-    written."""
+    """The ONNX model of a network with one input and one output; unsupported operators are refused
+    all at once."""
     main = of.main_function()
     if wrong := list(_problems(main)):
         raise UnsupportedError(wrong[0], *wrong[1:])
@@ -178,7 +178,7 @@ def _problems(main: Function) -> Iterator[Diagnostic]:
 
 
 def _unwritten(node: Apply) -> str | None:
-    """Why a node is not written, None where it is."""
+    """Why a node is not supported, or None."""
     if node.op not in PLAIN and node.op not in WRITTEN_OUT and not _is_biased(node):
         return f"The operator {node.op} is not written as ONNX."
     if PLAIN.get(node.op, ("", None))[1] in (_conv, _pool, _mean_pool):
@@ -241,7 +241,7 @@ def _layer(writer: OnnxWriter, layer: Apply, bias: str | None) -> str:
 
 
 def lstm_to_onnx(x: Var, weights: Weights) -> ModelProto:
-    """The language model over tokens `x`, each of its layers one LSTM node."""
+    """The language model over tokens `x`, with one LSTM node per layer."""
     writer = OnnxWriter()
     y = writer.node("Gather", writer.name(weights.embedding), str(x.name), axis=0)
     last = ""

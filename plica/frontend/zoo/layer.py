@@ -54,7 +54,7 @@ def scaled(channels: int, width: float) -> int:
 
 
 class Layers:
-    """Layers with random weights, drawn in the order they are asked for."""
+    """Layers with random weights, drawn in order of use."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ class Layers:
         *,
         padding: int | None = None,
     ) -> Expr:
-        """A convolution of two axes, by default one that keeps the size (at stride 1)."""
+        """A 2-D convolution, by default one that preserves the size (at stride 1)."""
         high, broad = kernel if isinstance(kernel, tuple) else (kernel, kernel)
         weight = self.weight(out, sizes(x)[1] // groups, high, broad)
         keeping = high // 2 if high == broad else (high // 2, broad // 2)
@@ -95,7 +95,7 @@ class Layers:
         return apply("nn.conv_transpose", x, weight, strides=stride, padding=padding)
 
     def normed(self, x: Expr) -> Expr:
-        """Batch normalisation with statistics of its own."""
+        """Batch normalisation with random statistics."""
         size = sizes(x)[1]
         gamma, beta = self.vector(size, 0.5, 1.5), self.vector(size)
         mean, variance = self.vector(size), self.vector(size, 0.5, 1.5)

@@ -43,13 +43,13 @@ def _halved(x: Expr) -> Expr:
 
 
 class _Modules:
-    """The modules of the network, whose weights are drawn as they are asked for."""
+    """The modules of the network, with weights drawn in order of use."""
 
     def __init__(self, layers: Layers, width: float) -> None:
         self.layers, self.width = layers, width
 
     def conv(self, x: Expr, out: int, kernel: tuple[int, int], stride: int = 1) -> Expr:
-        """A convolution that keeps the size; with stride 2, or 0 for 1, one without padding."""
+        """A convolution that preserves the size; with stride 2, or 0 for 1, one without padding."""
         around = None if stride == 1 else 0
         made = self.layers.conv(x, scaled(out, self.width), kernel, stride or 1, padding=around)
         return apply("nn.relu", self.layers.normed(made))
@@ -75,7 +75,7 @@ class _Modules:
         return _side_by_side(*[self.along(x, way) for way in ways], self.pooled(x, pooled))
 
     def joined(self, x: Expr, *ways: Way) -> Expr:
-        """Ways that halve the size, beside a pool."""
+        """Branches that halve the size, concatenated with a pool."""
         return _side_by_side(*[self.along(x, way) for way in ways], _halved(x))
 
     def long(self, x: Expr, inner: int) -> Expr:

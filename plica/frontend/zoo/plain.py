@@ -12,7 +12,7 @@ from plica.frontend.zoo.layer import Layers, apply, given, scaled, whole
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.module import Module
 
-# How many convolutions there are before each pool.
+# The number of convolutions before each pool.
 VGGS: Final[dict[int, tuple[int, ...]]] = {
     11: (1, 1, 2, 2, 2),
     13: (2, 2, 2, 2, 2),

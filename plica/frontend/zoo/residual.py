@@ -1,4 +1,4 @@
-"""Residual networks (He et al., 2015): blocks whose input is added to what they compute.
+"""Residual networks (He et al., 2015): blocks that add their input to their output.
 
 >>> small = resnet(18, image=32, width=0.125, classes=10)
 >>> [str(size.value) for size in small.main_function().params[0].type.shape]

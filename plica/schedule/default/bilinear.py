@@ -47,8 +47,8 @@ from plica.schedule.form import Facts
 
 
 def bilinear_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """The stages of a Winograd convolution of known size, None where they are none, its weight is
-    not known, or its channels fill no vectors."""
+    """The stages of a Winograd convolution of static size, or None for other stages, unknown
+    weights, or channels that fill no vectors."""
     parts = winograd_parts(of, facts)
     if parts is None:
         return None
@@ -121,8 +121,8 @@ def bilinear_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def winograd_parts(of: Stages, facts: Facts) -> tuple[Each, Each | None, AnyWinograd] | None:
-    """The stage that is a Winograd convolution, what is done with its results, and what it is; None
-    where there is none, or its weight is not known."""
+    """The Winograd convolution stage, its epilogue and its parameters, or None if there is none or
+    the weight is unknown."""
     if not all(isinstance(each, Each) for each in of.stages):
         return None
     every = pairs(of)
@@ -158,7 +158,7 @@ def _padded(  # noqa: PLR0917  # four are the place
 
 
 def _finished(fold: Each, epilogue: Each | None, read: Callable[..., Scalar]) -> Each:
-    """The last stage: what is done with each result, which is read elsewhere."""
+    """The last stage: the epilogue of each result, read from its new place."""
     if epilogue is None:
         return Each(fold.out, fold.axes, read(*fold.axes))
     (load,) = [each for each in loads(epilogue.value) if each.buffer is fold.out]

@@ -1,4 +1,4 @@
-"""The template of bilinear forms: blocks of tiles are transformed, multiplied and put back.
+"""The template of bilinear forms: blocks of tiles are transformed, multiplied and transformed back.
 
     for blocks of rows of tiles, or of parts of a row:
         padded    squares of elements are transposed in registers
@@ -81,7 +81,8 @@ MAX_MULTIPLY_ADDS_UNROLLED: Final = 32
 """Multiply-adds in the text of the innermost loop, about."""
 
 MAX_LANES_UNROLLED: Final = 4
-"""Channels of a vector that are all written out: a loop over them would be as long as they are."""
+"""The maximum number of channels of a vector that are unrolled: a loop over them would be
+as long."""
 
 
 AXES: Final = (4, 5, 4, 5, 5, 4, 4)
@@ -126,8 +127,8 @@ class BilinearBlocks:
 
 
 def _blocks_of(kernel: Kernel) -> BilinearBlocks | None:
-    """The blocks of a bilinear form, None where a kernel is none: told by who reads whom, and by
-    their extents (`_extents_of`), never by names."""
+    """The blocks of a bilinear form, or None; recognised by dataflow and extents (`_extents_of`),
+    never by names."""
     flow = block_flow(kernel)
     if flow is None or len(flow.blocks) != len(AXES):
         return None
@@ -143,7 +144,7 @@ def _blocks_of(kernel: Kernel) -> BilinearBlocks | None:
 
 
 def _extents_of(of: BilinearBlocks) -> TileExtents | None:
-    """The extents of a bilinear form, None where they are not those of one."""
+    """The extents of a bilinear form, or None."""
     product, half, image = (
         [known(each) or 0 for each in stage.extents] for stage in (of.product, of.half, of.image)
     )
@@ -173,18 +174,18 @@ class _BilinearSchedule:
 
     @property
     def cores_share_stages(self) -> bool:
-        """Whether cores share each stage of a block: there are fewer blocks than cores."""
+        """Whether cores share each stage of a block, because there are fewer blocks than cores."""
         return self.plan.shares and self.plan.teams == 1
 
     def body(self) -> Body:
-        """All stages, from the last to the first: each goes where it is read."""
+        """All stages, from the last to the first: each is placed at its reader."""
         plan, (down, across), size = self.plan, self.extents.tiles, self.extents.size
         out = yield block(str(self.of.out.label))
         high, _ = (known(each) or 0 for each in self.of.out.extents[-2:])
         n, o, h, w = yield loops(out)
         counts = down // plan.rows, plan.rows
         (block_row, tile_row), h = yield from tiled(h, counts, size, ragged=high % size > 0)
-        # All tiles of the grid, those without results as well: blocks compute what is read.
+        # All tiles of the grid, including those without results: blocks compute what is read.
         w, column = yield split(w, (across, size))
         part = None
         if across > plan.columns:
@@ -324,7 +325,7 @@ class _BilinearSchedule:
         return column, lane
 
     def transposed(self, padded: Handle, column: Handle, lane: Handle) -> Body:
-        """What is filled and what is copied, apart, so that rows of the data are transposed."""
+        """The fill and the copy separately, so that rows of the data are transposed."""
         lengths = self.columns_of_data()
         if lengths.count(0) == 2:
             yield from transposed(padded, column, lane)
@@ -370,8 +371,8 @@ class _BilinearSchedule:
 def tiled(
     loop: Handle, counts: tuple[int, int], size: int, *, ragged: bool
 ) -> Generator[Any, Any, tuple[tuple[Handle | None, Handle | None], Handle]]:
-    """Loops over blocks and over what is in them, and one of so many places; none that goes once,
-    unless it cuts what is `ragged`."""
+    """Loops over blocks, over their contents, and one of a given number of places; unit loops are
+    omitted unless they cut a `ragged` axis."""
     outer, inner = (count > 1 for count in counts)
     inner = inner or (ragged and not outer)
     if not outer and not inner:
@@ -385,8 +386,8 @@ def tiled(
 def inside(
     of: Handle, depth: int, extents: Sequence[int]
 ) -> Generator[Any, Any, tuple[Handle, ...]]:
-    """The loops of a block inside of so many others, for axes of such extents: a move leaves none
-    for an axis of one place."""
+    """The loops of a block inside a number of others, for axes of given extents: moves drop unit
+    axes."""
     every: tuple[Handle, ...] = yield loops(of)
     rest, found = iter(every[depth:]), list[Handle]()
     for extent in extents:

@@ -1,11 +1,10 @@
-"""Copies beside a product of bytes: of its data, of its weight, and of what is kept.
+"""Copies of a byte product: of its data, its weight, and its kept sums.
 
     for rows: fill the border                      where data has one, as a stage of its own
     for rows: copy vectors                         along a row, or from several rows at once
 
-What is copied as it lies goes in vectors.  Where neighbours of a copy come from several rows (four
-bytes of a column are one word for an instruction), vectors go along those, and their places in the
-copy are written out.
+Plain copies are vectorized. If neighbours of a copy come from several rows (four bytes of a column
+form one word of an instruction), vectors go along these, and the places in the copy are unrolled.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def in_parts(of: Block, *, shares: bool) -> Body:
 
 
 def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
-    """A copy along rows goes in vectors, a border is filled before."""
+    """A copy along rows is vectorized; its border is filled before."""
     if padded(of) is not None:
         fill = yield decompose_padding(copy, every[-1])
         filled: tuple[Handle, ...] = yield loops(fill)
@@ -72,7 +71,7 @@ def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
 
 
 def _reads_rows(of: Block) -> bool:
-    """Whether neighbours of a copy come from several rows, which its last axis but one is along."""
+    """Whether neighbours of a copy come from several rows, along its second-last axis."""
     along = [free_vars(each.indices[-1]) for each in reads(of) if each.indices]
     return all(of.vars[-2] in each and of.vars[-1] not in each for each in along)
 
@@ -107,9 +106,9 @@ def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
 
 
 def in_vectors(of: Block, lanes: int | None = None) -> Body:
-    """The innermost loop of a stage that is computed as a whole goes in lanes.
+    """Vectorizes the innermost loop of a stage that is computed as a whole.
 
-    So many lanes lie side by side in what is read, if their number is given.
+    If given, the number of lanes that are contiguous in the source.
     """
     if all(kind == "spatial" for kind in of.kinds):
         found = yield block(str(of.label))

@@ -1,7 +1,7 @@
 """The default schedule on a processor: form rules, then a trace whose decisions are analytical.
 
-`FORMS` says which stages to begin with (`plica.schedule.default.processor_form`), `TEMPLATES` how
-to schedule them; both are tables.  The decisions come from what is known of the machine.
+`FORMS` lists which stages to start from (`plica.schedule.default.processor_form`), `TEMPLATES` how
+to schedule them; both are tables. Decisions follow from the machine description.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -94,7 +94,7 @@ class RefusedTemplate:
 
 @lru_cache(maxsize=1024)
 def default_trace(kernel: Kernel, machine: Machine, names: tuple[str, ...] = ()) -> Trace | None:
-    """The schedule of a kernel by rules of thumb, None where there is none for it."""
+    """The heuristic schedule of a kernel, or None."""
     found = default_schedule(kernel, machine, None, names)  # as builds ask: both are one entry
     return None if found is None or isinstance(found, RefusedTemplate) else found[0]
 
@@ -105,7 +105,7 @@ def default_schedule(
     tables: ScheduleTables | None = None,
     names: tuple[str, ...] = (),
 ) -> tuple[Trace, Kernel] | RefusedTemplate | None:
-    """The trace, and the kernel it makes; None where no template knows the kernel."""
+    """The trace and the scheduled kernel, or None if no template accepts the kernel."""
     found = template_schedule(kernel, machine, tables, names)
     return found[1:] if isinstance(found, tuple) else found
 
@@ -168,7 +168,7 @@ def by_template(
 
 
 SAME_FOR_EPILOGUES: Final = frozenset({"bilinear"})
-"""Templates whose schedules do not depend on what the last block does to each element."""
+"""Templates whose schedules do not depend on the elementwise epilogue."""
 
 
 def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:

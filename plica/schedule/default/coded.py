@@ -5,11 +5,11 @@
            few[m, n, u]  = sum over i of part[m, n, 4 i + u]
            out[m, n]     = f(sum over u of few[m, n, u])
 
-What weights are unpacked from lies in blocks: their places and shifts are quotients and remainders
-of the term `k`.  Its digits `b`, `h` and `v` to the divisors that occur are axes instead, so that
-places are linear in each; the lowest goes along the lanes.  What the lanes have in common, such as
-the scales of groups, are stages with lanes of their own.  Bytes are read once, and unpacked for a
-few rows of x at a time (`plica.schedule.default.coded_schedule`).
+Coded weights are stored in blocks: places and shifts are quotients and remainders of the term `k`.
+Its digits `b`, `h` and `v` for the divisors that occur become axes, so that places are linear in
+each; the lowest digit is along the lanes. Values shared by lanes, such as the scales of groups,
+become stages with their own lanes. Bytes are read once, and decoded for a few rows of x at a time
+(`plica.schedule.default.coded_schedule`).
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -42,14 +42,14 @@ from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import FEW_LANES, Machine
 
 CODES: Final = (i8, u8, f16, bf16)
-"""What floats are made of where they are read."""
+"""Storage types that are decoded to floats on reading."""
 MAX_TERMS: Final = 4096
 """Terms that a lane adds one by one, at most: more would lose bits."""
 
 
 @frozen(eq=False)
 class CodedProduct:
-    """Sums over one term of what is made of codes, and what is made of these sums."""
+    """Sums over one term of decoded values, and their epilogue."""
 
     fold: Each
     epilogue: Each | None
@@ -59,7 +59,7 @@ class CodedProduct:
 
 
 def coded_product(of: Stages) -> CodedProduct | None:
-    """The product that some stages are, None where they are none."""
+    """The coded product of some stages, or None."""
     if not all(isinstance(each, Each) for each in of.stages) or len(every := pairs(of)) != 1:
         return None
     ((fold, epilogue),) = every
@@ -77,7 +77,7 @@ def coded_product(of: Stages) -> CodedProduct | None:
 
 
 def coded_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stages, None where they are no such product."""
+    """The stages, or None if they are no such product."""
     if (product := coded_product(of)) is None:
         return None
     cuts = digit_cuts(product.body, product.term, product.count, machine.lanes(f32))
@@ -87,8 +87,8 @@ def coded_form(of: Stages, machine: Machine) -> Stages | None:
 
 
 def digit_cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> list[int] | None:
-    """What the digits of a term are worth, the lowest first; None where they are not the digits of
-    one number, or fill no vector."""
+    """The weights of a term's digits, lowest first; None if they are not digits of one number, or
+    fill no vector."""
     found = {unit for node in post_order(value) if (unit := _unit(node, term))}
     found.add(gcd(min(found, default=count), lanes))
     cuts = [1, *sorted(found - {1, count}), count]
@@ -98,7 +98,7 @@ def digit_cuts(value: sc.Scalar, term: sc.ScalarVar, count: int, lanes: int) -> 
 
 
 def _unit(node: Term, term: sc.ScalarVar) -> int:
-    """What the digit above a quotient or a remainder counts, 0 where it is none of a term."""
+    """The weight of the digit above a quotient or remainder, or 0 if it is not of a term."""
     if not isinstance(node, sc.FloorDiv | sc.FloorMod) or not (worth := known(node.right)):
         return 0
     inside: Term = node.left
@@ -151,7 +151,7 @@ def _formed(of: Stages, product: CodedProduct, cuts: Sequence[int]) -> Stages | 
 
 @frozen(eq=False)
 class CodedSum:
-    """A sum of a product in lanes; in none where `width` is 0."""
+    """A sum of a product in lanes; `width` 0 means no lanes."""
 
     value: sc.Scalar
     lane: sc.ScalarVar | None = None
@@ -204,8 +204,8 @@ def hoisted(  # noqa: PLR0917  # a term, and where it is evaluated
     value: sc.Scalar, fold: Each, sizes: Mapping[sc.ScalarVar, int], lane: Term, names: Names,
     also: Sequence[sc.Buffer] = (),
 ) -> tuple[list[Each], sc.Scalar]:  # fmt: skip
-    """What lanes have in common and is made of codes (and of buffers that are given), as stages,
-    and the term that reads these."""
+    """The uniform decoded parts of a term as stages (with given buffers), and the term that reads
+    these."""
     made: list[Each] = []
     first, *inner = sizes
 
@@ -234,8 +234,8 @@ def _along(
     digits: Mapping[sc.ScalarVar, int],
     names: Names,
 ) -> tuple[Each, sc.Load] | None:
-    """A stage with as many of the last digits as one axis as neighbours are along, and its element;
-    None where that fills no vector."""
+    """A stage whose last digits form one axis of contiguous elements, and its element; None if that
+    fills no vector."""
     own = [*digits]
     for cut in range(len(own)):
         rest, run = own[:cut], own[cut:]

@@ -2,10 +2,10 @@
 
     out[m, n] = f(sum over k of x[m, k] * (scale[n, g] * number[n, k] + minimum[n, g]))
 
-Blocks of weights are integers of few bits, times what a group g of them has in common.  A dot
-product of bytes takes four in each lane as they lie (`plica.schedule.default.coded` has the digits
-b, g and v of the term k), so that no float is made of each; data is split into digits of 8 bits,
-which loses nothing of f32 beside the greatest of a block:
+Blocks of weights are low-bit integers times a scale of their group g. A byte dot product takes four
+per lane in memory order (`plica.schedule.default.coded` has the digits b, g and v of the term k),
+so that none is converted to float; data is split into 8-bit digits, without loss relative to the
+maximum of a block:
 
     peak[g], unit[g]  = the greatest |x| of the group, peak[g] / 2**15
     fixed[g, j]       = round(x[g, j] / unit[g])
@@ -19,7 +19,7 @@ which loses nothing of f32 beside the greatest of a block:
 Where a group has fewer bytes than a vector, a span of several fills one: its lanes have the scales
 of their groups.
 
-What is not finite gives what is not finite.  This is for one row of data; more rows share floats
+Non-finite data gives a non-finite result. This is for one row of data; more rows share floats
 (`plica.schedule.default.coded`).
 
 >>> from plica.ir.loop.stage import stage
@@ -68,7 +68,7 @@ MAX_BLOCK: Final = 256
 
 
 def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stages, None where a machine has no such instruction or weights are no integers."""
+    """The stages, or None if the machine has no such instruction or weights are no integers."""
     dot = machine.dot
     if dot is None or not dot.pairs or (product := coded_product(of)) is None:
         return None
@@ -118,7 +118,7 @@ def _formed(
     lanes = max([n for n in PAIR_LANES if n <= dot.lanes and _fits(QUAD * n, run, cuts)])
     span = max(run, QUAD * lanes)
 
-    # A whole number that fits into a byte, and what it is multiplied by into what is left of 32.
+    # An integer that fits a byte, and its bound in the 32-bit sum.
     ranges: dict[Term, tuple[int, int]] = {
         axis: (0, n - 1) for axis, n in zip(digits.axes, digits.sizes, strict=True)
     }
@@ -138,7 +138,7 @@ def _formed(
         """The axes of the result that a value depends on, with their sizes."""
         return {axis: size for axis, size in extents.items() if axis in free_vars(value)}
 
-    # What is made of the data: integers, their digits and sums of each run.
+    # The data stages: integers, their digits and the sums of each run.
     j, t, d, l, s, e, g, k = (names.var(each) for each in "jtdlsegk")  # noqa: E741  # as above
     units: dict[Term, Term] = {axis: sc.index(0) for axis, n in extents.items() if known(n) == 1}
     row = substitute(sides[0], units)
@@ -177,7 +177,7 @@ def _formed(
         below = Each(scratch("below", (*own.values(), spans, lanes), i32), (*above, k, l), less)
         made.append(below)
 
-    # Bytes, their dot products, and what these are worth.
+    # Bytes, their dot products, and the scaled results.
     wide = term_digits([1, span, *[cut for cut in cuts if cut > span]], names)
     blocks = dict(zip(wide.axes[:-1], wide.sizes, strict=False))
     context = EMPTY.loop(j, span).loop(e, spread)
@@ -256,7 +256,7 @@ def _formed(
 
 
 def _linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:
-    """A weight as a sum: what lanes have in common, by a whole number that they have (or by 1)."""
+    """A weight as a sum of uniform factors times per-lane integers (or 1)."""
     if lane not in free_vars(of):
         return [(of, None)]
     one, minus = (sc.Lit(each, f32) for each in (1.0, -1.0))

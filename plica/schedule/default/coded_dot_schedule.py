@@ -50,7 +50,7 @@ from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 FETCHED: Final = 3072
-"""Bytes of a row that are asked for ahead: memory answers while as many are multiplied."""
+"""The prefetch distance in bytes of a row: memory latency is hidden by multiplying as many."""
 MAX_WRITTEN_OUT: Final = 32
 """Terms that are written out."""
 
@@ -121,7 +121,8 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
 def _summed(
     of: Block, rank: int, scales: Sequence[Block], pair: Sequence[Block], machine: Machine
 ) -> Body:
-    """Terms around the lanes, with what is made for each; the last terms are written out."""
+    """Term loops around the lanes, with the stages computed for each; the last terms are
+    unrolled."""
     one = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(one)
     terms = terms_of(of)
@@ -195,7 +196,7 @@ def _alike(of: Block, last: Handle, machine: Machine) -> Body:
 
 
 def _of_data(of: Block, machine: Machine) -> Body:
-    """What is made of the data goes along its last axis, if that is no sum."""
+    """The data stages go along their last axis, unless that is summed."""
     if "reduce" in of.kinds:
         return
     found = yield block(str(of.label))

@@ -92,7 +92,7 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
     row = max([at for at in range(column) if sizes[at] != 1], default=None)
     rows = 1 if row is None else divisor(sizes[row], MAX_ROWS)
     columns = divisor(sizes[column], min(MAX_COLUMNS, machine.registers // 2 // rows))
-    # So many tiles of the data as stay in a near cache go through the weight together.
+    # The tiles of the data that fit in a near cache are processed together per weight.
     near = max(machine.cache(2) // 2 // (rows * terms * f32.bytes), 1)
     tiles = 1 if row is None else divisor(sizes[row] // rows, near)
 
@@ -132,8 +132,8 @@ def divisor(size: int, most: int) -> int:
 
 
 def _written_out(one: Handle, of: Block, rank: int, tile: tuple[int, int]) -> Body:
-    """The loops of a fold: blocks, then what is written out, then lanes.  Gives those around, down
-    to blocks."""
+    """The loops of a fold: blocks, then unrolled loops, then lanes. Returns the outer ones, down to
+    blocks."""
     together = sum(size > 1 for size in tile)
     every: tuple[Handle, ...] = yield loops(one)
     terms, lanes = of.kinds.count("reduce"), int(len(made_by(of).shape) > rank)

@@ -1,4 +1,4 @@
-"""Reductions across rows: vectors along the axis that is kept, several of them under way at once.
+"""Reductions across rows: vectors along the kept axis, several in flight.
 
     out[i, j] = sum over k of f(x[i, k, j])
       -->  run[i, b, p]  = sum over h < L of f(x[i, (b * L + h) * W + p])    long rows of W = R * J
@@ -6,12 +6,12 @@
            total[i, j]   = sum over r < R of long[i, r * J + j]
            out[i, j]     = total[i, j]
 
-An addition takes some cycles to come through, and a processor begins several in each of them.  A
-kept axis of `J` elements that fills few vectors would leave most of them unused, so `R` rows are
-one of `W` elements: as they lie one after another in memory, this is another view of the same
-numbers.  Long sums of floats go in runs of at most 32 rows, whose totals are kept in f64 where
-there are many terms.  Rows that fill no long row, and runs that are not full, are padded with the
-identity.  Stages alone are made here; `plica.schedule.default.column_schedule` has their loops.
+An addition has a latency of several cycles, and a processor issues several per cycle. A kept axis
+of `J` elements that fills few vectors would leave most units idle, so `R` rows become one of `W`
+elements: they are contiguous, so this is a view of the same numbers. Long float sums go in runs of
+at most 32 rows, with f64 totals if there are many terms. Incomplete long rows and runs are padded
+with the identity. Only stages are built here; `plica.schedule.default.column_schedule` has their
+loops.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -40,7 +40,7 @@ from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows
 
 VECTORS_IN_FLIGHT: Final = 8
-"""Vectors that keep the units for sums busy: an addition takes four cycles, and there are two."""
+"""The number of vectors that keep the adders busy: latency four, two per cycle."""
 
 STREAMED_ROWS: Final = 4
 """Rows that are read side by side where they are read as they lie."""
@@ -49,7 +49,7 @@ WIDE_ROW_VECTORS: Final = 4
 """A row of this many vectors has enough of them by itself."""
 
 MIN_VECTORS: Final = 16
-"""Fewer vectors than that are added up as they come."""
+"""Fewer vectors than this are summed in order."""
 
 
 @frozen(eq=False)
@@ -65,23 +65,24 @@ class ColumnReduction:
     """How many terms its last axis has."""
 
     def weighted(self) -> bool:
-        """Whether rows have factors: what is read for a term, and not along the kept axis."""
+        """Whether rows have factors: operands that vary with the term, but not along the
+        kept axis."""
         found = [free_vars(each) for each in loads(self.body.body)]
         return any(self.lane not in each and not each.isdisjoint(self.body.axes) for each in found)
 
     @property
     def terms(self) -> int:
-        """How many terms there are in all."""
+        """The total number of terms."""
         return prod([known(each) or 0 for each in self.body.extents])
 
     @property
     def rounds(self) -> bool:
-        """Whether terms are lost where there are many: sums of integers are exact."""
+        """Whether sums round; integer sums are exact."""
         return self.body.combiner == "sum" and sc.dtype_of(self.body).is_float
 
 
 def column_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stages of a reduction across rows in long rows and runs, None where it is none.
+    """The stages of a reduction across rows in long rows and runs, or None.
 
     Rows that have factors, which are a product of one row with a matrix, go as they lie where no
     vector is read in part.
@@ -143,8 +144,7 @@ def _rows_together(of: ColumnReduction, whole: Stages, lanes: int) -> int:
 
 
 def rows_together(width: int, depth: int, lanes: int) -> int:
-    """How many of some rows fill whole vectors, and keep as many under way as they should; 1 where
-    there are too few for that."""
+    """How many rows fill whole vectors and keep enough in flight; 1 if there are too few."""
     unit = lanes // gcd(width, lanes)
     vectors = unit * width // lanes
     for many in (unit * max(1, VECTORS_IN_FLIGHT // vectors), unit):
@@ -154,7 +154,8 @@ def rows_together(width: int, depth: int, lanes: int) -> int:
 
 
 def _lies_in_rows(of: ColumnReduction, whole: Stages) -> bool:
-    """Whether all that is read along the kept axis is so along the last terms, of whole rows."""
+    """Whether all operands along the kept axis are contiguous with the last terms, as whole
+    rows."""
     term = of.body.axes[-1]
     views = set()
     for each in loads(of.body.body):
@@ -317,7 +318,7 @@ def _long_axes(of: sc.Reduce) -> list[tuple[sc.ScalarVar, int]]:
 
 
 def _once(of: sc.Reduce) -> dict[Term, Term]:
-    """What stands for axes of one term."""
+    """The substitution for axes with one term."""
     both = zip(of.axes[:-1], of.extents, strict=False)
     return {axis: sc.index(0) for axis, size in both if known(size) == 1}
 

@@ -5,10 +5,9 @@
     s[i, j]    = sum over k of e[i, k, j]              e, and its sum in all columns
     y[i, k, j] = e[i, k, j] / s[i, j]                  y of all columns
 
-Columns too few for a vector lie one behind another, so some rows are read as one (see
-`plica.schedule.default.column`).  What is one number for each column is repeated as often as there
-are such rows: then its vectors are read like those of a row.  Terms behind the last row are the
-identity.
+Columns too few for a vector are contiguous, so several rows are read as one (see
+`plica.schedule.default.column`). Per-column values are repeated as often as there are such rows:
+then their vectors are read like those of a row. Terms behind the last row are the identity.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -61,8 +60,8 @@ class _Step:
 
 @frozen(eq=False)
 class Columns:
-    """Stages of `depth` rows before `width` columns, at each place of the axes `around`: elements
-    of rows are read at [row, column], and what columns have at [column]."""
+    """Stages of `depth` rows by `width` columns, at each point of the axes `around`: elements are
+    read at [row, column], per-column values at [column]."""
 
     steps: tuple[_Step, ...]
     around: tuple[sc.ScalarVar, ...]
@@ -79,7 +78,7 @@ class Columns:
 
     @property
     def few(self) -> bool:
-        """Whether there are too few columns for vectors of their own, and rows stay near."""
+        """Whether there are too few columns for vectors, and rows stay in a near cache."""
         short = 1 < self.width <= MAX_COLUMNS and self.depth >= MIN_ROWS
         return short and self.bytes <= LONGEST
 
@@ -90,7 +89,7 @@ class Columns:
 
 
 def columns_of(of: Stages) -> Columns | None:
-    """The columns along which stages go together, None where they do not."""
+    """The common columns of stages, or None."""
     every = [each for each in of.stages if isinstance(each, Each)]
     first = next((each for each in every if isinstance(each.value, sc.Reduce)), None)
     if of.dims or len(every) < 2 or len(every) < len(of.stages) or len(of.outputs) > 1:
@@ -124,7 +123,7 @@ def columns_of(of: Stages) -> Columns | None:
 
 
 def _step(of: Each, there: Columns) -> _Step | None:
-    """A stage at the places that all stages share, None where it has others."""
+    """A stage at the common points of all stages, or None."""
     sizes = tuple([known(size) or 0 for size in of.out.shape])
     whole = sizes == (*there.sizes, there.depth, there.width)
     if not whole and sizes != (*there.sizes, there.width):
@@ -145,7 +144,7 @@ def _step(of: Each, there: Columns) -> _Step | None:
 
 
 def _reads(of: _Step, there: Columns, made: Mapping[sc.Buffer, bool]) -> bool:
-    """Whether a stage reads whole rows, what columns have, or one number for all of them."""
+    """Whether a stage reads whole rows, per-column values, or scalars."""
     value = of.value.body if isinstance(of.value, sc.Reduce) else of.value
     sizes = {there.row: there.depth, there.column: there.width}
     sizes.update(zip(there.around, there.sizes, strict=True))
@@ -163,7 +162,7 @@ def _reads(of: _Step, there: Columns, made: Mapping[sc.Buffer, bool]) -> bool:
             return False
         if load.buffer in made and (made[load.buffer] != in_rows or before != there.around):
             return False
-        # Then it is there for all rows, whatever condition it is read under.
+        # Then it exists for all rows, whatever condition it is read under.
         for place, size in zip(before, load.buffer.shape, strict=False):
             most = sizes.get(place, 0) if place in there.around else (known(place) or 0) + 1
             if (place not in there.around and not isinstance(place, sc.Lit)) or most > (
@@ -174,8 +173,7 @@ def _reads(of: _Step, there: Columns, made: Mapping[sc.Buffer, bool]) -> bool:
 
 
 def column_chain_form(of: Stages, machine: Machine) -> Stages | None:
-    """Stages along rows before few columns with the loops they should have, None where these are
-    none."""
+    """Stages along rows with few columns in the form for their loops, or None."""
     if (found := columns_of(of)) is None or not found.few:
         return None
     lanes = machine.lanes(next(each.out.dtype for each in found.steps if _folds(each)))
@@ -190,8 +188,8 @@ def _folds(of: _Step) -> bool:
 
 
 class _Chain:
-    """Stages along long rows under construction: elements are at places of all rows one behind
-    another, what columns have is at columns, and repeated along a long row."""
+    """Stages along long rows under construction: elements are indexed along concatenated rows,
+    per-column values by column, and repeated along a long row."""
 
     def __init__(self, of: Stages, columns: Columns, rows: int) -> None:
         self.of, self.columns, self.rows, self.long = of, columns, rows, rows * columns.width
@@ -233,7 +231,7 @@ class _Chain:
         return stages([self.views.get(each, each) for each in self.of.inputs], self.made)
 
     def step(self, of: _Step) -> None:
-        """Adds what a stage needs, and keeps how its elements are read from then on."""
+        """Adds the stages for one stage, and records how its elements are read afterwards."""
         value = self.read(of.value)
         if isinstance(value, sc.Reduce):
             value = self.total(value)
@@ -251,7 +249,7 @@ class _Chain:
         return sum(1 if end else self.uses(e.out) for e, end in zip(readers, ends, strict=True))
 
     def read(self, of: sc.Scalar) -> sc.Scalar:
-        """A value of what earlier stages have kept, along all rows."""
+        """A value in terms of earlier stages' results, along all rows."""
 
         def new(node: Term) -> Term:
             if not isinstance(node, sc.Load):
@@ -270,7 +268,7 @@ class _Chain:
         return sc.Load(out, axes)
 
     def along(self, of: sc.Scalar) -> sc.Scalar:
-        """A value in which what columns have is read at a place of a long row."""
+        """A value with per-column operands read at an index of a long row."""
 
         def new(node: Term) -> Term:
             if not isinstance(node, sc.Scalar) or isinstance(node, sc.Lit | sc.ScalarVar):
@@ -285,7 +283,7 @@ class _Chain:
         return map_top_down(new, of)
 
     def repeat(self, of: sc.Scalar) -> sc.Scalar:
-        """Adds the stages of what columns have, at each of them, and again along a long row."""
+        """Adds stages for per-column values: per column, and repeated along a long row."""
         around, sizes = self.columns.around, tuple(map(sc.index, self.columns.sizes))
         column, width = self.columns.column, self.columns.width
         if not isinstance(of, sc.Load):

@@ -1,11 +1,10 @@
-"""Contractions: sums of products of two tensors, and what is done to each sum.
+"""Contractions: sums of products of two tensors, with epilogues.
 
     out[n, o, i, j] = f(sum over c, k, l of x[n, c, i + k, j + l] * w[o, c, k, l], …)
 
-Matrix products and convolutions of all kinds are contractions.  An axis of the result stands in the
-weight alone (`n`), in the data alone (`m`), or in both (`batch`); those summed over are `k`.
-What can be reused along it follows from that.  Pools have no weight: axes along which windows slide
-are their `m`.
+Matrix products and all convolutions are contractions. An axis of the result occurs in the weight
+only (`n`), in the data only (`m`), or in both (`batch`); reduction axes are `k`. The possible reuse
+follows from that. Pools have no weight: the axes along which windows slide are their `m`.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -38,7 +37,7 @@ Index: TypeAlias = tuple[sc.Scalar, ...]
 
 @frozen(eq=False, slots=False)
 class Contraction:
-    """`value` at the axes, where `reduced` there is the sum over `k` of `data * weight`."""
+    """`value` at the axes, where `reduced` is the sum over `k` of `data * weight`."""
 
     inputs: tuple[sc.Buffer, ...]
     axes: tuple[sc.ScalarVar, ...]
@@ -93,14 +92,14 @@ class Contraction:
         return tuple([a for a in self.axes if a in mine and a not in theirs and self.sizes[a] > 1])
 
     def loads(self) -> list[sc.Load]:
-        """What is read besides the sum, once it is known."""
+        """The operands of the epilogue besides the sum."""
         found = [node for node in post_order(self.value) if isinstance(node, sc.Load)]
         return [node for node in found if node.buffer is not self.reduced]
 
 
 @lru_cache(maxsize=512)
 def contraction(of: Stages, again: bool = False, other: bool = False) -> Contraction | None:
-    """The contraction some stages are, None where they are none that schedules know.
+    """The contraction of some stages, or None if schedules do not support them.
 
     Where either side of a product may be the weight, the `other` way round it is the left one.
 
@@ -158,7 +157,7 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
 
 @frozen(eq=False)
 class _Last:
-    """What is stored for each element of a reduction, which is read from `reduced` at `axes`."""
+    """The epilogue of each element of a reduction, which is read from `reduced` at `axes`."""
 
     reduced: sc.Buffer
     axes: tuple[sc.ScalarVar, ...]
@@ -188,9 +187,10 @@ def _epilogue(fold: Each, epilogue: Each | None) -> _Last:
 def product_of(
     of: sc.Reduce, sizes: Mapping[sc.ScalarVar, int], other: bool = False
 ) -> tuple[sc.Load, tuple[sc.Scalar, ...], sc.Lit, sc.Load | None] | None:
-    """What is reduced: the data with its guards and what stands elsewhere, and the weight.
+    """The factors of a reduction: the data with its guards and padding value, and the weight.
 
-    The weight is read as a whole, at axes of its own; a product has its sides in either order.
+    The weight is indexed directly by its own axes; the operands of a product may be in either
+    order.
     """
     if not isinstance(of.body, sc.Mul) or of.combiner != "sum":
         data, guards, fill = _guarded(of.body)
@@ -215,7 +215,7 @@ def _without(of: sc.Load, single: list[sc.ScalarVar]) -> sc.Load:
 
 
 def _guarded(of: sc.Scalar) -> tuple[sc.Load | None, tuple[sc.Scalar, ...], sc.Lit]:
-    """What is read, maybe under a guard; the conditions of it; what stands elsewhere."""
+    """A possibly guarded load, its conditions, and the value elsewhere."""
     match of:
         case sc.Select(condition, sc.Load() as inside, sc.Lit() as fill):
             return inside, tuple(conjuncts(condition)), fill
@@ -245,7 +245,7 @@ def _is_affine(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
 
 
 def _is_plain(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
-    """Whether a load is at variables of its own in each dim, of the whole of it."""
+    """Whether a load is indexed by a distinct variable in each dim, over its whole extent."""
     variables = [each for each in of.indices if isinstance(each, sc.ScalarVar)]
     if len(set(variables)) != len(variables):
         return False
@@ -270,8 +270,8 @@ def stride(of: sc.Load, along: sc.ScalarVar) -> int:
 
 
 def merged(of: Contraction, at: int = -2) -> Contraction | None:
-    """The contraction with two neighbouring axes as one, the last two if `at` no others, None where
-    their places are not one.
+    """The contraction with two adjacent axes merged, by default the last two, or None if they are
+    not mergeable.
 
     x[n, c, i, j] * w[o, c]  -->  x[n, c, p] * w[o, c]
     """

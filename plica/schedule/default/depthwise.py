@@ -2,12 +2,11 @@
 
     sum[n, c, i, j] = sum over k, l of (x[n, c, i + k - 1, j + l - 1] if inside) * w[c, k, l]
 
-Lanes go along rows, and a tile is some rows high, so a row that is read serves all windows it is
-in.  What is outside is not read: at the left and right end of a row some lanes take no part.  For
-rows above and below zeros are read, whose address is chosen before the vectors of a row: so all
-tiles are one text.  Where something else is taken for what is outside (a pool), where no address is
-chosen so, where many rows of a tile are outside, or vectors have masks, the first and the last
-tiles are apart: such rows are known there.
+Lanes are along rows, and a tile is several rows high, so that a loaded row serves all its windows.
+Elements outside are not read: at the ends of a row some lanes are masked. For rows above and below,
+zeros are read from an address chosen before the vectors of a row: so all tiles share one text. If
+another padding value is needed (a pool), no address is chosen, many rows of a tile are outside, or
+vectors have masks, the first and last tiles are separate, with such rows known statically.
 
     for n, c:
         for tiles of rows:
@@ -56,16 +55,16 @@ from plica.schedule.form import Facts
 __all__ = ["contraction", "is_window", "window_tile", "windowed"]
 
 Window: TypeAlias = Callable[[Stages, Facts, Machine], Stages | None]
-"""What makes the form of a window, None where stages are none."""
+"""Builds the form of a window, or returns None."""
 
 TAPS = 49
 """This many places of a window are written out, at most; those of larger ones row by row.  A window
 that is summed column after column has a column written out."""
 
 TALL = 2
-"""How many times as many rows as keep products busy a tile has that is summed column after column:
-what is read of a column, and its weights, serve this many more sums.  At most this many, where
-vectors are short and all columns are written out."""
+"""The factor by which tiles summed column by column are higher than needed to keep the units busy,
+because loaded columns and weights serve this many more sums. At most this, if vectors are short and
+all columns are unrolled."""
 
 PICKS = 64
 """Vectors that the places of a window read for one of a row, at most, where all are written out: of
@@ -81,17 +80,17 @@ WRITTEN = 4
 """How many times as many rows as keep products busy tiles that are written out have."""
 
 CHOSEN = 2
-"""Rows of a tile whose address is chosen, at most: each takes a register of its own, and along the
-row an instruction for each vector."""
+"""The maximum number of rows of a tile with a selected address: each takes a register, and an
+instruction per vector along the row."""
 
 MOST = 36
 """Multiply-adds in the text of a tile, at most, where it is not the least tile."""
 
 SPARE = 6
-"""Registers for what is read."""
+"""Registers for operands."""
 
 OVERLAP = 2
-"""Tiles that a processor has under way at once, as it goes on before the last one is done."""
+"""Tiles in flight at once, through out-of-order execution."""
 
 
 def is_window(of: Contraction, machine: Machine) -> bool:
@@ -114,9 +113,9 @@ def is_window(of: Contraction, machine: Machine) -> bool:
 
 
 def _has_ends(of: Contraction, lanes: int) -> bool:
-    """Whether both ends of a row are read without masks as its middle is: a vector lies in the row
-    as a whole, of what is read and of what is made, and it is known for all places of a window
-    which lanes are outside.  Rows of which none is read twice gain nothing by it."""
+    """Whether the ends of a row are read without masks like its middle: a vector fits in the row,
+    for input and output, and lanes outside are static for all window positions. Rows without reuse
+    gain nothing."""
     least = min(known(of.data.buffer.shape[-1]) or 0, of.sizes[of.axes[-1]])
     flat = len(of.k) == 2 and of.axes[-2] in of.m
     apart, taps = (
@@ -129,8 +128,8 @@ def _has_ends(of: Contraction, lanes: int) -> bool:
 
 
 def is_of_channels(of: Contraction) -> bool:
-    """Whether neighbours in memory are channels, each of which has a weight of its own, and windows
-    slide along the axis before."""
+    """Whether neighbours in memory are channels with separate weights, and windows slide along the
+    axis before."""
     if len(of.axes) < 2 or of.weight is None:
         return False
     row, column = of.axes[-1], of.axes[-2]
@@ -140,10 +139,9 @@ def is_of_channels(of: Contraction) -> bool:
 def holds_rows(of: Contraction, machine: Machine) -> bool:
     """Whether registers hold what windows of a tile read until the last of them has read it.
 
-    Row after row, that is a vector for each column of a window and each row of a tile, and all
-    weights of a window, which every row reads: but where a row is one vector that has a mask.
-    There a product takes a weight from memory for all lanes, and column after column all lanes of
-    both ends would be asked for again.
+    Row by row takes one vector per window column and tile row, and all weights of a window, which
+    every row reads: except if a row is one masked vector. There a product broadcasts a weight from
+    memory, and column by column all lanes at both ends would be checked again.
     """
     taps = [of.sizes[each] for each in of.k]
     high = sums_under_way(machine) * (1 if machine.masks else TALL)
@@ -156,8 +154,8 @@ def holds_rows(of: Contraction, machine: Machine) -> bool:
 
 
 def goes_apart(of: Contraction, machine: Machine) -> bool:
-    """Whether windows go in strides along a row, for which short vectors are taken apart: several
-    columns of a window are lanes of the same ones, which wait for nothing else."""
+    """Whether windows are strided along a row, with short vectors taken apart: several window
+    columns are lanes of the same vectors."""
     return not machine.masks and terms_of_place(of.data.indices[-1]).get(of.axes[-1], 0) > 1
 
 
@@ -167,7 +165,7 @@ def sums_under_way(machine: Machine) -> int:
 
 
 def serial_terms(taps: Sequence[int], by_columns: bool = False) -> int:
-    """How many loops over a window's places stay loops, so that the others can be written out."""
+    """How many loops over a window's elements stay loops, so that the others can be unrolled."""
     some = range(int(by_columns), len(taps))
     return next((at for at in some if prod(taps[at:]) <= TAPS), max(0, len(taps) - 1))
 
@@ -224,7 +222,7 @@ def window_tile(  # noqa: PLR0917  # a window, a picture, a machine
 
 
 def _issued(taps: int, columns: int, rows: int, high: int) -> int:
-    """Instructions of tiles so high: multiply-adds, what is read and written, steps of loops."""
+    """The instructions of tiles of a height: multiply-adds, loads, stores and loop overhead."""
     read = (high + taps // columns - 1) * columns
     return -(-rows // high) * (high * (taps + 2) + read + columns)
 
@@ -297,8 +295,8 @@ def through_prologue(make: Window) -> Window:
 
 
 def behind_prologue(of: Stages) -> tuple[Stages, Callable[[Stages], Stages]] | None:
-    """Stages that read floats, for those that make each of a narrower number where they read it,
-    and the way back; None where stages do no such thing."""
+    """Stages that read floats, for stages that convert each from a narrower type on reading, and
+    the inverse; None for other stages."""
     fold, *after = of.stages
     if not isinstance(fold, Each) or not isinstance(fold.value, sc.Reduce):
         return None

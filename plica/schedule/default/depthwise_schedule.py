@@ -68,7 +68,7 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if found is None or len(last_of.vars) != around:
         return None
     data, apart = found
-    # Column after column: the first of its terms goes along rows.
+    # Column by column: the first term goes along rows.
     by_columns = len(taps) > 1 and of.vars[around] in free_vars(data.indices[-1])
     columns = by_columns and loops_over_columns(taps, machine)
     if (taken := written_out(taps, columns)) > TAPS:
@@ -87,15 +87,15 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if elements(data.buffer) * data.buffer.dtype.bytes <= machine.cache(1):
         ahead = 0  # it is there
     shares = pays(machine, prod(sizes), kernel.params)
-    # Columns of a window are lanes of the same vectors where it goes in strides: they go together,
-    # or these vectors would wait, for all rows of a tile, until the next column takes the others.
+    # With strides, window columns are lanes of the same vectors: they are processed together, so
+    # that these vectors are not kept for all rows of a tile.
     strided = terms_of_place(data.indices[-1]).get(of.vars[around - 1], 0) > 1
     together = int(strided and len(taps) > 1 and not by_columns and not machine.masks)
     spans = {**dict.fromkeys(of.vars, 1), **dict(zip(of.vars[around:], taps, strict=True))}
 
     def parts(axis: int, by: int) -> tuple[int, bool, int]:
-        """How many tiles an axis has, whether one of them reads nothing that is outside, and how
-        many places that the first one and the last one read are."""
+        """The number of tiles along an axis, whether one of them is entirely inside, and how many
+        elements the first and last read."""
         var, place = of.vars[around + axis], data.indices[axis]
         count, size = sizes[around + axis] // by, known(data.buffer.shape[axis]) or 0
         low, high = span(place, {**spans, var: by})
@@ -149,9 +149,9 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def cuts_rows(choices: Sequence[sc.Select], step: int, machine: Machine) -> bool:
-    """Whether tiles that have rows outside of an image are apart: zeros can be read for these rows,
-    nothing else can.  Where lanes have masks rows in steps are apart, too: there the choice of an
-    address is to be seen; and all rows where a mask takes a vector that sums need."""
+    """Whether tiles with rows outside the image are separate: zeros can be read for these rows,
+    other values cannot. With lane masks strided rows are separate, too, because the address
+    selection must be visible; and all rows if a mask needs a register of the sums."""
     if not machine.zero_rows or (machine.masks and (step > 1 or machine.vector <= MASKED)):
         return True
     return any(not _is_zero(each.orelse) for each in choices)
@@ -162,15 +162,15 @@ def _is_zero(of: sc.Scalar) -> bool:
 
 
 def _to_next_tile(data: sc.Load, column: sc.ScalarVar, high: int) -> int:
-    """How many elements behind those of a tile the same rows of the next one are: a row has so few
-    lines that no processor foresees which come next."""
+    """The offset from a tile's rows to the same rows of the next one, for prefetching: a row has
+    too few lines for hardware prefetchers."""
     *_, rows, row = data.indices
     step = terms_of_place(rows).get(column, 0)
     return high * step * (known(data.buffer.shape[-1]) or 0) if column not in free_vars(row) else 0
 
 
 def _data(of: Block) -> tuple[sc.Load, bool] | None:
-    """What is read along the last axis of a window, and whether it slides along the one before."""
+    """The load along the last axis of a window, and whether it slides along the one before."""
     store = of.body
     around = of.kinds.count("spatial")
     if not isinstance(store, Store) or around < 2:

@@ -3,9 +3,9 @@
     out[m, n] = f(sum over g, h, p of x[m, g, h, p] * (number(w[n, g, h], p) - zero[n, g])
                                                     * scale[n, g])
 
-Numbers of 2 and 4 bits are bytes as soon as a mask has taken them out of their word, and an
-instruction adds four products of bytes in each lane, where floats would have to be made of each
-number first.  What they are multiplied by is split, so that nothing of f32 is lost:
+Numbers of 2 and 4 bits become bytes by masking them out of their word, and an instruction adds four
+byte products per lane, where floats would need a conversion per number. The other operand is split,
+so that no f32 precision is lost:
 
     peak[m, g], unit[m, g] = the greatest |x| of the group, peak[m, g] / 2**22
     fixed[m, g, h, p] = round(x[m, g, h, p] / unit[m, g])
@@ -15,9 +15,9 @@ number first.  What they are multiplied by is split, so that nothing of f32 is l
                                                      - zero[n, g] * beside[m, g])
     out[m, n]         = f(total[m, n])
 
-A group is as long as sums of whole numbers stay within 32 bits: longer ones go in several runs.
-How large a digit is follows from the greatest of a group alone, so that one number that is far from
-the others costs those of its own group a few bits.  What is not finite gives what is not finite.
+A group is limited by 32-bit integer sums: longer ones go in several runs. The digit size depends on
+the maximum of a group only, so that an outlier costs bits in its own group only. Non-finite data
+gives a non-finite result.
 
 >>> from plica.ir.loop.stages import stages_of
 >>> from plica.ir.loop.tensor import buffer
@@ -51,7 +51,7 @@ from plica.schedule.default.summed import LONGEST
 __all__ = ["DIGITS", "digit_form", "digit_tile", "few_bits"]
 
 DIGITS: Final = 3
-"""Bytes of a whole number that stands for a float: of its 24 bits none is lost beside the greatest
+"""Bytes of the integer that represents a float: none of its 24 bits is lost relative to the maximum
 of a group of 32."""
 
 
@@ -62,18 +62,18 @@ SUMMED: Final = 128
 """Numbers of a run, at most: the digits of more would have fewer bits."""
 
 LEAST: Final = 2.0**-126
-"""What a whole number is worth at least: the least float that has all its bits."""
+"""The minimum scale of an integer: the smallest float with full precision."""
 
 UNDER_WAY: Final = 8
 """Sums that keep the units for products busy."""
 
 MOST_VECTORS: Final = 4
-"""Vectors side by side, at most: more share no more of what is read."""
+"""The maximum number of adjacent vectors: more share no further operands."""
 
 
 def digit_tile(vectors: int, steps: int, registers: int) -> tuple[int, int]:
-    """How many vectors and steps a tile has: sums of three digits and a total for each of both, a
-    vector of words and what is taken out of it.
+    """The vectors and steps of a tile: three digit sums and a total for each, a vector of words and
+    one of unpacked numbers.
 
     >>> digit_tile(1000, 1, 32), digit_tile(1000, 4, 32), digit_tile(1000, 8, 32)
     ((4, 1), (3, 2), (3, 2))
@@ -91,7 +91,7 @@ def digit_tile(vectors: int, steps: int, registers: int) -> tuple[int, int]:
 
 
 def digit_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
-    """The stages, None where a machine has no dot product for such numbers."""
+    """The stages, or None if the machine has no dot product for such numbers."""
     dot = machine.dot
     if dot is None or not dot.words or of.bits not in (2, 4) or of.dtype is not f32:
         return None
@@ -127,7 +127,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
     def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
-    # What is made of constants: rows side by side, nothing behind the last of them.
+    # The constant stages: interleaved rows, padded with zeros.
     row = outer * wide + beside_ * lanes + inner
 
     def inside(value: sc.Scalar) -> sc.Scalar:
@@ -149,7 +149,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
         for name, value in (("factor", inside(scale)), ("point", inside(zero)))
     )
 
-    # What is made of the data: whole numbers for each run, and their bytes.
+    # The data stages: integers for each run, and their bytes.
     of_group = held // run
     group = simple(g // of_group)
     there = (group, simple(g % of_group * run + h), p)
@@ -181,7 +181,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
         digit_of(number, d),
     )
 
-    # Sums of digits by numbers, and of what these are worth.
+    # Sums of digits times numbers, and the scaled results.
     shifts = sc.Cast(s, i32) * sc.Lit(BYTE, i32) + sc.Cast(q, i32) * sc.Lit(of.bits, i32)
     word = sc.Load(packed.out, (outer, g, h, beside_, inner))
     taken = sc.BitAnd(sc.ShiftRight(word, shifts), sc.Lit(2**of.bits - 1, i32))
@@ -227,7 +227,7 @@ def _formed(of: FewBits, source: Stages, run: int, dot: Dot, tile: tuple[int, in
 
 
 def digit_of(of: sc.Scalar, which: sc.Scalar, digits: int = DIGITS) -> sc.Scalar:
-    """A byte of a whole number, 0 the highest: each has a sign, and takes what lower ones owe."""
+    """A byte of an integer, 0 the highest: digits are signed and absorb carries."""
     half = 1 << (BYTE - 1)
     found: sc.Scalar | None = None
     owed = 0

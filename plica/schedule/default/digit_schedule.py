@@ -43,7 +43,7 @@ LONGEST = 96
 
 
 def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of a kernel that sums digits by numbers of few bits, None where it does not."""
+    """The schedule of a kernel that sums digits times low-bit numbers, or None."""
     dot, flow = machine.dot, block_flow(kernel)
     found = [] if flow is None else [e for e in flow.blocks.values() if _takes_numbers(e)]
     if dot is None or not dot.words or flow is None or len(found) != 1:
@@ -81,7 +81,7 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield from vectors((*inner, beside, lane))
         yield decompose_reduction(adds, groups)
         yield from vectors_inside(last, len(order))
-        # The sums of a run: loops of one turn are gone.
+        # The sums of a run, without unit loops.
         mine: tuple[Handle, ...] = yield loops(sums)
         inside = list(mine[len(order) + 1 :])
         *many, part, byte = inside

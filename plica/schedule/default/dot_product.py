@@ -6,7 +6,7 @@ or two of i16 where a machine has none for bytes.
     sum[n // 16, m, n % 16] = sum over k // 4, k % 4 of quads * packed
     out[m, n // 16, n % 16] = f(sum + factor * sums)
 
-Where lanes do not divide the outputs, sums are kept as a whole before `out` reads them.
+If lanes do not divide the outputs, all sums are kept before `out` reads them.
 
 >>> from plica.ir.type.dtype import i8, u8
 >>> from plica.ir.loop.stage import stage
@@ -49,7 +49,7 @@ def dotted(of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> Stages:
 
 
 class DotForm:
-    """What the stages of a kernel share."""
+    """The common parameters of a kernel's stages."""
 
     def __init__(self, of: QuantisedContraction, dot: Dot, tile: RegisterTile) -> None:
         self.of, self.dot, self.steps = of, dot, tile.steps
@@ -114,7 +114,7 @@ class DotForm:
     # --- data ------------------------------------------------------------------------------------
 
     def data(self) -> sc.Load:
-        """What is read of the data: as it lies, or of a copy that is made first."""
+        """The load of the data: directly, or from a copy."""
         of, whole = self.of, self.whole
         old = of.source
         counts = [known(size) or 0 for size in old.shape]
@@ -161,7 +161,7 @@ class DotForm:
         return sc.Load(room, tuple(read) if in_rows else (*read, self.part))
 
     def is_apart(self) -> bool:
-        """Whether tiles read different data, each of them little."""
+        """Whether tiles read disjoint data, each a small part."""
         places = self.whole.data.indices
         plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
         depth = self.sizes[self.quads] * self.dot.terms * self.dot.dtype.bytes
@@ -172,7 +172,7 @@ class DotForm:
     # --- weights ---------------------------------------------------------------------------------
 
     def weight(self) -> sc.Load:
-        """What is read of the weight, once it is packed."""
+        """The load of the packed weight."""
         of, whole = self.of, self.whole
         assert whole.weight is not None
         places = whole.weight.indices
@@ -209,7 +209,7 @@ class DotForm:
         return Each(packed.buffer, tuple(axes), value)
 
     def correction(self, weight: sc.Load) -> sc.Scalar | None:
-        """What is added to a sum, None where that is nothing."""
+        """The correction added to a sum, or None."""
         factor = self.of.factor
         if factor is sc.Lit(0, i32):
             return None
@@ -240,7 +240,7 @@ class DotForm:
     def cut(
         self, total: sc.Buffer, correction: sc.Scalar | None, views: dict[sc.Buffer, sc.Buffer]
     ) -> tuple[Sequence[sc.ScalarVar], Sequence[sc.Scalar], sc.Scalar] | None:
-        """The result with the axis of lanes as two, None where it cannot be read like that."""
+        """The result with the lane axis split, or None if it cannot be read that way."""
         whole, lane, lanes = self.whole, self.of.lane, self.dot.lanes
         if self.sizes[self.outer] * lanes != whole.sizes[lane]:
             return None
@@ -297,7 +297,7 @@ class DotForm:
 
 
 def _itself(place: sc.Scalar) -> sc.Scalar:
-    """A place without what it asks of memory: that has places of its own."""
+    """An index with its loads removed, because they have their own indices."""
 
     def new(node: Term) -> Term:
         return sc.Lit(0, node.buffer.dtype) if isinstance(node, sc.Load) else node

@@ -67,11 +67,12 @@ TURNED = 16
 """Steps that fill a vector of the result."""
 
 WORSE = 1.15
-"""Steps of a tile divide a whole if that costs no more than this many times the best."""
+"""The maximum cost ratio for a tile whose steps divide the axis, relative to the best."""
 
 
 def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """The stages of a quantised contraction, None where it is none, or a machine has no dots."""
+    """The stages of a quantised contraction, or None for other stages or machines without dot
+    products."""
     dot = machine.dot
     if dot is None or not any(each.dtype in (i8, u8) for each in of.inputs):
         return None
@@ -94,7 +95,7 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
     """The tile for a given number of vectors and steps: it divides the steps where that is nearly
     as good.
 
-    Where steps lie side by side in the result they fill a vector of it: it is `turned`.
+    If steps are contiguous in the result they fill a vector of it: it is `turned`.
     """
     rates = machine.rates
     if turned and -(-steps // TURNED) * TURNED <= WORSE * steps:
@@ -115,7 +116,7 @@ def tile_of(vectors: int, steps: int, machine: Machine, *, turned: bool = False)
 
 
 def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of a kernel that sums dot products, None where it does not."""
+    """The schedule of a kernel that sums dot products, or None."""
     dot = machine.dot
     if dot is None or not any(each.dtype in (i8, u8, i16) for each in kernel.params):
         return None
@@ -217,7 +218,7 @@ def _is_of_ones(of: Block, dot: Dot) -> bool:
 
 
 def lies(blocks: ContractionBlocks) -> bool:
-    """Whether a row of the result lies side by side in the sums that are kept."""
+    """Whether a row of the result is contiguous in the kept sums."""
     kept, row = made_by(blocks.epilogue), blocks.result.vars[-1]
     reads = [n for n in post_order(blocks.result.body) if isinstance(n, Load) and n.buffer is kept]
     return all(row in free_vars(each.indices[-1]) for each in reads)
@@ -232,8 +233,8 @@ def _step_major(blocks: ContractionBlocks) -> tuple[bool, bool]:
 
 
 def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
-    """How many tiles of steps are copied at once: long rows are read faster than short ones, and
-    what is copied lies near."""
+    """How many step tiles are copied at once: long rows are read faster, and copies should stay in
+    cache."""
     near = min(QUADS_NEAR, 2 * machine.cache(1))
     most = max(1, min(near // depth, MAX_COPIED_COLUMNS) // steps)
     if machine.cores > 1:
@@ -242,7 +243,7 @@ def _together(tiles: int, steps: int, depth: int, machine: Machine) -> int:
 
 
 def is_dot(of: Block, dot: Dot) -> bool:
-    """Whether a block adds products of bytes, some neighbours for as many lanes as there are."""
+    """Whether a block adds byte products over a few terms, in as many lanes as the instruction."""
     if (sides := widened_sides(of)) is None:
         return False
     left, right = sides
@@ -252,13 +253,13 @@ def is_dot(of: Block, dot: Dot) -> bool:
 
 
 def _has_own_data(of: Block) -> bool:
-    """Whether lanes have data of their own."""
+    """Whether lanes have separate data."""
     data = reads(of)[0]
     return of.vars[of.kinds.count("spatial") - 1] in free_vars(data.indices[-1])
 
 
 def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
-    """The loop of vectors, and the last one beside it of the data, if there is one."""
+    """The loop of vectors, and the last other loop over the data, if any."""
     sides = widened_sides(of)
     assert sides is not None
     data, weight = map(free_vars, sides)
@@ -268,7 +269,7 @@ def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
 
 
 def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
-    """The result of a tile, in vectors of a given number of steps where it goes along these."""
+    """The result of a tile, vectorized along steps if it is contiguous there."""
     every: tuple[Handle, ...] = yield loops(last)
     inside = every[outside:]
     if inside and lanes < steps:

@@ -10,9 +10,9 @@ A vector of either side is multiplied by all vectors of the other that a tile ha
 packed; the price is that lanes are joined for each result.  A tile that is too small to keep the
 units for products busy has several sums for each result.
 
-A lane of a long sum would lose digits, so it goes in runs like those of other products
-(`plica.schedule.default.summed`).  Terms are joined in another order than they come.  The loops are
-those of the template `plica.schedule.default.dot_tile_schedule`.
+A lane of a long sum would lose digits, so it goes in runs like other products
+(`plica.schedule.default.summed`). Terms are reordered. The loops are those of the template
+`plica.schedule.default.dot_tile_schedule`.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -46,7 +46,7 @@ from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
 
 TOGETHER: Final = 4
-"""Results that are joined at once: their lanes are turned."""
+"""The number of results whose lanes are joined together, by a transpose."""
 
 BEGUN: Final = 16
 """Cycles in which a tile begins and ends."""
@@ -55,13 +55,13 @@ JOINED_ALONE: Final = 4
 """Cycles in which the last four lanes of a sum are joined by themselves."""
 
 JOINED_TOGETHER: Final = 2
-"""The same for each of four sums that are joined at once."""
+"""The same for four sums joined together."""
 
 MAX_SIDE: Final = 8
 """Rows or columns of a tile."""
 
 HIDDEN: Final = 0.5
-"""Which part of the time in which vectors come from the second cache products do not hide."""
+"""The fraction of the second-cache transfer time that products do not hide."""
 
 
 @frozen
@@ -88,7 +88,7 @@ class DotTile:
 
 @frozen(eq=False)
 class Dots:
-    """A contraction whose sides lie along its terms, its tile, and the cycles that takes."""
+    """A contraction with both operands contiguous along its terms, its tile, and its cycles."""
 
     whole: Contraction
     tile: DotTile
@@ -96,8 +96,8 @@ class Dots:
 
 
 def dots_of(of: Contraction, machine: Machine) -> Dots | None:
-    """The tile for a contraction and what that takes, None where a side does not lie along its
-    terms, or where no axis is one side's own."""
+    """The tile for a contraction and its cycles, or None if an operand is not contiguous along the
+    terms, or no axis belongs to one operand alone."""
     lanes = machine.lanes(of.reduced.dtype)
     if of.weight is None or of.guarded or len(of.k) != 1 or of.reduced.dtype not in _NUMBERS:
         return None
@@ -149,7 +149,7 @@ def dot_tile(
 
 
 def _parts(whole: int, part: int) -> list[tuple[int, int]]:
-    """How often a part goes into a whole, and once what is left."""
+    """How often a part fits into a whole, and the remainder."""
     count, rest = divmod(whole, part)
     return [(size, times) for size, times in ((part, count), (rest, 1)) if size and times]
 
@@ -157,8 +157,8 @@ def _parts(whole: int, part: int) -> list[tuple[int, int]]:
 def _moved(
     depth: int, dtype: DType, tile: DotTile, sizes: tuple[int, int], machine: Machine
 ) -> float:
-    """What it takes to bring both sides from the second cache: the longer one once, the other for
-    each tile of that, unless it stays in the nearest."""
+    """The cycles to load both operands from the second cache: the longer one once, the other for
+    each tile of it, unless it stays in the first."""
     row = depth * dtype.bytes
     (short, _), (long, some) = sorted(zip(sizes, (tile.rows, tile.columns), strict=True))
     near = short * row <= machine.cache(1) // 2
@@ -167,7 +167,7 @@ def _moved(
 
 
 def _cycles(tile: DotTile, depth: int, dtype: DType, machine: Machine) -> float:
-    """What a tile takes: a vector that lies on two lines of a cache waits for the second."""
+    """The cycles of a tile: a vector that crosses a cache line takes two accesses."""
     size, lanes, rates = dtype.bytes, machine.lanes(dtype), machine.rates
     vectors, read = -(-depth // lanes), tile.rows + tile.columns
     lines = 1 if depth % lanes == 0 else 1 + (lanes - 1) * size / LINE

@@ -5,7 +5,7 @@
         joined, few        shorter and shorter vectors
         out[r, c]          four at once
 
-The side with more rows goes by once, the other for each of its tiles.
+The operand with more rows is read once, the other for each of its tiles.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -54,7 +54,7 @@ from plica.schedule.handle import Handle
 
 
 def dot_tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of results that join the lanes of their sums, None where they do not."""
+    """The schedule of results that join the lanes of their sums, or None."""
     flow = block_flow(kernel)
     if flow is None or is_reduction(flow.result) or not _joins_lanes(flow):
         return None
@@ -71,8 +71,8 @@ def _joins_lanes(flow: BlockFlow) -> bool:
 
 @frozen(eq=False)
 class _DotTemplate:
-    """What the template knows of the stages: `part` sums products, `own` are the axes of one side
-    each among those of the result, with the size of a tile along them."""
+    """What the template knows about the stages: `part` sums products; `own` are the axes of one
+    operand each among those of the result, with the tile size along them."""
 
     flow: BlockFlow
     part: Block
@@ -81,7 +81,7 @@ class _DotTemplate:
 
     @staticmethod
     def of(kernel: Kernel, flow: BlockFlow, machine: Machine) -> _DotTemplate | None:
-        """The template for a kernel, None where no block sums products of two sides."""
+        """The template for a kernel, or None if no block sums products of two operands."""
         part = next(iter(flow.blocks.values()))
         match part.body:
             case Store(_, _, Add(_, Mul(Load() as left, Load() as right))):
@@ -153,8 +153,8 @@ class _DotTemplate:
                 yield from self.vectors(stage, one, moved=bool(around))
 
     def vectors(self, stage: Block, one: Handle, *, moved: bool) -> Body:
-        """The loops of a stage in a tile: those over terms, of which it gives the first, around
-        vectors.  Vectors of the shorter side stay at hand."""
+        """The loops of a stage in a tile: term loops, of which it returns the first, around
+        vectors. Vectors of the shorter operand stay in registers."""
         rank = len(self.flow.result.vars)
         in_runs = stage is self.part and len(stage.vars) > rank + 3
         dims: list[tuple[int, bool]] = []

@@ -1,13 +1,12 @@
-"""Windows of bytes over one channel: dot products in which each lane has data of its own.
+"""Byte windows over one channel: dot products with separate data per lane.
 
     rows[n, i, j, c] = stored(x[n, i, j, c])              a copy with a border, some rows at a time
     packed[c // 16, k // 4, l, c % 16, k % 4] = w[k, l, c]   once, 0 where a window has no term
     sum[n, i, j, c // 16, c % 16] = sum over k // 4, l, k % 4 of rows[n, i + k, j + l, c] * packed
     out[n, i, j, c // 16, c % 16] = f(sum + factor * sums)
 
-Lanes go along channels, which are neighbours in memory, and terms of a window that lie below one
-another are multiplied at once: where there are three of them, the fourth is multiplied by nothing.
-What columns of a tile share is read once.
+Lanes are along channels, which are contiguous, and vertically adjacent window terms are multiplied
+together: with three of them, the fourth is zero. Data shared by the columns of a tile is read once.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop import tensor
@@ -64,7 +63,7 @@ TAPS = 25
 """Dot products of a window that are written out for each column, at most."""
 
 HELD = 2
-"""Of this many registers one holds a sum, the others what is read for several of these."""
+"""Of this many registers one holds a sum, the others shared operands."""
 
 WIDEST = 8
 """Columns of a tile, at most: more of them are a longer text and read hardly less."""
@@ -80,7 +79,8 @@ def columns_of(count: int, machine: Machine, dot: Dot) -> int:
 
 
 def window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """The stages of a window of bytes, None where it is none, or a machine has no such dots."""
+    """The stages of a byte window, or None for other stages or machines without such dot
+    products."""
     dot = machine.dot
     if dot is None or not dot.windows:
         return None
@@ -93,7 +93,7 @@ def window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def _axes(of: Contraction) -> Axes | None:
-    """The channels, and the term that goes down the rows: both places next to one another."""
+    """The channels, and the vertical term: both indexed contiguously."""
     if of.n or not is_of_channels(of) or of.weight is None or len(of.k) > 2:
         return None
     lane, places = of.axes[-1], of.data.indices
@@ -106,8 +106,8 @@ def _axes(of: Contraction) -> Axes | None:
 
 
 class WindowForm(DotForm):
-    """What is read lies in rows of channels, with a border and as many rows as dots take; this many
-    bytes of it are copied at once, for a band of rows of the result."""
+    """The data is copied to rows of channels, with a border and as many rows as dot products take;
+    `bytes` are copied at once, for a band of rows of the result."""
 
     def __init__(self, of: QuantisedContraction, dot: Dot, tile: RegisterTile, near: int) -> None:
         super().__init__(of, dot, tile)
@@ -172,7 +172,7 @@ def stride_of(place: sc.Scalar, axis: sc.ScalarVar) -> int:
 
 
 def is_window_dot(of: Block, dot: Dot) -> bool:
-    """Whether a block adds products of bytes, lanes of which have data of their own."""
+    """Whether a block adds byte products with separate data per lane."""
     if not dot.windows or (sides := widened_sides(of)) is None:
         return False
     left, right = sides
@@ -234,7 +234,7 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def _band(of: Block, row: sc.ScalarVar) -> int | None:
-    """How many rows of the result are computed of one copy, None where there is one for all."""
+    """The number of result rows computed from one copy, or None if there is a single copy."""
     found = [n for each in reads(of) for n in post_order(*each.indices)
              if isinstance(n, sc.FloorDiv) and n.left is row]  # fmt: skip
     return known(found[0].right) if found else None

@@ -3,9 +3,8 @@
     out[i, j] = f(x[i, j], …)    -->  for i in parallel: for j in vectorized: …
     out[k]    = f(x[k], …)       -->  for c in parallel: for k in vectorized(4096): …
 
-On one core the plain nest of vectors is as good, but where rows are gathered
-(`plica.schedule.default.gathered`), and where they are read from all over memory: then the rows
-that come next are asked for.
+On one core the plain vectorized nest is as good, except for gathered rows
+(`plica.schedule.default.gathered`) and rows scattered in memory, which are prefetched.
 
     out[i, n, j] = x[n, i, j]    -->  for i: for n: for j in vectorized(fetch=…): …
 
@@ -51,7 +50,7 @@ LEAST = 1 << 8
 
 
 UNEVEN = sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow
-"""What takes long beside reading, or walks through memory in a way of its own."""
+"""Expensive operations, or ones with their own access patterns."""
 
 
 def _is_worth(of: Store, machine: Machine) -> bool:
@@ -75,7 +74,7 @@ def _to_next_row(of: Store, machine: Machine) -> int:
     """How many elements behind those of a row the next that is read begins; 0 where rows follow one
     another, or are near.
 
-    Machines that read single lanes of vectors foresee which lines come next far better.
+    Machines that load single lanes have far better hardware prefetching.
     """
     sizes = [known(size) or 0 for size in of.buffer.shape]
     axes = [each for each in of.indices if isinstance(each, sc.ScalarVar)]

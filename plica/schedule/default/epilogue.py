@@ -1,10 +1,10 @@
-"""Epilogues: what a kernel does to each result, taken off to record its schedule, and put back.
+"""Epilogues: the elementwise function of each result, removed to record its schedule, and put back.
 
     out[i, j] = max(acc[i, j] + bias[j], 0)   -->   out[i, j] = acc[i, j]
 
-Layers of one shape differ in what follows them.  No step of a schedule looks at a function of an
-element, so one recording is that of all: it is made for the kernel without an epilogue, and what
-that becomes has the epilogue put in.
+Layers of one shape differ in their epilogues. No schedule step depends on an elementwise function,
+so one recording serves all: it is made for the kernel without an epilogue, and the result gets the
+epilogue inserted.
 
 Law: `with_epilogue(scheduled(trace, bare), epilogue)` is `scheduled(trace, kernel)`, for the `bare`
 kernel and the epilogue of a kernel, and a trace that is legal for either.
@@ -40,7 +40,7 @@ ELEMENT: Final = Name("an element")
 
 @frozen(eq=False)
 class Epilogue:
-    """What is stored in place of an `element`, over the axes of a result and inputs of a kernel."""
+    """The value stored in place of an `element`, over the result's axes and the kernel's inputs."""
 
     result: Buffer
     axes: tuple[Scalar, ...]
@@ -50,7 +50,7 @@ class Epilogue:
     inputs: int
 
     def of(self, stmt: Stmt) -> Stmt:
-        """A store of an element of the result with the epilogue done to it; others as they are."""
+        """A store of a result element with the epilogue applied; other stores unchanged."""
         if not isinstance(stmt, Store) or stmt.buffer is not self.result:
             return stmt
         there = dict(zip(self.axes, stmt.indices, strict=True))
@@ -59,8 +59,8 @@ class Epilogue:
 
 
 def without_epilogue(kernel: Kernel) -> tuple[Kernel, Epilogue] | None:
-    """The kernel that stores what its last block reads of another one, and what that block does to
-    it; None where it does nothing, or does it to more than one element."""
+    """The kernel that stores what its last block reads of another one, and that block's function;
+    None if it is trivial or uses several elements."""
     flow = block_flow(kernel)
     if flow is None or is_reduction(flow.result) or flow.result.reads or flow.result.writes:
         return None
@@ -89,8 +89,8 @@ def without_epilogue(kernel: Kernel) -> tuple[Kernel, Epilogue] | None:
 
 
 def with_epilogue(kernel: Kernel, epilogue: Epilogue) -> Kernel | None:
-    """The kernel whose results have the epilogue done to them, None where a name that it speaks of
-    means something else there."""
+    """The kernel with the epilogue applied to its results, or None if a name it uses is rebound
+    there."""
     more = {each.name for each in epilogue.params if each not in kernel.params}
     if not more.isdisjoint(map_of(kernel).names):
         return None

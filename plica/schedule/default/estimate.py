@@ -1,10 +1,10 @@
-"""Estimates: cycles that a contraction takes in each of its forms, from what a machine is like.
+"""Estimates: the cycles of a contraction in each of its forms, from the machine description.
 
     lanes-over-n     what is stored is scattered where outputs are no neighbours
     lanes-over-row   vectors of the data as it lies
     column-panels    columns of the data are copied to where they are read in order
 
-The figures are of use beside one another: whichever form takes the fewest is chosen.
+The figures are only compared with each other: the form with the fewest cycles is chosen.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -70,24 +70,24 @@ SCATTERED = 1.2
 """Cycles for each lane of a vector that is stored to places far apart."""
 
 TURNED = 5
-"""Cycles for each vector of a tile that is turned before it is stored."""
+"""Cycles per vector of a tile that is transposed before its store."""
 
 JOINED = 12
 """Cycles in which the lanes of a sum are joined."""
 
 
 SELDOM = 1 / 4
-"""Bytes that come from behind a cache, of those that would: so few are worth weights that come
-again and again, where data that come in order may be there in time."""
+"""The fraction of bytes from beyond a cache at which repeated weights are acceptable, compared with
+data in sequential order, which may be prefetched."""
 
 RAGGED = 1.03
-"""How much more it takes where the last tile is another than the rest."""
+"""The cost factor of a last tile with a different size."""
 
 TURNED_STEPS = (4, 8)
-"""Steps of a tile beside a weight that is packed while the program runs: registers turn squares."""
+"""Steps of a tile with a weight packed at run time: registers transpose squares."""
 
 LEAST = 12
-"""Panels are read more often than they are written if there are this many outputs."""
+"""The minimum number of outputs for which panels are read more often than written."""
 
 
 @frozen
@@ -99,7 +99,7 @@ class FormChoice:
     lanes: int
     tile: RegisterTile
     tiles: int = 0
-    """How many tiles of columns there are, where that is chosen as well."""
+    """The number of column tiles, if that is chosen as well."""
     whole: bool = False
     """Whether all columns are copied before all else."""
 
@@ -160,7 +160,7 @@ def vectors_side_by_side(vectors: int, lanes: int, size: int) -> int:
 
 
 def fewest_lanes(size: int, lanes: int) -> int:
-    """Vectors no longer than it takes to cover an axis with as many of them."""
+    """The shortest vectors that cover an axis with the minimum number of them."""
     while lanes > MIN_LANES and -(-size // lanes) == -(-size // (lanes // 2)):
         lanes //= 2
     return lanes
@@ -170,9 +170,9 @@ def slides(of: Contraction, machine: Machine) -> bool:
     """Whether it is of windows along a row that have terms in common, and no weight: lanes are
     places, neighbours or every other one, rather than terms, where these can be written out.
 
-    Terms that may lie outside are asked for one by one, window after window, on a machine without
-    masks, and once by a copy: there places farther apart are lanes, too, as long as vectors are
-    read of them, and the terms of a row are too few to fill several vectors.
+    Terms that may be out of bounds are checked one by one for every window on a machine without
+    masks, and once by a copy: there strided places are lanes, too, if vectors are read of them, and
+    the terms of a row are too few to fill several vectors.
     """
     if of.weight is not None or not of.axes or of.depth > MOST_SLIDING:
         return False
@@ -210,7 +210,7 @@ def over_rows(of: Contraction, machine: Machine) -> list[FormChoice]:
     each = cost(tile, vectors, steps, lines, rates) * of.depth + vectors * steps
     strided = stride(of.data, row) > of.data.buffer.dtype.bytes
     lookups = page_misses(of, rates) + (page_misses_of_rows(of, row, rates) if strided else 0)
-    # Lines come while addresses are looked up.
+    # Cache lines arrive during TLB misses.
     away = max(lookups, rows_displaced(of, row, tile, lanes, machine))
     each += _tiles(tile, vectors, steps) * away
     ragged = of.sizes[row] % lanes != 0 and not machine.masks
@@ -247,12 +247,12 @@ def panels(of: Contraction, machine: Machine, *, sampled: bool = False) -> list[
 def packed_panels(
     of: Contraction, machine: Machine, *, copied: bool = False, packed: bool = False
 ) -> list[FormChoice]:
-    """What panels of columns would cost beside a weight whose rows are turned as they are packed:
-    tiles are whole, where there are fewer outputs or columns as well.
+    """The cost of column panels with a weight transposed while it is packed: tiles are complete,
+    even with fewer outputs or columns.
 
-    Columns may be `copied`, or the weight `packed`, before the program runs.  Else columns are
-    copied where they are read, or all of them before, in longer groups: weights come from behind
-    the second cache again for each group, if they do not stay there.
+    Columns may be `copied`, or the weight `packed`, in advance. Otherwise columns are copied where
+    they are read, or all of them before, in longer groups: weights beyond the second cache are
+    loaded again for each group.
     """
     if not has_panels(of) or of.weight is None or of.sizes[of.n[-1]] < LEAST:
         return []
@@ -293,19 +293,19 @@ def packed_panels(
 
 
 def _has_equal_runs(of: Contraction) -> bool:
-    """Whether a sum goes in several runs, all of one length."""
+    """Whether a sum has several runs of equal length."""
     cut = zip(of.k, of.run, strict=True) if of.run else ()
     remainders = [of.sizes[k] % part for k, part in cut]
     return bool(remainders) and not any(remainders) and of.depth > prod(of.run)
 
 
 def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
-    """Whether a sum in runs goes run by run for all tiles, with totals in memory meanwhile.
+    """Whether a sum in runs is computed run by run for all tiles, with totals kept in memory.
 
-    Tile by tile, all data come from behind the second cache again for each tile of outputs unless
-    they stay there beside the weights of two tiles, the one that is read and the one that comes
-    next.  Data that fill half of it go in parts, for each of which all weights come again.  Run by
-    run either comes once, and totals are read and written for each run.
+    Tile by tile, all data is loaded from beyond the second cache for each tile of outputs, unless
+    it fits there together with two tiles' weights (the current and the next). Data that fills half
+    of it is split, and all weights are loaded for each part. Run by run, each is loaded once, and
+    totals are read and written for each run.
     """
     if not _has_equal_runs(of) or of.batch or of.weight is None:
         return False
@@ -326,17 +326,17 @@ def keeps_totals(of: Contraction, machine: Machine, choice: FormChoice) -> bool:
 def tiles_together(
     of: Roles, tile: RegisterTile, lanes: int, machine: Machine, cores: int, *, kept: bool
 ) -> int:
-    """How many tiles of a matrix product go together: their rows stay in a cache, that of a core
-    where a given number of share the rows; 0 for all.
+    """How many tiles of a matrix product are processed together, so that their rows stay in a
+    cache, that of one core if a given number share the rows; 0 for all.
 
-    Where totals are `kept` from run to run these are the rows of one run, and weights of that come
-    again for each group: unless data come from behind the cache less often, all go together.
+    With totals `kept` from run to run these are the rows of one run, and its weights are loaded for
+    each group: all go together unless that saves loads of data.
     """
     if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
         return 0
     tiles, cache = -(-of.extents[of.steps] // tile.steps), machine.cache(2)
     own = of.dtype.bytes * (prod([of.extents[at] for at in of.terms]) if kept else of.depth)
-    # Rows that are apart by a multiple of what one way of a cache holds share the same lines of it.
+    # Rows at a distance of a multiple of a cache way's size conflict in the cache.
     held = min(1, own / gcd(of.apart, cache // WAYS)) if of.apart else 1
     most = int(cache // 2 * held) // (tile.steps * own)
     if tiles <= most or most < 1:
@@ -364,8 +364,8 @@ def _tiles(tile: RegisterTile, vectors: int, steps: int) -> int:
 
 
 def packing(of: Contraction, machine: Machine) -> float:
-    """What it costs to pack the weight where that is not known before the program runs: rows that
-    are turned take an exchange of registers for each time the lanes are halved."""
+    """The cost of packing a weight at run time: transposed rows take one register exchange per
+    halving of the lanes."""
     if of.weight is None or not of.n:
         return 0.0
     size, copying = of.weight.buffer.dtype.bytes, copying_cost(of, machine)
@@ -378,5 +378,5 @@ def packing(of: Contraction, machine: Machine) -> float:
 
 
 def _rest(of: Contraction, taken: list[ScalarVar]) -> int:
-    """How many times the tiles of some axes are gone through."""
+    """The trip count of the loops over some axes' tiles."""
     return prod([of.sizes[axis] for axis in of.axes if axis not in taken])

@@ -1,10 +1,10 @@
-"""Weights of few bits: the form of a product whose weight stays packed until it is in registers.
+"""Low-bit weights: the form of a product whose weight stays packed until it is in registers.
 
     out[m, n] = f(sum over g, h, p of x[m, g, h, p] * (number(w[n, g, h], p) - zero[n, g])
                                                     * scale[n, g])
 
-A word of `w` holds several numbers p of one row n.  Words of neighbouring rows become neighbours,
-and what all numbers of a group have in common leaves the sum over them:
+A word of `w` holds several numbers p of one row n. Words of adjacent rows become adjacent, and the
+common terms of a group are moved out of the sum:
 
     packed[n // 64, g, h, n % 64] = w[n, g, h]              once: they are constants; the same for
     factor[n // 64, g, n % 64], point[…] = scale[n, g] / c, zero[n, g]
@@ -14,10 +14,10 @@ and what all numbers of a group have in common leaves the sum over them:
     total[m, n]     = sum over g of factor[…] * (sum[g, m, n] - point[…] * beside[g, m])
     out[m, n]       = f(total[m, n])
 
-A number is taken out of its word by one mask, where it stands: what it is too large by is taken
-from x beforehand.  The last number of a word is moved, since it would be negative.  So four words
-are read for eight products of 4 bits, where floats would be 32.  A group that is too long for one
-sum of floats goes in several runs, each of which has a sum of its own.
+A number is masked out of its word in place; its power-of-two scale is compensated in x beforehand.
+The last number of a word is shifted, because it would be negative. So four words are read for eight
+4-bit products, instead of 32 floats. A group too long for one float sum goes in several runs with
+separate sums.
 
 Where x is infinite a zero point makes it nan, so this is for those who allow approximations.
 
@@ -63,7 +63,7 @@ class FewBits:
 
     whole: Contraction
     dtype: DType
-    """What is multiplied: data, and the numbers once they are restored."""
+    """The factors: data and dequantised numbers."""
     weight: sc.Load
     scale: sc.Load
     zero: sc.Load
@@ -74,7 +74,7 @@ class FewBits:
 
 
 def few_bits(of: Stages) -> FewBits | None:
-    """What some stages are, None where they are no such product."""
+    """The low-bit product of some stages, or None."""
     fold, *after = of.stages
     if not isinstance(fold, Each) or not isinstance(fold.value, sc.Reduce) or len(after) > 1:
         return None
@@ -126,7 +126,7 @@ def few_bits(of: Stages) -> FewBits | None:
 
 
 def _as_multiplied(of: sc.Scalar, dtype: DType) -> sc.Scalar:
-    """A restored number of f32 as it is multiplied: rounded to a dtype."""
+    """A dequantised f32 number rounded to a dtype, as it is multiplied."""
     return as_dtype(as_dtype(of, dtype), f32)
 
 
@@ -145,7 +145,7 @@ def _bits(of: sc.Scalar) -> tuple[sc.Load, int, sc.ScalarVar] | None:
 
 
 def _word(weight: sc.Load, scale: sc.Load, sizes: tuple[int, int, int, int]) -> sc.Scalar | None:
-    """Which word of its group is read; None where that is not the group that the scale is of."""
+    """The index of a word in its group, or None if that is not the group of the scale."""
     (row, place), (same_row, group) = weight.indices, scale.indices
     if row is not same_row or not isinstance(row, sc.ScalarVar):
         return None
@@ -167,7 +167,7 @@ def _word(weight: sc.Load, scale: sc.Load, sizes: tuple[int, int, int, int]) -> 
 
 
 def few_bits_form(of: FewBits, source: Stages, machine: Machine) -> Stages | None:
-    """The stages, None where numbers are not multiplied as f32."""
+    """The stages, or None unless numbers are multiplied in f32."""
     if of.dtype is not f32 or (run := _run(of)) is None:
         return None
     rows, m = of.sizes[0], of.whole.m
@@ -202,7 +202,7 @@ def _formed(of: FewBits, source: Stages, run: int, lanes: int) -> Stages:
     def scratch(name: str, shape: Sequence[int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
 
-    # What is made of constants: rows side by side, nothing behind the last of them.
+    # The constant stages: interleaved rows, padded with zeros.
     row = outer * lanes + inner
 
     def inside(value: sc.Scalar) -> sc.Scalar:

@@ -1,4 +1,4 @@
-"""First places: which stage says of each row where the elements are that come first in it.
+"""First places: the stage that computes, per row, the indices of its first elements in order.
 
     y[r] = the place of the element that r others come before
 
@@ -30,14 +30,14 @@ from plica.ir.type import known
 
 @frozen(eq=False)
 class FirstPlaces:
-    """What a stage of first places reads and writes: a row for each place of the other axes."""
+    """A stage of first places: a row for each point of the other axes."""
 
     x: sc.Buffer
     out: sc.Buffer
     rows: tuple[sc.Scalar, ...]
     descending: bool
     axis: int
-    """Along which axis of what is read a row is."""
+    """The axis of the input along which a row lies."""
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""The template of folds whose lanes are kept: columns, long rows, chains of these.
+"""The template of folds with kept lanes: columns, long rows, and chains of these.
 
     for i:                                   the axes that all stages share, or parts of the lanes
         for b:                               of a total: its parts are folded where they are added
@@ -8,8 +8,8 @@
         again[r, j] = total[j]               of a chain: what columns have, along a long row
         out[i, q, p] = f(x[i, q, p], again[p])
 
-Every stage runs inside of the loops of the result, its own loops over terms around those over
-lanes.  Which axis goes along the lanes is said by the stages: their last.
+Every stage runs inside the loops of the result, with its term loops around those over lanes. The
+stages decide which axis is along the lanes: their last.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -65,8 +65,7 @@ from plica.schedule.handle import Handle
 
 
 def fold_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of folds across rows, each of which reads the one before it; None where stages
-    are none."""
+    """The schedule of folds across rows, each reading the previous one, or None."""
     flow = block_flow(kernel)
     if flow is None or len(flow.blocks) < 2 or is_reduction(flow.result):
         return None
@@ -158,7 +157,7 @@ def _makes_parts(of: Block, flow: BlockFlow) -> bool:
 
 
 def _length(of: Block) -> int:
-    """How many places the last axis of what a block makes has."""
+    """The extent of the last axis of a block's output."""
     return known(made_by(of).shape[-1]) or 0
 
 
@@ -216,7 +215,7 @@ class _FoldNest:
         parts = [each for each in self.flow.blocks.values()
                  if of in self.flow.readers.get(made_by(each), ()) or each is of]  # fmt: skip
         if joins and size == self.long and not any(_makes_parts(each, self.flow) for each in parts):
-            # Accumulators stay in registers, whose copy is read at any place.
+            # Accumulators stay in registers, whose copy can be read at any index.
             copy = yield cache_write(stage, 0, "local")
             yield from self.vectors((yield loops(copy))[-1:], size)
         every: tuple[Handle, ...] = yield loops(stage)
@@ -243,8 +242,8 @@ class _FoldNest:
         yield from self.vectors((lane,), size)
 
     def vectors(self, lane: Sequence[Handle], size: int) -> Body:
-        """Vectors of a row side by side, unrolled; columns that fill half a vector, or one by one.
-        A row that is streamed is as long as it is."""
+        """The vectors of a row unrolled; columns that fill half a vector, or one by one. A streamed
+        row has its full length."""
         *many, last = lane
         if not many and not self.streams and size >= self.long > self.lanes:
             *many, last = yield split(last, (None, self.lanes))

@@ -71,11 +71,11 @@ def register_tile(
     """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
     or the last of all.
 
-    Where vectors do not divide that axis, sums go on to a multiple.  Data is then read under masks,
-    if a machine has them, or copied to a padded buffer.  A packed weight has `vectors_across`
-    vectors of a term side by side, before those of the next.  Totals of runs are `kept` in memory
-    from one run to the next, if one run is done for all tiles before the next.  Stages `before`
-    make the data, where it is no input.
+    If vectors do not divide that axis, sums continue to a multiple. Data is then read under masks,
+    if the machine has them, or copied to a padded buffer. A packed weight has `vectors_across`
+    vectors of a term before those of the next. Totals of runs are `kept` in memory between runs if
+    all tiles of one run are computed before the next. Stages `before` compute the data, if it is no
+    input.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -123,7 +123,7 @@ def register_tile(
 
 
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
-    """The data where its place is inside, else what stands there."""
+    """The data where its index is in bounds, else the padding value."""
     places = zip(of.data.indices, of.data.buffer.shape, strict=True)
     tests = [test for at, size in places for test in bounds(at, span(at, sizes), size)]
     return where(tests, of.data, of.fill)
@@ -154,7 +154,7 @@ def _cut(of: Buffer, at: int, lanes: int) -> Buffer:
 def packed(
     of: Contraction, lane: ScalarVar, parts: tuple[ScalarVar, ScalarVar], lanes: int, name: Name
 ) -> Load:
-    """What is read of the weight once it is packed."""
+    """The load of the packed weight."""
     assert of.weight is not None
     places = of.weight.indices
     at = places.index(lane)
@@ -194,7 +194,7 @@ def packer(
 
 
 def _by_run(of: Contraction, pack: Each, there: Load, names: Names) -> tuple[Each, Load]:
-    """A packed weight in which all of a run lies together, before that of the next.
+    """A packed weight with each run contiguous.
 
     packed[o, k, v]  -->  packed[k // 64, o, k % 64, v]
     """
@@ -217,7 +217,7 @@ def _by_run(of: Contraction, pack: Each, there: Load, names: Names) -> tuple[Eac
 
 @frozen(eq=False)
 class _Axis:
-    """One axis of the data in a copy of it: axes there, where it is read, where it comes from."""
+    """An axis of the data in its copy: its axes there, its index, and its source."""
 
     sizes: tuple[int, ...]
     places: tuple[Scalar, ...]
@@ -305,7 +305,7 @@ def span(place: Scalar, sizes: Mapping[ScalarVar, int]) -> tuple[int, int]:
 
 
 def _fits_near(of: Each, whole: Contraction, machine: Machine) -> bool:
-    """Whether what is copied is little for one place of the axes data and weight share."""
+    """Whether the copy for one point of the batch axes fits in a near cache."""
     count = elements(of.out)
     for axis in whole.batch:
         count //= whole.sizes[axis]

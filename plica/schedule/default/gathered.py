@@ -3,8 +3,8 @@
     out[c, p] = x[c, at[p]] * w[p] + …
       -->  for c0: for p: for c1 in unrolled(8): …        at[p], its bounds and w[p] once for all c1
 
-Nothing of what is gathered lies in a row, so there are no vectors; what can be spared is to find
-out where it lies.  As many rows go together as stay in a near cache, and share the number of rows.
+Gathered elements are not contiguous, so there are no vectors; what can be saved is recomputing
+their places. As many rows are processed together as fit in a near cache, sharing the indices.
 
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> from plica.ir.type.dtype import f32, i64
@@ -34,11 +34,11 @@ from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 MOST: Final = 16
-"""Rows that go together, at most: each is a stream of its own."""
+"""The maximum number of rows processed together: each is a separate stream."""
 
 SPARED: Final = 2
-"""Elements that are read once for all rows, at least: for one place alone rows are better gone
-through one by one, each written from its beginning to its end."""
+"""The minimum number of indices shared by all rows: for a single one, processing row by row is
+better."""
 
 
 @frozen
@@ -50,8 +50,8 @@ class SharedRows:
 
 
 def shared_rows(of: Store, machine: Machine) -> SharedRows | None:
-    """What of a store is read at places that memory holds, the same for several rows; None where
-    there is no such thing, or each row has places of its own."""
+    """The loads of a store at indices loaded from memory that are common to several rows, or None
+    if there are none."""
     sizes = [known(size) or 0 for size in of.buffer.shape]
     if len(sizes) < 2 or prod(sizes) < MIN_ELEMENTS or not all(map(_is_axis, of.indices)):
         return None
@@ -81,7 +81,7 @@ def _is_axis(of: sc.Scalar) -> bool:
 
 
 def _places(of: sc.Load) -> list[sc.Load]:
-    """What is read to know where something is read."""
+    """The loads in the indices of a load."""
     return [node for index in of.indices for node in post_order(index) if isinstance(node, sc.Load)]
 
 

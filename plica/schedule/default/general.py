@@ -88,7 +88,7 @@ def counted(
 def counts(of: Scalar) -> tuple[int, int]:
     """How many elements are read to make one, and how many additions its operations are worth.
 
-    Where something is read takes no unit for sums.
+    Address computation takes no floating-point units.
     """
     seen: dict[Scalar, None] = {}
     stack = [of]

@@ -1,13 +1,13 @@
-"""The general template: the loops of any stages, nest by nest, without knowing what they are for.
+"""The general template: the loops of any stages, nest by nest, without knowing their purpose.
 
     for i: for j: for k: y[i, j] += …   -->   for i in parallel:
                                                   for j in vectorized: y[i, j] = 0
                                                   for k: for j in vectorized: y[i, j] += …
 
-The last axis goes inside a reduction where neighbours along it are neighbours in memory: lanes.
-Elsewhere a few neighbours go inside a long reduction, so that several sums are under way at once.
-What is done with a reduced element (the epilogue) is done as soon as it is complete, and stages
-that share rows go row by row.  A step that is not legal for a nest is left out.
+The last axis goes inside a reduction if it is contiguous in memory: lanes. Otherwise a few
+neighbours go inside a long reduction, so that several sums are in flight. The epilogue of a reduced
+element runs as soon as it is complete, and stages that share rows go row by row. Steps that are
+illegal for a nest are omitted.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -62,7 +62,7 @@ PANEL_BYTES: Final = 4 * 1024
 """Bytes the totals of a panel take."""
 
 MAX_NEIGHBOURS: Final = 8
-"""How many neighbours are reduced together: an addition takes a few cycles to come through."""
+"""The maximum number of neighbours reduced together, to hide the latency of additions."""
 
 MIN_TERMS: Final = 16
 """A reduction of fewer terms is done at once."""
@@ -77,16 +77,16 @@ MAX_ROWS_NEAR: Final = 16
 """Rows of what is read that are near at once, where they are columns of an open result."""
 
 MAX_TOTALS_IN_REGISTERS: Final = 64
-"""Totals of a row that registers are kept for, where lanes may be masked off: a processor waits for
-what is stored under a mask before it reads it again, and LLVM does not see that it need not."""
+"""The maximum number of a row's totals kept in registers, if lanes may be masked: a load after a
+masked store stalls, and LLVM cannot see that it is unnecessary."""
 
 MIN_STORES_TO_SHARE: Final = 1 << 17
 """A nest that stores less often is not worth waking other cores."""
 
 
 def general_schedule(kernel: Kernel, machine: Machine) -> Do:
-    """The schedule of any kernel; nothing is done to one whose blocks are not stores of elements
-    to buffers of their own, or where one has no element."""
+    """The schedule of any kernel; unchanged if blocks are not stores of elements to their own
+    buffers, or if one is empty."""
     flow = block_flow(kernel)
     blocks = () if flow is None else flow.blocks.values()
     empty = any(known(size) == 0 for block in blocks for size in block.extents)
@@ -136,7 +136,7 @@ class _Element:
         return prod(self.sizes.values())
 
     def stores_inside(self, rows: int) -> int:
-        """How many elements there are of a row."""
+        """The number of elements of a row."""
         return prod([self.sizes[each] for each in self.axes()[rows:]])
 
     def axes(self, kind: str = "spatial") -> list[ScalarVar]:
@@ -146,7 +146,7 @@ class _Element:
 
     @property
     def term(self) -> Scalar:
-        """What is joined with the total, or the element where nothing is reduced."""
+        """The term that is accumulated, or the element if there is no reduction."""
         if is_reduction(self.block):
             assert isinstance(self.value, Pair)
             return self.value.right
@@ -173,8 +173,8 @@ class _Element:
 
 @frozen(eq=False)
 class _Inside:
-    """What goes inside the terms of reductions: a given number of neighbours of one of their axes
-    at a time, which may be lanes of vectors."""
+    """The axis inside the reduction's terms: a number of neighbours at a time, which may be vector
+    lanes."""
 
     at: int
     together: int
@@ -182,7 +182,7 @@ class _Inside:
 
     @property
     def is_few(self) -> bool:
-        """Whether registers are kept for vectors of totals."""
+        """Whether vectors of totals are kept in registers."""
         return self.vectors and self.together <= MAX_TOTALS_IN_REGISTERS
 
 
@@ -206,7 +206,7 @@ class _Nest:
         return self.folds == (self.last,)
 
     def inside(self, inner: Collection[Term]) -> _Inside | None:
-        """What goes inside the terms of its reductions, of some of its axes; None if nothing."""
+        """The axis inside the terms of its reductions, or None."""
         sizes = self.last.sizes
         long = [at for at, axis in enumerate(self.axes) if axis in inner and sizes[axis] > 1]
         if not self.folds or not long:
@@ -284,7 +284,7 @@ class _Nests:
         return count if all(_is_at_row(each, sizes[:count], made) for each in every) else 0
 
     def steps(self, machine: Machine) -> Body:
-        """The steps of all nests, the last first: producers go into loops that are there."""
+        """The steps of all nests, last first: producers go into existing loops."""
         for each in self.inlined:
             inlined = yield block(str(each.label))
             yield compute_inline(inlined)
@@ -326,8 +326,8 @@ class _Nests:
         around: Sequence[Handle],
         machine: Machine,
     ) -> Body:
-        """The steps of a nest with loops of its own and such around it; gives those around lanes or
-        what is reduced, and how long they are."""
+        """The steps of a nest with its own and enclosing loops; returns those around lanes or
+        reductions, with their extents."""
         sizes = of.last.sizes
         if not of.folds:
             yield from _in_lanes(of.last, own, machine)
@@ -378,8 +378,8 @@ def _by_axis(axes: Sequence[Term], every: Sequence[Handle]) -> dict[Term, Handle
 
 
 def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) -> Body:
-    """The loops of some axes, and how long they are, that stay around what goes inside a reduction,
-    the loop over that, and whether it is the last."""
+    """The loops of some axes that stay around the reduction's inner axis, with their extents, the
+    loop over that axis, and whether it is the last."""
     outer: list[tuple[Handle, int]] = []
     lane: Handle | None = None
     for axis, loop in spread.items():
@@ -397,7 +397,7 @@ def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) ->
 
 
 def _placed(fold: _Element, home: Sequence[Handle], inside: _Inside | None, *, local: bool) -> Body:
-    """A reduction in the loop that its elements are needed in, if there is one."""
+    """A reduction in the loop where its elements are needed, if any."""
     one = yield block(fold.label)
     for each in home:
         yield compute_at(one, each)
@@ -468,7 +468,7 @@ def _reads(of: _Element, buffer: Buffer) -> bool:
 
 
 def _is_at_row(of: _Element, sizes: Sequence[int], made: Collection[Buffer]) -> bool:
-    """Whether a block goes through a given number of rows, and reads others at its own."""
+    """Whether a block has a given number of rows, and reads others at its own."""
     rows = of.block.vars[: len(sizes)]
     return [of.sizes[each] for each in rows] == [*sizes] and all(
         place is row or known(size) == 1

@@ -3,8 +3,8 @@
     out[n, o, i, j] = sum over c, k, l of x[n, o // 4 * 8 + c, i + k, j + l] * w[o, c, k, l]
       -->  out[n, g, p, i, j] = sum over c, k, l of x[n, g * 8 + c, …] * w[g, p, c, k, l]
 
-Memory is the same, so buffers only have another shape.  Then each group is a contraction of its
-own, of the kind that rules of thumb know.
+Memory is unchanged, so buffers are only reshaped. Each group is then a separate contraction of a
+known kind.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -31,7 +31,7 @@ from plica.schedule.default.contraction import Contraction, Index
 
 
 def by_group(of: Stages) -> Stages | None:
-    """The stages with their groups as an axis, None where they have none."""
+    """The stages with their groups as an axis, or None if there are none."""
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or not every:
         return None

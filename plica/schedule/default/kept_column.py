@@ -1,15 +1,15 @@
-"""Kept columns: the first elements of columns are kept in registers, a column in each lane.
+"""Kept columns: the first elements of columns in registers, one column per lane.
 
     y[r, c] = the place of the element of column c that r others come before
       -->  for vectors of columns:  for p:  each lane puts x[p, c] among the few that it keeps
 
-Neighbours are in columns of their own, so that a vector is read as it lies.  Nothing is asked of an
-element before it is put: one that comes behind all that are kept leaves them as they are.
+Adjacent elements are in different columns, so vectors are read directly. An element is inserted
+without a test: one that sorts behind all kept ones leaves them unchanged.
 
     kept[j] = kept[j] if x does not come before it, x if it comes behind kept[j - 1], else that
 
-from the last of them to the first, each of which reads those that are not yet written.  As many as
-are kept are put first: everything comes before what is still free.
+from the last to the first, each reading those not yet written. As many as are kept are inserted
+first: everything precedes free places.
 
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> from plica.ir.loop.stage import stage
@@ -40,14 +40,15 @@ from plica.schedule.default.first_place import FirstPlaces
 from plica.schedule.default.machine import MIN_SHARED_ELEMENTS, Machine
 
 MOST_KEPT: Final = 8
-"""So many elements and their places are kept in registers, at most."""
+"""The maximum number of elements and indices kept in registers."""
 
 UNDER_WAY: Final = 4
-"""Elements and places that wait for one another: fewer are kept of more vectors at once."""
+"""Elements and indices with dependent updates: if fewer are kept, several vectors are
+interleaved."""
 
 
 def kept_columns(of: FirstPlaces, names: Names, machine: Machine) -> Stmt | None:
-    """The loops of first places of columns, None where too many are kept."""
+    """The loops for first places of columns, or None if too many are kept."""
     if of.kept > MOST_KEPT:
         return None
     return _ColumnWriter(of, names, machine).body()
@@ -62,7 +63,7 @@ class _ColumnWriter:
         self.columns = known(of.x.shape[-1]) or 0
         lanes = machine.lanes(self.place)
         vectors = min(max(1, UNDER_WAY // of.kept), max(1, self.columns // lanes))
-        # fewer than a vector has lanes are part of one, without single ones beside it
+        # fewer than a vector's lanes are a partial vector, without scalars
         part = 1 << (self.columns.bit_length() - 1)
         self.width = lanes * vectors if self.columns >= lanes else part
         outer = [at for at in range(len(of.x.shape) - 1) if at != of.axis]
@@ -123,7 +124,7 @@ class _ColumnWriter:
     def put(
         self, kept: sc.Buffer, at: sc.Buffer, start: sc.Scalar, place: sc.Scalar, early: bool
     ) -> Stmt:
-        """An element of each column among those that are kept of it, all of lower places."""
+        """Inserts an element of each column among its kept ones, all with lower indices."""
         of, width, lane = self.of, self.width, self.names.var("v")
         mine = sc.Load(of.x, self.index(place, start + lane, True))
         here = sc.Cast(place, self.place)
@@ -147,7 +148,7 @@ class _ColumnWriter:
         return For(lane, sc.index(self.width), "vectorized", seq(*body))
 
     def index(self, place: sc.Scalar, column: sc.Scalar, has_axis: bool) -> tuple[sc.Scalar, ...]:
-        """Where something of a column is in what is read, or in the result."""
+        """The index of a column's element in the operand, or in the result."""
         outer = [var for var, _ in self.outer]
         along = [place] if has_axis else []
         return (*outer[: self.of.axis], *along, *outer[self.of.axis :], column)

@@ -1,4 +1,4 @@
-"""Machines: the few facts about a processor that rules of thumb ask for, as plain data.
+"""Machines: the processor parameters that heuristics use, as plain data.
 
 >>> Machine(vector=512, registers=32).lanes(f32)
 16
@@ -21,19 +21,19 @@ from plica.runtime.machine import CycleRates
 __all__ = ["DIGITS", "PAIR_LANES", "QUAD", "Dot", "Machine", "f32", "worth"]
 
 LINE: Final = 64
-"""Bytes of a line of a cache, which come from memory together: this many on all machines known."""
+"""Bytes of a cache line, on all known machines."""
 
 PAGE: Final = 4096
-"""Bytes that are one entry of what translates addresses, where a system does not ask for more."""
+"""Bytes of a page, unless the system uses larger ones."""
 
 MASKED: Final = 256
 """Vectors of this many bits, and longer ones, can be read and written in part."""
 
 LONGEST: Final = 128 * 1024
-"""Bytes of a panel by which its copy goes as fast as it can."""
+"""Bytes of a panel beyond which its copy gets no faster."""
 
 QUAD: Final = 4
-"""How many bytes a dot product of bytes takes for each lane."""
+"""Bytes per lane of a byte dot product."""
 
 GIVEN_ROWS: Final = 2
 """Fewer rows than that are multiplied by a weight that is given before it would be packed."""
@@ -42,10 +42,10 @@ QUADS_NEAR: Final = 64 * 1024
 """Bytes of the data of a tile that is copied to where dot products read it in order, at most."""
 
 WINDOW_LANES: Final = 16
-"""Lanes of a dot product in which each has data of its own."""
+"""Lanes of a dot product with separate data per lane."""
 
 DIGITS: Final = 2
-"""Bytes of an integer that stands for a float where both sides of a dot product have lanes."""
+"""Bytes of the integer that represents a float if both operands of a dot product have lanes."""
 
 BYTE: Final = 8
 """Bits of a digit."""
@@ -57,7 +57,7 @@ TILE_ROWS: Final = 32
 """Rows that a product of tiles of bytes has, at most: two registers of 16."""
 
 TILE_QUADS: Final = 16
-"""How many times four bytes of a row a register of tiles holds."""
+"""Groups of four bytes in a row of a tile register."""
 
 MIN_ELEMENTS: Final = 512
 """Fewer elements than that are not worth a schedule."""
@@ -78,22 +78,21 @@ MAX_COPIED_COLUMNS: Final = 256
 """Neighbours that are copied at once, at most: by then rows are read as fast as they can be."""
 
 PASSING: Final = 2
-"""Registers for what is multiplied with the lanes of vectors, at least."""
+"""The minimum number of registers for operands multiplied with vector lanes."""
 
 
 @lru_cache(maxsize=256)  # copies of an unrolled loop ask again
 def waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
-    """How many vectors of a given number of neighbours wait at once until products have taken all
-    of their lanes, where copies of loops, from the outermost on, read so far apart; None where no
-    two copies read of one vector.
+    """How many vectors of adjacent elements are live until products have used all their lanes, for
+    loop copies with given distances, outermost first; None if no two copies share a vector.
 
     >>> waiting(((4, 1), (9, 64)), 4), waiting(((5, 1), (12, 1)), 4), waiting(((3, 64), (9, 64)), 4)
     (9, 4, None)
     """
     if min([apart for _, apart in copies]) >= many:
         return None
-    # A vector waits for all copies of the loop through it and of those inside.  Those of one row
-    # come in pairs, so that it has all of them; rows that overlap have them in common.
+    # A vector lives through all copies of its loop and of inner loops. Copies of one row come in
+    # pairs, so that it contains all of them; overlapping rows share vectors.
     through, *inside = dropwhile(lambda copy: copy[1] >= many, copies)
     rows = prod([count for count, apart in inside if apart >= many])
     near = [copy for copy in inside if copy[1] < many]
@@ -105,7 +104,7 @@ def waiting(copies: tuple[tuple[int, int], ...], many: int) -> int | None:
 
 
 def _most_under_way(asked: Sequence[int]) -> int:
-    """How many of the vectors that are asked for one after another are there at once, at most."""
+    """The maximum number of vectors live at once in a sequence of requests."""
     last = {vector: at for at, vector in enumerate(asked)}
     held, most = set[int](), 0
     for at, vector in enumerate(asked):
@@ -117,14 +116,14 @@ def _most_under_way(asked: Sequence[int]) -> int:
 
 
 def worth(of: Scalar, digit: Scalar, digits: int = DIGITS) -> Scalar:
-    """What a product by a digit adds to a sum, the highest digit first."""
+    """The contribution of a product by a digit to a sum, highest digit first."""
     return ShiftLeft(of, Lit(BYTE * (digits - 1), i32) - Cast(digit, i32) * Lit(BYTE, i32))
 
 
 @frozen
 class Dot:
-    """An instruction for dot products of bytes: its intrinsic, how many lanes it has, the dtype
-    of what all lanes share, the one of what each has for itself, and how many terms it takes."""
+    """A byte dot product instruction: its intrinsic, lanes, dtype of the broadcast operand, dtype
+    of the per-lane operand, and number of terms."""
 
     intrinsic: str
     lanes: int
@@ -132,23 +131,22 @@ class Dot:
     weight: DType = i8
     terms: int = QUAD
     tiles: str = ""
-    """What the names of intrinsics begin with that multiply tiles of bytes, if there are some."""
+    """The name prefix of byte tile products, if any."""
     windows: str = ""
-    """The name of the intrinsic in which each lane has data of its own, if there is one: it takes
-    rows of WINDOW_LANES bytes, as many as there are terms."""
+    """The name of the intrinsic with separate data per lane, if any: it takes rows of WINDOW_LANES
+    bytes, one per term."""
     pairs: str = ""
-    """What the names of intrinsics begin with in which both sides have lanes, if there are some,
-    one side DIGITS of bytes; they end with how many lanes, of PAIR_LANES."""
+    """The name prefix of intrinsics with lanes in both operands, one with DIGITS bytes, if any; the
+    suffix is the number of lanes, from PAIR_LANES."""
     words: str = ""
-    """What the names of intrinsics begin with that take numbers of few bits out of words, if there
-    are some; they end with how many bits."""
+    """The name prefix of intrinsics that unpack low-bit numbers, if any; the suffix is the number
+    of bits."""
 
 
 @frozen
 class Machine:
-    """Bits of a vector, how many vectors are at hand, bytes of the caches from the nearest on, how
-    many cores work at once, the dot product of bytes, if there is one, and what goes on in a
-    cycle."""
+    """Vector bits, number of vector registers, bytes of the caches from the nearest, number of
+    cores, the byte dot product, if any, and throughput per cycle."""
 
     vector: int
     registers: int
@@ -168,7 +166,7 @@ class Machine:
         return self.vector >= MASKED
 
     def lanes(self, dtype: DType) -> int:
-        """How many elements a vector holds."""
+        """The number of elements per vector."""
         return max(1, self.vector // (8 * dtype.bytes))
 
     def cache(self, level: int) -> int:
@@ -177,12 +175,12 @@ class Machine:
 
     @property
     def panel(self) -> int:
-        """Bytes of what is copied to be read again and again, at most: a quarter of the second
-        cache, where weights and results pass through as well."""
+        """The maximum bytes of a copy that is read repeatedly: a quarter of the second cache,
+        because weights and results pass through as well."""
         return min(LONGEST, self.cache(2) // 4)
 
     @property
     def near(self) -> int:
-        """Bytes of what is copied anew for each place of the axes that data and weights share, at
-        most: it stays in half of the second cache until it is read, and lies on a stack."""
+        """The maximum bytes of a copy per point of the batch axes: it stays in half of the second
+        cache until it is read, and is on a stack."""
         return min(2 * LONGEST, self.cache(2) // 2)

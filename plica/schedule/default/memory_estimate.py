@@ -1,6 +1,6 @@
-"""What the data of a contraction cost: lines and pages that are read, and copies, in cycles.
+"""The memory cost of a contraction's data: cache lines, pages and copies, in cycles.
 
-Estimates of forms (`plica.schedule.default.estimate`) add these to what is computed.
+Estimates of forms (`plica.schedule.default.estimate`) add these to the cost of computing.
 
 >>> tiles_of_group(12, 5), tiles_of_group(13, 5)
 (4, 0)
@@ -23,18 +23,17 @@ PICKED = 1.0
 """Cycles for each element that is copied from between others: a load and its place in a vector."""
 
 PAGES = 48
-"""How many entries of what translates addresses are at hand."""
+"""The number of TLB entries."""
 
 APART = 3 / 8
-"""Which part of the time that lines of several rows take to come is not hidden behind what is
-computed."""
+"""The fraction of the latency of lines from several rows that computing does not hide."""
 
 STREAMED = 1 / 4
-"""The same for lines of one stream, which a processor asks for ahead."""
+"""The same for lines of one stream, which is prefetched."""
 
 
 def lines_of_vector(of: Contraction, row: ScalarVar, lanes: int, rates: CycleRates) -> float:
-    """On how many lines of a cache a vector along a row of the data lies, in the mean."""
+    """The average number of cache lines of a vector along a row of the data."""
     size = of.data.buffer.dtype.bytes
     if row not in free_vars(of.data.indices[-1]):
         return lanes * PICKED * reads_of(rates)  # neighbours are read one by one
@@ -58,8 +57,8 @@ def page_misses(of: Contraction, rates: CycleRates) -> float:
 
 
 def page_misses_of_rows(of: Contraction, row: ScalarVar, rates: CycleRates) -> float:
-    """The same for a copy in which places that a row goes over lie side by side: terms that lie
-    beside one another in the data are whole rows of the copy apart."""
+    """The same for a copy in which the row's places are contiguous: terms adjacent in the data are
+    whole rows of the copy apart."""
     size, place = of.data.buffer.dtype.bytes, of.data.indices[-1]
     count = prod(of.sizes[each] for each in of.k if each in free_vars(place))
     pages = min(count, stride(of.data, row) // size) * min(1.0, size * of.sizes[row] / PAGE)
@@ -69,9 +68,9 @@ def page_misses_of_rows(of: Contraction, row: ScalarVar, rates: CycleRates) -> f
 def rows_displaced(
     of: Contraction, row: ScalarVar, tile: RegisterTile, lanes: int, machine: Machine
 ) -> float:
-    """Cycles for one tile of lanes over a row in which lines come from the second cache that were
-    in the nearest: those of the next tile, which a processor asks for ahead, of so many rows that
-    they are gone before they are read."""
+    """The cycles for reloading evicted lines from the second cache, per tile of lanes over a row:
+    the prefetched lines of the next tile, if there are so many rows that they are evicted before
+    use."""
     size, last = of.data.buffer.dtype.bytes, free_vars(of.data.indices[-1])
     if row not in last:
         return 0.0
@@ -85,12 +84,11 @@ def rows_displaced(
 
 
 def lines_apart(of: Contraction, tile: RegisterTile, lanes: int, machine: Machine) -> float:
-    """Cycles in which lines of all rows of the data come from behind the nearest cache, those of
-    each row for themselves: a processor foresees a few streams, not as many as a tile has.
+    """The cycles of loads beyond the nearest cache, for separate rows: a processor tracks a few
+    streams, not as many as a tile has.
 
-    Rows that do not stay in the second cache go in groups that do, and weights come again for each;
-    where there are no such groups, what it does not hold comes from behind it for every tile of
-    outputs, and so late that nothing of it is hidden.
+    Rows that exceed the second cache are split into groups that fit, and weights are loaded again
+    for each; without such groups, the excess is loaded for every tile of outputs, without overlap.
     """
     size, steps = of.data.buffer.dtype.bytes, of.sizes[of.m[-1]] if of.m else 1
     data, rates = elements(of.data.buffer) * size, machine.rates

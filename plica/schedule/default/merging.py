@@ -3,11 +3,10 @@
     y[k] = the place of the k-th of two runs, found by halving
       -->  for k:  y[k] = left if x[left] comes first else right;  that one goes on
 
-`merge_runs` says of every place for itself where its element comes from, which asks for a search.
-On a processor that goes through places one by one the place before has found all but a step of it.
-Of two runs of one length the front and the back are merged at once, each half of the places: so
-neither comes to the end of a run, and two elements are under way.  What is made of a place, as an
-element that is there, is made of it where it is found.
+`merge_runs` computes the source of each output separately, which takes a search. On a processor
+that produces outputs in order, the previous one has done all but a step of it. Two runs of equal
+length are merged from both ends at once, half of the outputs each: so neither reaches the end of a
+run, and two elements are in flight. The epilogue of an output is applied in place.
 
 >>> from plica.ir.loop.tensor import buffer
 >>> from plica.ir.loop.stage import stage
@@ -40,7 +39,7 @@ SIDE_BY_SIDE: Final = 4
 
 
 def merging_form(of: Stages, machine: Machine) -> Stages | None:
-    """A stage of merged runs with the loops it should have, None where it is another."""
+    """A stage of merged runs in the form for its loops, or None."""
     match of.stages:
         case (Each(out, axes, value),) if axes:
             pass
@@ -64,8 +63,8 @@ def merging_form(of: Stages, machine: Machine) -> Stages | None:
 
 @frozen
 class Runs:
-    """How long the runs are that a stage merges, whether they descend, and the place of an element
-    as a part of what the stage makes of it."""
+    """The length of a stage's runs, whether they descend, and the output's place in the stage's
+    value."""
 
     width: int
     descending: bool
@@ -74,7 +73,7 @@ class Runs:
 
 
 def runs_of(x: sc.Buffer, places: Sequence[sc.Scalar], value: sc.Scalar) -> Runs | None:
-    """The runs of x that a stage merges at some places, None where it does another thing."""
+    """The runs of x that a stage merges, or None."""
     nodes = set(post_order(value))
     numbers = {n.value for n in nodes if isinstance(n, sc.Lit) and n.dtype is i64}
     for width in sorted(each for each in numbers if each > 0 and 2 * each in numbers):
@@ -136,9 +135,9 @@ class _Merging:
     def both_ends(self, start: sc.Scalar, one: sc.ScalarVar, beside: int, second: int) -> Stmt:
         """Two runs from a place on: the first half from the front, the other from the back.
 
-        Several such pairs, of which `one` is the number, go side by side.  A second run may be
-        shorter than the first, which is as long as both halves: the next of that is always there.
-        The middle of an odd number comes twice.
+        Several such pairs, indexed by `one`, go in parallel. A second run may be shorter than the
+        first, which is as long as both halves: its next element always exists. The middle of an odd
+        number is written twice.
         """
         front, back = (self.state(each, beside) for each in ("front", "back"))
         step, width = self.names.var("k"), self.width
@@ -178,13 +177,13 @@ class _Merging:
         return Alloc(front, Alloc(back, seq(before, every)))
 
     def either(self, at: sc.Scalar, one: sc.Scalar, other: sc.Scalar, which: sc.Scalar) -> Stmt:
-        """One of two places, read from memory: which it is nobody has to guess for a branch."""
+        """One of two indices, loaded from memory, to avoid a mispredicted branch."""
         both = sc.Buffer(self.names.name("both"), (sc.index(2),), i64, "local")
         places = [Store(both, (sc.index(n),), each) for n, each in enumerate((one, other))]
         return Alloc(both, seq(*places, self.stored(at, sc.Load(both, (which,)))))
 
     def comes_first(self, one: sc.Scalar, other: sc.Scalar) -> sc.Scalar:
-        """Whether the element at a place comes before that at another."""
+        """Whether the element at an index precedes that at another."""
         mine, yours = (sc.Load(self.x, (*self.rows, at)) for at in (one, other))
         return is_before(mine, yours, self.descending)
 
@@ -194,7 +193,7 @@ class _Merging:
         return self.value is self.place and self.size == self.shown
 
     def stored(self, at: sc.Scalar, place: sc.Scalar) -> Stmt:
-        """What is made of a place, unless it is beyond what is wanted."""
+        """The epilogue of an output, unless it is beyond the wanted ones."""
         value = substitute(self.value, {self.place: place, self.axis: at})
         store = Store(self.out, (*self.rows, at), value)
         if self.size == self.shown:
@@ -202,5 +201,5 @@ class _Merging:
         return Branch(sc.Lt(at, sc.index(self.shown)), store, NOTHING)
 
     def state(self, name: str, count: int) -> sc.Buffer:
-        """How many were taken of a run, for a given number of pairs."""
+        """The number of elements taken from a run, for a number of pairs."""
         return sc.Buffer(self.names.name(name), (sc.index(count),), i64, "local")

@@ -4,7 +4,7 @@
                                                 for v in vectorized: y[i, v] = 0
                                                 for k: for v in vectorized: y[i, v] += …
 
-The init of a reduction has the kinds that its loops have when it is taken out.
+The init of a reduction gets the loop kinds of its loops at decomposition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copies of what a contraction reads, as vectors: packed weights, panels, data with room around it.
+"""Operand copies of a contraction, vectorized: packed weights, panels, padded data.
 
 packed[b, k, s] = w[b * 8 + s, k]      squares of elements are turned in registers
 room[i, j]      = x[i, j - 1] or 0     what is filled is apart from what is read
@@ -32,8 +32,8 @@ from plica.schedule.problem import ScheduleRefused
 
 
 def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns: bool) -> Body:
-    """A copy for a tile of registers: `near` where it is read, or before all else, shared by so
-    many cores.  One that `turns` rows goes along those of what is read."""
+    """A copy for a register tile: `near` where it is read, or before everything else, shared by the
+    given number of cores. One that `turns` rows goes along those of its source."""
     if is_sample(of):
         yield from made_ready(of, shares=cores > 1)
         return
@@ -87,7 +87,7 @@ def _guard_vars(of: Block) -> frozenset[Term]:
 
 
 def made_ready(of: Block, *, shares: bool) -> Body:
-    """What is copied as a whole before all else."""
+    """A copy as a whole, before everything else."""
     copy = yield block(str(of.label))
     every: tuple[Handle, ...] = yield loops(copy)
     *lines, column = every
@@ -101,8 +101,8 @@ def made_ready(of: Block, *, shares: bool) -> Body:
 
 
 def rows_in_vectors(of: Block, row: Handle, machine: Machine, *around: Handle) -> Body:
-    """Rows are copied in vectors; where these are not read in part, what is inside a row and what
-    is filled are apart, and so are iterations of loops `around` that have both."""
+    """Copies rows in vectors; without partial reads, the inside of a row and its fill are separate,
+    and so are iterations of loops `around` that contain both."""
     yield vectorize(row)
     if is_guarded(of) and not machine.masks:
         for loop in (*around, row):

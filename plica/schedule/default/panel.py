@@ -7,11 +7,11 @@
             for k: sum[tile] += panel[t, k] * weight[k]        vectors x single elements
             out[tile] = f(sum[tile])                           whole vectors, as they lie in memory
 
-Rows of wide data lie pages apart, so that reading a few columns of each waits for memory; a panel
-is read many times and waits once.  Lanes are neighbours of the result, so nothing is turned.
+Rows of wide data are pages apart, so reading a few columns of each misses the TLB; a panel is read
+many times and misses once. Lanes are contiguous in the result, so nothing is transposed.
 
-Of two matrices that are both inputs the right one is the data, and the left one the weight: its
-rows are turned as they are packed, and tiles are whole, with zeros where there is no row or column.
+If both matrices are inputs, the right one is the data, and the left one the weight: its rows are
+transposed as they are packed, and tiles are complete, padded with zeros.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -52,8 +52,8 @@ EMPTY = 1 / 64
 
 @frozen
 class Panel:
-    """A tile of sums, the lanes of a vector, how many tiles of columns are copied at once, and how
-    many tiles there are in all: 0 for no more than it takes."""
+    """A tile of sums, the lanes of a vector, the number of column tiles copied at once, and the
+    total number of tiles: 0 for the minimum."""
 
     tile: RegisterTile
     lanes: int
@@ -67,7 +67,7 @@ class Panel:
 
 
 def has_panels(of: Contraction) -> bool:
-    """Whether the last axis is that of the columns of the data, and there are outputs to tile."""
+    """Whether the last axis is that of the data's columns, and there are outputs to tile."""
     if of.weight is None or of.guarded or not of.axes or not of.n:
         return False
     row = of.axes[-1]
@@ -113,7 +113,7 @@ def paneled(
 def _panel(
     of: Contraction, sizes: dict[sc.ScalarVar, int], width: int, names: Names
 ) -> tuple[Each, sc.Load]:
-    """The stage that copies columns, and what is read of it."""
+    """The stage that copies columns, and the load from it."""
     row = of.axes[-1]
     mine = free_vars(of.data)
     around = [a for a in of.axes if a in mine and a is not row]
@@ -134,9 +134,8 @@ def _panel(
 
 
 def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
-    """What the panels of a kernel are like, None where it has none: columns of the data that are
-    read one after another along the last axis of the sums, from a copy that is its own, or that was
-    made before the program runs."""
+    """The panels of a kernel, or None: data columns read contiguously along the last axis of the
+    sums, from a copy made here or in advance."""
     blocks = contraction_blocks(kernel, runs=True)
     if blocks is None or blocks.epilogue is not blocks.result:
         return None
@@ -169,7 +168,7 @@ def panel_of(kernel: Kernel, machine: Machine) -> Panel | None:
 
 
 def _is_packed(of: sc.Load) -> bool:
-    """Whether what is read lies in blocks of its last axis, as many as are read together."""
+    """Whether the source is in blocks of its last axis, of the size read together."""
     match of.indices[-1]:
         case sc.FloorMod(_, sc.Lit(steps)):
             return steps == known(of.buffer.shape[-1])
@@ -181,9 +180,8 @@ def _is_packed(of: sc.Load) -> bool:
 
 
 def panel_budget(machine: Machine, weights: int, *, whole: bool) -> int:
-    """The largest size in bytes of the panels of a group, beside weights of a given size, which are
-    read again for each group if they do not stay in a cache.  Panels that are copied as a `whole`
-    are not on the stack."""
+    """The maximum bytes of a group's panels, for weights of a given size, which are read again for
+    each group unless they fit in a cache. Panels copied as a `whole` are not on the stack."""
     if whole:
         return machine.cache(2) // 2
     return machine.near if weights > machine.cache(2) // 2 else machine.panel

@@ -1,13 +1,12 @@
-"""Piecewise tensors: each piece has loops of its own.
+"""Piecewise tensors: separate loops for each piece.
 
     out[c, i, j] = x[c, i, j] if c < 8 else y[c - 8, i, j] if c < 24 else z[c - 24, i, j]
       -->  for c in range(8):  for i, j: out[c, i, j]      = x[c, i, j]
            for c in range(16): for i, j: out[c + 8, i, j]  = y[c, i, j]
            for c in range(8):  for i, j: out[c + 24, i, j] = z[c, i, j]
 
-Concatenations, pads of any kind, and repeats ask for each element where it comes
-from.  Along an axis the answer changes in a few places; between these no element asks, and rows are
-vectors.
+Concatenations, pads of any kind, and repeats select the source per element. Along an axis the
+choice changes in a few places; between these there is no choice, and rows are vectors.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -64,7 +63,7 @@ __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
 
 MOST: Final = 256
-"""This many pieces have loops of their own, at most."""
+"""The maximum number of pieces with separate loops."""
 
 
 def pieces_of(of: Each) -> Mapping[int, tuple[int, ...]]:
@@ -120,7 +119,7 @@ def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[Scalar
 def _reached(
     place: Scalar, number: int, sizes: Mapping[ScalarVar, int]
 ) -> Iterator[tuple[ScalarVar, int]]:
-    """Where an axis, or an axis and a number, comes to a number; clamps do not matter here."""
+    """Where an axis, or an axis with an offset, reaches a number; clamps are irrelevant here."""
     if dtype_of(place) is not i64:
         return
     match place:
@@ -142,9 +141,9 @@ def _reached(
 
 
 def piecewise_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a piecewise tensor, None where it is something else.
+    """The stage of a piecewise tensor, or None.
 
-    Rows become longer unless cores share what is then one row.
+    Rows are merged unless cores share the rows.
     """
     match of.stages:
         case (Each() as whole,):
@@ -196,7 +195,7 @@ def _with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buff
 
 
 def _views(whole: Each, cut: ScalarVar, row: ScalarVar) -> Mapping[Buffer, Buffer] | None:
-    """What is read along both axes, with these as one; None where either is used otherwise."""
+    """The loads along both axes with these merged, or None if either is used otherwise."""
     found: dict[Buffer, Buffer] = {}
     others: set[Buffer] = set()
     stack: list[Term] = [whole.value]
@@ -230,14 +229,14 @@ def _view(of: Buffer) -> Buffer:
 
 
 def _reach(place: Scalar, axis: ScalarVar) -> int | None:
-    """The number that is added to an axis, None where a place is something else."""
+    """The offset of an index from an axis, or None for other indices."""
     terms = dict(polynomial(place).values())
     apart = terms.pop((), 0)
     return apart if terms == {(axis,): 1} else None
 
 
 def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
-    """A place of an axis each of whose steps is now this many."""
+    """An index along an axis whose steps are now this many."""
     apart = _reach(place, axis)
     assert apart is not None
     return axis + index(apart * by) if apart else axis
@@ -247,7 +246,7 @@ def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
 
 
 def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
-    """Whether elements are many enough, and rows lie as they are read."""
+    """Whether there are enough elements, with rows in memory order."""
     sizes = [known(size) or 0 for size in out.shape]
     if not axes or prod(sizes) < MIN_ELEMENTS:
         return False
@@ -255,14 +254,14 @@ def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
 
 
 def _is_row(of: Load, row: ScalarVar) -> bool:
-    """Whether neighbours in a piece of a row are neighbours in what is read, or one element."""
+    """Whether a piece of a row is contiguous in the source, or a single element."""
     if any(row in free_vars(place) for place in of.indices[:-1]):
         return False
     return not of.indices or row not in free_vars(of.indices[-1]) or _steps(of.indices[-1], row)
 
 
 def _steps(place: Scalar, row: ScalarVar) -> bool:
-    """Whether an index goes on or back by one along a row, or stays, between where it is cut."""
+    """Whether an index changes by one along a row, or is constant, between cuts."""
     match place:
         case Min(inner, Lit()) | Min(Lit(), inner) | Max(inner, Lit()) | Max(Lit(), inner):
             return _steps(inner, row)
@@ -292,7 +291,7 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     outer = next((at for at in range(last) if sizes[at] > 1), None)
 
     def shares(at: int, length: int) -> bool:
-        """Whether a piece of an axis is the outermost there is, and worth the cores."""
+        """Whether a piece of an axis is an outermost loop worth sharing."""
         inside = prod(sizes) // sizes[at] * length
         return at == outer and length > 1 and pays(machine, inside, kernel.params)
 

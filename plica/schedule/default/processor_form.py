@@ -1,7 +1,7 @@
 """Forms of a processor: what stages may be made into before they are scheduled, as a table.
 
-Each form is a function of the stages, what is known of their inputs, and the machine; what several
-of one rank make is chosen by its price.
+Each form is a function of the stages, facts about their inputs, and the machine; among those of one
+rank the cheapest is chosen.
 
 >>> [each.name for each in FORMS if each.rank == 0]
 ['scan', 'transpose-tiles', 'merged-runs', 'kept-places']
@@ -97,9 +97,9 @@ WINOGRAD_WEIGHT_AXES: Final = 3
 
 
 def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) -> Formed | None:
-    """What to begin with, None where no form helps.
+    """The best form of some stages, or None.
 
-    With `only` a name that form alone is tried, for each group where there are groups.
+    With `only` a form's name, only that one is tried, for each group if there are groups.
     """
     apart = None if only is None else by_group(of)
     if apart is not None:
@@ -111,7 +111,7 @@ def formed(of: Stages, facts: Facts, machine: Machine, only: str | None = None) 
 def candidates(
     of: Stages, facts: Facts, machine: Machine, forms: Sequence[Form] | None = None
 ) -> Iterator[Formed]:
-    """What to begin with, the best first; forms of a higher rank come after all of a lower one."""
+    """The alternatives, best first; forms of a higher rank come after all of a lower one."""
     return in_order(every_form(forms), of, facts, machine)
 
 
@@ -132,7 +132,7 @@ def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
 
 
 def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
-    """Each group is a contraction of its own."""
+    """Each group as a separate contraction."""
     apart = by_group(of)
     found = None if apart is None else formed(apart, facts, machine)
     return [] if found is None else [(found.cycles, found.make)]
@@ -160,7 +160,7 @@ def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """A window so wide that rows would not stay in registers until all windows have read them."""
+    """Windows so wide that rows would not stay in registers for all windows."""
     found = _contraction(of, facts, again=True)
     if found is None or (found.run and found.depth > prod(found.run)):
         return None
@@ -177,7 +177,7 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
-    """A contraction with its last axes as one, as they are or in a copy that a stage makes."""
+    """A contraction with its last axes merged, directly or through a copying stage."""
     flat = merged(of)
     thin = None if flat is not None else sampled(of)
     return [(flat or of, ()), *([] if thin is None else [(thin[1], (thin[0],))])]
@@ -202,7 +202,7 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 
 
 def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:
-    """Whether what is read is known before the program runs."""
+    """Whether an operand is a compile-time constant."""
     if of is None or of.buffer not in whole.inputs:
         return False
     at = whole.inputs.index(of.buffer)
@@ -238,7 +238,7 @@ def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     """For tiles of results where two sides lie along their terms, else for each.
 
-    A side that is known is packed once, and then is one stream for whatever tiles there are."""
+    A constant operand is packed once, and is then one stream for any tiles."""
     flat = flattened(of)
     found = None if any(facts.constant) else contraction(flat)
     dots = None if found is None else dots_of(found, machine)
@@ -262,7 +262,7 @@ def _column_chain(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _chooses(of: Stages) -> bool:
-    """Whether stages begin with a reduction that takes some of its terms alone."""
+    """Whether stages begin with a reduction over selected terms."""
     value = of.stages[0].value if isinstance(of.stages[0], Each) else None
     return isinstance(value, Reduce) and isinstance(value.body, Select)
 
@@ -286,7 +286,7 @@ def in_steps(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def depends_on_residue(of: Iterable[Term]) -> bool:
-    """Whether some condition asks for a residue of a place."""
+    """Whether a condition depends on a residue of an index."""
     nodes = [node for each in of for node in post_order(each)]
     return any(isinstance(node, Eq) and isinstance(node.left, FloorMod) for node in nodes)
 
@@ -301,7 +301,7 @@ def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _short_rows(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """Rows that have elements besides what they come to, or nothing but elements."""
+    """Rows with elements besides their reductions, or with elements only."""
     if len(of.stages) > 1:
         shapes = {each.out.shape for each in of.stages if isinstance(each, Each)}
         return short_row_form(of, machine) if len(shapes) > 1 else None
@@ -318,7 +318,8 @@ def _winograd(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     match of.stages:
         case (Each(out, _, Select() | Load() as value),) if len(of.inputs) <= 3:
-            # A place, or what is there: places are read from memory, too, but for the first runs.
+            # An index, or the element: indices are loaded from memory, too, except for the first
+            # runs.
             read = isinstance(value, Load) and any(map(loads, value.indices))
             return merging_form(of, machine) if read or out.dtype is i64 else None
         case _:

@@ -2,7 +2,7 @@
 
     out[m, n] = f(sum over k of (x[m, k] + offset) * (w[k, n] - middle))       x and w of 8 bits
 
-Integer sums are exact modulo 2**32, so the offset can be taken out of the sum, and the data can be
+Integer sums are exact modulo 2**32, so offsets can be moved out of the sum, and the data can be
 stored signed or unsigned, as an instruction requires:
 
     sum (x + offset) * v  =  sum stored * v  +  (offset + shift) * sum v      stored = x - shift
@@ -45,7 +45,7 @@ FAR = 1 << 30
 class QuantisedContraction:
     """A contraction over i32 whose data and weight are stored as bytes.
 
-    `whole` reads them as i32.  `lane` is the axis along vector lanes, and `quad` the reduction axis
+    `whole` reads them as i32. `lane` is the axis along vector lanes, and `quad` the reduction axis
     of which a dot product takes four terms at once.
     """
 
@@ -166,8 +166,8 @@ def moved_bytes(of: sc.Scalar, fixed: frozenset[sc.ScalarVar]) -> tuple[sc.Load,
 def signed_bytes(
     of: sc.Scalar, fixed: frozenset[sc.ScalarVar], fits_i8: list[sc.Buffer]
 ) -> tuple[sc.Load, int] | None:
-    """The load of bytes in a term and the offset that brings it into -128 … 127, if there is
-    one."""
+    """The load of bytes in a term and the offset that brings it into -128 … 127, if there
+    is one."""
     bare = of.value if isinstance(of, sc.Cast) else of
     if isinstance(bare, sc.Load) and bare.buffer.dtype is i32 and bare.buffer in fits_i8:
         return bare, 0

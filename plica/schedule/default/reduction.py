@@ -10,17 +10,17 @@
 Of a row of open length the vectors behind the last ones side by side are joined in `tail`, and
 where vectors are not read in part what fills none of them in `rest`.
 
-What fills no vectors side by side is added to `joined`, what fills none to `few` and to `total`.  A
-machine that reads vectors in part joins what is left of a row as one such vector; so it does with a
-row that is shorter than one, and with the last vector of each of several rows.
+Vectors beyond the unrolled ones are added to `joined`, and single elements to `few` and `total`. A
+machine with partial vectors joins the rest of a row as one; likewise a row shorter than a vector,
+and the last vector of several rows.
 
-A long sum of floats would lose digits in lanes that run on and on, so it goes in runs of 16
-vectors, whose totals are kept in f64; what is left after these is summed as above.
+A long float sum would lose digits in lanes that accumulate throughout, so it goes in runs of 16
+vectors with f64 totals; the rest is summed as above.
 
     run[i, o, u, v]  = sum over h < 16 of f(x[i, ((o * 16 + h) * 4 + u) * 16 + v])
     wide[i, v]       = sum over o of f64(run[i, o, 0, v] + … + run[i, o, 3, v])
 
-Terms are joined in another order than they come: only for those who allow that.
+Terms are reordered, which needs the contract's permission.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -66,7 +66,7 @@ NARROWEST = 2
 """Vectors of fewer lanes are none."""
 
 SHORT = 4
-"""Vectors of a row that stays in registers, at most."""
+"""The maximum vectors of a row kept in registers."""
 
 RUN = 16
 """Vectors that a lane adds up one by one in a long sum."""
@@ -75,7 +75,7 @@ ONE_RUN = 32
 """This many are one run."""
 
 SHORT_RUN = 8
-"""Fewer vectors than that make a run only where there is no other."""
+"""The minimum number of vectors of a run, unless it is the only one."""
 
 WIDE = 512
 """Lanes of a sum of this many terms are joined in f64."""
@@ -85,8 +85,7 @@ MAX_STRIDE = 4
 
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
-    """The stages of a reduction along rows, at most a given number of vectors at once; None where
-    it is none."""
+    """The stages of a reduction along rows, with at most a number of vectors at once, or None."""
     if not all(isinstance(each, Each) for each in of.stages):
         return None
     every = pairs(flattened(of))
@@ -114,8 +113,8 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
 
 
 def is_across_rows(of: Stages, *, factors: bool = True) -> bool:
-    """Whether stages begin with a reduction that keeps the last axis of what it reads, and reads it
-    for one term of one result: what several of them read is for tiles.  Rows may have `factors`."""
+    """Whether stages begin with a reduction that keeps the last axis of its operand, each term of
+    which has one result: operands shared by results are for tiles. Rows may have `factors`."""
     match of.stages[0]:
         case Each(out, (*_, lane) as axes, Reduce(_, terms, _, body)):
             found = [each for each in loads(body) if not free_vars(each).isdisjoint(terms)]
@@ -156,7 +155,7 @@ def flattened(of: Stages) -> Stages:
 
 
 def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
-    """The stages with this many of the last terms as one, None where they are not contiguous."""
+    """The stages with this many of the last terms merged, or None if they are not contiguous."""
     terms, extents = body.axes[-many:], body.extents[-many:]
     views: dict[Buffer, Buffer] = {}
     count = product(extents)
@@ -201,17 +200,17 @@ class RowTiling:
 
     @property
     def groups(self) -> Scalar:
-        """How many whole groups of vectors side by side there are."""
+        """The number of whole groups of adjacent vectors."""
         return index(self.count // self.many) if self.strips is None else self.strips
 
     @property
     def is_partly(self) -> bool:
-        """Whether there are fewer elements than the vectors of it have lanes."""
+        """Whether the last vectors are partial."""
         return self.length < self.count * self.lanes
 
 
 def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling | None:
-    """How a reduction along a row is cut, None where vectors do not help."""
+    """The split of a reduction along a row, or None if vectors do not help."""
     numbers = dtype_of(body) in (f32, f64, i32, i64)
     if numbers and len(body.axes) == 1 and known(body.extents[0]) is None:
         return _in_strips(body, machine, most)
@@ -236,7 +235,7 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
 
 
 def _in_strips(body: Reduce, machine: Machine, most: int) -> RowTiling | None:
-    """How a row of open length is cut, None where vectors do not help."""
+    """The split of an open row, or None if vectors do not help."""
     lanes = machine.lanes(dtype_of(body))
     if lanes < NARROWEST or not is_row(body.body, body.axes[0], (), MAX_STRIDE):
         return None
@@ -268,7 +267,7 @@ def reduced_in_parts(
     sizes: tuple[Scalar, ...],
     name: Names,
 ) -> tuple[list[Each], Scalar]:
-    """The stages of a reduction for each place of some axes, and what it is once they are done."""
+    """The stages of a reduction for each point of some axes, and its final value."""
     dtype, many, lanes = dtype_of(body), cut.many, cut.lanes
     h, u, v, t = (name.var(each) for each in "huvt")
     term = body.axes[-1]
@@ -321,7 +320,7 @@ def reduced_in_parts(
         done = min(done + lanes, cut.length)
 
     def left(width: int, place: Scalar) -> list[Scalar]:
-        """What is still to come, a given number of lanes at a time."""
+        """The remaining elements, a number of lanes at a time."""
         nonlocal done
         start, count = done, (cut.length - done) // width if flat else 0
         done += count * width
@@ -360,7 +359,7 @@ def reduced_in_parts(
 
 
 def _rounds(of: Reduce) -> bool:
-    """Whether terms are lost where there are many: sums of integers are exact."""
+    """Whether sums round; integer sums are exact."""
     return of.combiner == "sum" and dtype_of(of).is_float
 
 
@@ -394,7 +393,7 @@ def _in_runs(  # noqa: PLR0917  # a reduction is these things
     sizes: tuple[Scalar, ...],
     name: Names,
 ) -> list[Each]:
-    """The stages of whole runs: `run`, and in `wide` what these come to in each lane."""
+    """The stages of whole runs: `run`, and in `wide` their totals per lane."""
     many, lanes = cut.many, cut.lanes
     h, u, v, o = (name.var(each) for each in "huvo")
     count = dim(cut.groups // length)
@@ -425,8 +424,8 @@ def _behind_strips(
     sizes: tuple[Scalar, ...],
     name: Names,
 ) -> list[Each]:
-    """The stages of what is behind the strips of a row of open length: `tail`, vector by vector,
-    and `rest`, term by term, where vectors are not read in part."""
+    """The stages behind the strips of an open row: `tail`, by vectors, and `rest`, by elements, if
+    there are no partial vectors."""
     dtype, lanes, (size,) = dtype_of(body), cut.lanes, body.extents
     t, v = name.var("t"), name.var("v")
     start_, _ = MEANING[body.combiner]
@@ -451,7 +450,7 @@ def _behind_strips(
 
 
 def _lane(of: Scalar, lane: ScalarVar) -> Callable[[Scalar], Scalar]:
-    """What stands in a lane."""
+    """The value of a lane."""
     return lambda place: substitute(of, {lane: place})
 
 

@@ -7,8 +7,8 @@
         part[u, v] = …                           vectors, side by side
         joined, few, total, then out             shorter and shorter vectors
 
-Of short rows that come to a number each, four go to their last lanes one after another; those are
-joined for all four at once, by registers that are turned.
+Of short rows with one result each, four are reduced to vectors in turn; these are joined together,
+by transposed registers.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -55,23 +55,23 @@ TOGETHER = 4
 """Short rows whose last lanes are joined at once."""
 
 LONG = 256
-"""A row of this many elements is long enough for the next to come from memory meanwhile."""
+"""The row length from which the next row can be prefetched meanwhile."""
 
 ROWS_AT_HAND = 3
-"""Rows that half of the second cache has to hold where the next comes nearer: what is read, what is
-written and the next; one more for each that is kept in between."""
+"""Rows that half of the second cache must hold for prefetching: the source, the result and the next
+one; one more for each kept in between."""
 
 
 def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     """The schedule of such a kernel, or of a chain of them (`plica.schedule.default.row`).
 
-    Everything goes into the loop over the rows of the result.
+    Everything goes into the loop over the result's rows.
     """
     flow = block_flow(kernel)
     found = [] if flow is None else [e for e in flow.blocks.values() if _is_part(e, flow)]
     if flow is None or not found:
         return None
-    # a row of which there is one may be read as one vector of parts
+    # a single row may be read as one vector of parts
     parts = [each for each in found if known(made_by(each).shape[-2]) != 1] or found
     run_of = {after: each for each in parts if (after := _adding(each, flow)) is not None}
     runs = list(run_of.values())
@@ -139,8 +139,8 @@ def _shared(rows: Sequence[Handle]) -> Body:
 def _go_together(
     flow: BlockFlow, parts: Sequence[Block], lanes: Sequence[Block], around: int
 ) -> bool:
-    """Whether a few short rows are reduced to their last lanes one after another, and those joined
-    for all of them at once: there is nothing but a number for each row."""
+    """Whether a few short rows are reduced to vectors in turn, and these joined together: each row
+    has a single result."""
     result = flow.result
     count = known(result.extents[around - 1]) or 0 if around else 0
     if len(parts) != 1 or _spatial(result) != around or not count or count % TOGETHER:
@@ -170,7 +170,7 @@ def _rows_together(outer: Handle, last: Handle, before: Sequence[Block], around:
 
 
 def _is_near(of: Block, machine: Machine) -> bool:
-    """Whether a row is so short that it stays in registers."""
+    """Whether a row is short enough for registers."""
     lanes = machine.lanes(made_by(of).dtype)
     return machine.masks and (known(of.extents[-1]) or 0) <= SHORT * lanes
 
@@ -180,8 +180,8 @@ def _spatial(of: Block) -> int:
 
 
 def _is_part(of: Block, flow: BlockFlow) -> bool:
-    """Whether a block reduces parts of rows in lanes: its last axes are vectors side by side and
-    lanes, and whoever joins the vectors reads one after another."""
+    """Whether a block reduces parts of rows in lanes: its last axes are vectors and lanes, and its
+    consumer reads the vectors in sequence."""
     if not is_reduction(of) or _spatial(of) < 2 or of is flow.result:
         return False
     buffer = made_by(of)
@@ -192,13 +192,13 @@ def _is_part(of: Block, flow: BlockFlow) -> bool:
 
 
 def _adding(part: Block, flow: BlockFlow) -> Block | None:
-    """What adds up parts that are runs, None where they are no runs."""
+    """The block that adds up partial runs, or None."""
     after = flow.readers[made_by(part)]
     return after[0] if len(after) == 1 and is_reduction(after[0]) else None
 
 
 def _looped_terms(of: Block, rows: int) -> int:
-    """How many loops over terms there are: in a row, those of one term are gone."""
+    """The number of term loops: within a row, unit loops are gone."""
     both = zip(of.kinds, of.extents, strict=True)
     return sum(kind == "reduce" and (not rows or known(size) != 1) for kind, size in both)
 
@@ -231,10 +231,10 @@ def _lanes(every: Sequence[Block], parts: Sequence[Block], around: int) -> list[
 
 
 def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds: bool) -> Body:
-    """The loops of a block inside that over rows: those of one iteration are gone.
+    """The loops of a block inside the row loop, without unit loops.
 
-    What is a row of its own is `kept` in memory, where there is room for a given number of bytes of
-    the next, all else in registers.  One that `adds` up runs has these inside its terms already.
+    A block with its own row is `kept` in memory, if there is room for the next; all else is in
+    registers. One that `adds` up runs has these inside its terms already.
     """
     long = [kind for kind, size in zip(was.kinds, was.extents, strict=True) if known(size) != 1]
     there = long[sum(known(size) != 1 for size in was.extents[:outside]) :]
@@ -259,8 +259,8 @@ def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds:
 
 
 def _fetched(of: Handle, was: Block, room: int) -> Body:
-    """While a long row is worked on, the next one comes nearer, if there is room for it: where
-    there is not, what is read again next would have to go."""
+    """Prefetches the next row while a long one is processed, if there is room; otherwise it would
+    evict data that is still needed."""
     length = known(was.extents[-1]) or 0
     if length >= LONG and length * made_by(was).dtype.bytes <= room:
         yield annotate(of, "fetch", length)

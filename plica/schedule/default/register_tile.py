@@ -1,5 +1,5 @@
-"""Register tiles: how large a tile of a contraction's sums is, and in what order tiles follow one
-another, from registers and caches (`plica.schedule.default.register_tile_schedule` has the loops).
+"""Register tiles: the size of a contraction's tile of sums, and the order of tiles, from registers
+and caches (`plica.schedule.default.register_tile_schedule` has the loops).
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -39,16 +39,16 @@ from plica.schedule.default.tile import (
 )
 
 SPARE = 8
-"""Registers for what is read."""
+"""Registers for operands."""
 
 ENOUGH = 4
 """Sums that must be under way at once, at least."""
 
 UNDER_WAY = 8
-"""Sums that keep the units for products busy: an addition takes four cycles, and there are two."""
+"""The number of sums that keep the multipliers busy: latency four, two per cycle."""
 
 WORTH = 0.75
-"""Bytes that come from behind a cache, of those that would: fewer are worth another order."""
+"""The fraction of bytes from beyond a cache below which another order is chosen."""
 
 
 def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> RegisterTile:
@@ -84,7 +84,7 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
 
 
 def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> RegisterTile:
-    """Sums beside all weights of a window in registers: as many as there is room for."""
+    """Sums with all weights of a window in registers: as many as fit."""
     taps = prod([of.extents[at] for at in of.terms])
     written = max(ENOUGH, MOST_SLIDING // taps)
     room = max(1, min(written, machine.registers - min(taps, 9) - SPARE))
@@ -100,8 +100,8 @@ def _sliding_tile(of: Roles, vectors: int, steps: int, machine: Machine) -> Regi
 def beside(
     of: Roles, tile: RegisterTile, machine: Machine, lanes: int
 ) -> tuple[RegisterTile, int | None]:
-    """A loop around that should be part of every tile, and the tile that is beside it: since else
-    too few sums are under way, or weights come from far away again for each of its iterations."""
+    """An outer loop to include in every tile, and the resulting tile, if otherwise too few sums are
+    in flight, or weights are reloaded for each of its iterations."""
     if not of.blocked or of.widened or not of.around:
         return tile, None
     at, count = of.around[-1], tile.vectors * tile.steps
@@ -149,7 +149,7 @@ def has_far_weights(of: Roles, machine: Machine) -> bool:
 def data_ahead(
     of: Roles, reduction: Block, tile: RegisterTile, lanes: int, machine: Machine
 ) -> int:
-    """How many elements ahead data are fetched that come from behind the second cache, else 0.
+    """The prefetch distance in elements for data beyond the second cache, else 0.
 
     A tile of lanes over a row reads a line or two in each row of the data: these are more streams
     than a processor foresees by itself.
@@ -166,8 +166,8 @@ def rows_together(
     """How many rows of a result go together for all of its outputs, 0 for all; of one long row, how
     many tiles of lanes.
 
-    Then the data that they read stay in a cache, where all data came from behind it again for each
-    tile of outputs; weights come again for each group, if they do not stay there as well.
+    Then their data stays in a cache, instead of being reloaded for each tile of outputs; weights
+    are reloaded for each group, unless they fit as well.
     """
     if of.sliding or of.widened or prod([of.extents[at] for at in of.batch]) > 1:
         return 0
@@ -194,7 +194,8 @@ def rows_together(
 
 
 TileLoop: TypeAlias = tuple[int, float, frozenset[Side]]
-"""How often a loop goes, what is left for the last time if it is cut short, and what it reads."""
+"""A loop's extent, the remainder of its last iteration if it is cut short, and the operands that
+vary with it."""
 
 
 def loops_around(  # noqa: PLR0917  # as the schedule
@@ -231,7 +232,7 @@ def loops_around(  # noqa: PLR0917  # as the schedule
 
 
 def term_extents(of: Roles) -> tuple[int, ...]:
-    """How often each loop over terms goes."""
+    """The extents of the term loops."""
     return tuple([of.extents[at] for at in of.terms])
 
 

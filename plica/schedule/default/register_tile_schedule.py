@@ -5,7 +5,7 @@ for …, tiles of lanes, tiles of the other axis:
     for terms: sum[tile] += data * weight          vectors x single elements
     out[tile] = f(sum[tile])
 
-Which tile, and in what order, is `plica.schedule.default.register_tile`'s to say.
+The tile and the order of tiles are chosen by `plica.schedule.default.register_tile`.
 """
 
 from __future__ import annotations
@@ -78,13 +78,12 @@ def scheduled(
 ) -> Do:
     """The schedule with a tile; where the lanes are part of a loop, this many of them.
 
-    A given number of tiles of steps go together, 0 for all, or a given number of `rows` of the last
-    loop around, or tiles of the one row there is.  If it `pads`, the copy of the data with room
-    around it is made where it is needed.  A given number of cores share loops around; to call them
-    once takes `region` of the time of one, and to read all data and all weights `reads`.  If it
-    `fetches`, weights of the next tile come from far away while this one is worked on, and data a
-    given number of elements `ahead`.  All of the loop `beside`, one of those around, is part of
-    every tile.
+    A number of step tiles go together, 0 for all, or a number of `rows` of the last outer loop, or
+    tiles of a single row. With `pads`, the padded copy of the data is made where it is needed. A
+    number of cores share outer loops; starting them takes the fraction `region` of a core's time,
+    and reading all data and weights `reads`. With `fetches`, the next tile's weights are
+    prefetched, and data `ahead` elements before. The whole loop `beside`, one of the outer ones, is
+    part of every tile.
     """
     made = _TileSchedule(
         of, blocks, tile, lanes, block_of, pads, cores, region, reads, fetches, ahead, beside, rows
@@ -94,7 +93,7 @@ def scheduled(
 
 @frozen
 class _TileSchedule:
-    """The schedule with a tile, by what `scheduled` is told."""
+    """The schedule with a tile, with the parameters of `scheduled`."""
 
     of: Roles
     blocks: ContractionBlocks
@@ -111,7 +110,7 @@ class _TileSchedule:
     rows: int
 
     def at_once(self) -> Body:
-        """All terms of a tile, then what is made of their sums."""
+        """All terms of a tile, then the epilogue."""
         of, blocks = self.of, self.blocks
         total = yield block(str((blocks.total or blocks.reduction).label))
         last = yield block(str(blocks.epilogue.label))
@@ -139,7 +138,7 @@ class _TileSchedule:
             yield from self.by_cores(order, (times[: len(batch)] if self.pads else []) or times)
 
     def in_runs(self) -> Body:
-        """Runs of terms one after another, whose totals are kept beside them."""
+        """Runs of terms in sequence, with totals kept."""
         ends = self.of.lane, self.lanes
         last, nests, sums = yield from run_by_run(self.blocks, self.tiled, self.counts(), ends)
         yield from self.summed_up(sums, prod(sums[1]))
@@ -150,7 +149,7 @@ class _TileSchedule:
                 yield from self.by_cores(order, times)
 
     def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
-        """The loops of a block, split into tiles, and these put in order."""
+        """Splits the loops of a block into tiles, and reorders them."""
         of, tile, beside, rows = self.of, self.tile, self.beside, self.rows
         every: tuple[Handle, ...] = yield loops(of_block)
         vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, self.lanes))
@@ -228,7 +227,7 @@ class _TileSchedule:
         yield from shared(share_of(named, self.cores, region=self.region, reads=read))
 
     def times(self) -> list[TileLoop]:
-        """How often each loop around a tile goes."""
+        """The extent of each loop around a tile."""
         return loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
 
     def counts(self) -> dict[int, int]:
@@ -243,7 +242,8 @@ class _TileSchedule:
 
 
 def _passes(of: Roles, tile: RegisterTile, block_of: int) -> int:
-    """How often the loop around the terms goes over the same weights, 0 where no one loop does."""
+    """The number of iterations of the loop around the terms that reuse the weights, or 0 if no
+    single loop does."""
     counts = [of.extents[at] for at in of.around]
     if of.steps is not None:
         counts.append(block_of or -(-of.extents[of.steps] // tile.steps))
@@ -263,7 +263,8 @@ def _fetched(  # noqa: PLR0917  # as the schedule
     """A loop of terms in which each pass fetches its share of the next tile's weights, in vectors
     of a given number of bytes."""
     loop, inside = terms[0], prod(extents[1:])
-    # Elements of several terms are one short vector for each step, which would wait beside sums.
+    # Elements of several terms form one short vector per step, which would occupy registers besides
+    # the sums.
     waits = vector <= BRIEF and tile.vectors * tile.steps + tile.steps > HELD
     if inside == 1 and not waits:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)

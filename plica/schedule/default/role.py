@@ -5,8 +5,7 @@
     sum[…]    = sum of pad[…] * packed[…]    the reduction
     out[…]    = f(sum[…])                    the epilogue
 
-Roles follow from who reads whom, never from what somebody called a stage, so trace templates serve
-whatever form made it.
+Roles follow from dataflow, never from stage names, so templates serve stages of any form.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -64,7 +63,8 @@ class BlockFlow:
 
 @lru_cache(maxsize=256)
 def block_flow(kernel: Kernel) -> BlockFlow | None:
-    """Who reads whom; None where a block does anything but store an element of its own buffer."""
+    """The producers and consumers of each block; None if a block does anything but store an element
+    of its own buffer."""
     blocks = map_of(kernel).blocks.nodes
     writer: dict[Buffer, Block] = {}
     readers: dict[Buffer, list[Block]] = {}
@@ -90,7 +90,7 @@ def only_map(kernel: Kernel) -> Block | None:
 
 
 def reads(of: Block) -> list[Load]:
-    """What a block reads, besides the element that it adds to."""
+    """The loads of a block, without its accumulator."""
     assert isinstance(of.body, Store)
     own = of.body.buffer
     found = [node for node in post_order(of.body) if isinstance(node, Load)]
@@ -114,7 +114,7 @@ def sizes_of(of: Block) -> list[int]:
 
 
 def terms_of(of: Block | None) -> tuple[int, ...]:
-    """The extents of the terms of a block, none where there is no block."""
+    """The extents of a block's terms; empty without a block."""
     if of is None:
         return ()
     both = zip(of.kinds, of.extents, strict=True)
@@ -123,31 +123,31 @@ def terms_of(of: Block | None) -> tuple[int, ...]:
 
 @frozen(eq=False)
 class ContractionBlocks:
-    """The blocks of a kernel that has one contraction, by what they are for."""
+    """The blocks of a kernel with one contraction, by role."""
 
     reduction: Block
     epilogue: Block
     result: Block
     """The epilogue, or what reads that."""
     data: Block | None
-    """What makes the data, None where it is read as it is given."""
+    """The producer of the data, or None if it is an input."""
     weight: Block | None
-    """What makes the weight, None where it is read as it is given."""
+    """The producer of the weight, or None if it is an input."""
     source: Block | None
     """What makes the data that `data` reads."""
     total: Block | None = None
-    """What adds up the reductions of runs, if it goes in such."""
+    """The block that adds up runs, if there are runs."""
     tail: Block | None = None
     """The reduction of the last run, where that is shorter than others."""
     again: Block | None = None
-    """What reads the totals once all are whole, where they are kept in memory from run to run."""
+    """The consumer of complete totals, if they are kept in memory between runs."""
 
 
 def contraction_blocks(
     kernel: Kernel, wanted: Callable[[Block], bool] = is_reduction, *, runs: bool = False
 ) -> ContractionBlocks | None:
-    """What the blocks of a kernel are for, None where not one of them is a reduction as wanted, or
-    not one other reads it.  With `runs`, that may go in runs."""
+    """The roles of a kernel's blocks, or None unless exactly one is a suitable reduction with one
+    consumer. With `runs`, it may go in runs."""
     flow = block_flow(kernel)
     found = [] if flow is None else [e for e in flow.blocks.values() if wanted(e)]
     apart = _in_runs(flow, found) if flow is not None and runs and len(found) > 1 else None
@@ -199,8 +199,7 @@ def _in_runs(flow: BlockFlow, found: list[Block]) -> tuple[Block, Block, Block |
 
 
 def _scaled(of: Block, made: Mapping[Buffer, Block]) -> Block | None:
-    """The run whose sums a block adds up, each of them in a scale, less what all terms of the run
-    have in common; None where it does anything else."""
+    """The run that a block adds up, scaled and with common terms subtracted, or None."""
     body = (
         of.body.value.right
         if isinstance(of.body, Store) and isinstance(of.body.value, Add)
@@ -216,7 +215,7 @@ def _scaled(of: Block, made: Mapping[Buffer, Block]) -> Block | None:
 
 
 def sides(of: Block) -> tuple[Load, Load | None] | None:
-    """What the terms of a reduction are read from: the data, and the weight it is multiplied by."""
+    """The factors of a reduction: the data, and the weight."""
     body = of.body
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
@@ -230,14 +229,13 @@ def sides(of: Block) -> tuple[Load, Load | None] | None:
 
 
 def only_load(of: Term) -> Load | None:
-    """The one load of a term, besides numbers that all elements share; None where there are more or
-    none."""
+    """The only load of a term, besides values shared by all elements, or None."""
     found = [node for node in post_order(of) if isinstance(node, Load) and node.indices]
     return found[0] if len(found) == 1 else None
 
 
 def reads_rows(of: Block) -> bool:
-    """Whether a copy reads along the rows of what it copies."""
+    """Whether a copy reads along the rows of its source."""
     loads = [node for node in post_order(of.body) if isinstance(node, Load)]
     return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
 
@@ -247,8 +245,8 @@ FEWEST_TURNED = 4
 
 
 def turns_rows(of: Block) -> bool:
-    """Whether a copy reads along its last loop but one what it writes along the last: registers
-    turn squares of it, if there are as many neighbours as lanes."""
+    """Whether a copy reads along its second-last loop what it writes along the last: registers
+    transpose squares of it, if there are enough neighbours."""
     loads = [node for node in post_order(of.body) if isinstance(node, Load)]
     if len(of.vars) < 2 or len(loads) != 1 or loads[0].indices[-1] is not of.vars[-2]:
         return False
@@ -270,7 +268,7 @@ MOST_SLIDING = 72
 
 @frozen
 class Roles:
-    """What the loops of a sum are for, by their places: those around, steps, lanes, terms."""
+    """The roles of a sum's loops, by position: outer loops, steps, lanes, terms."""
 
     batch: tuple[int, ...]
     around: tuple[int, ...]
@@ -286,17 +284,17 @@ class Roles:
     sliding: bool
     """Whether nothing but data is reused: steps are neighbours that read the same data."""
     apart: int = 0
-    """How many bytes apart steps read what is read element by element."""
+    """The distance in bytes of steps in the operand read by elements."""
     depth: int = 0
-    """How many terms there are in all."""
+    """The total number of terms."""
     runs: int = 0
-    """How many axes number the runs of a sum, if there is a `total` of these."""
+    """The number of axes over the runs of a sum, if there is a `total`."""
     tail: tuple[int, ...] = ()
     """The terms of the last run, where that is shorter."""
     widened: int = 0
     """Where weights are of few bits, how many outputs lie side by side in them."""
     near: int = 0
-    """How many bytes apart terms read what is read element by element."""
+    """The distance in bytes of terms in the operand read by elements."""
     wide: int = 0
     """How many outputs of a packed weight lie side by side, before those of the next term."""
 
@@ -306,12 +304,12 @@ class Roles:
         return prod(self.extents[: len(self.extents) - len(self.terms)]) * self.depth
 
     def held(self, lanes: int) -> int | None:
-        """How many vectors a tile has because they lie side by side in the weight; None for any."""
+        """The number of vectors of a tile if the packed weight fixes it, else None."""
         return self.wide // lanes if self.wide > lanes else None
 
 
 def roles(kernel: Kernel) -> Roles | None:
-    """The roles of the loops of its reduction, None where that is no sum of products."""
+    """The loop roles of a kernel's reduction, or None if it is no sum of products."""
     blocks = contraction_blocks(kernel, runs=True)
     if blocks is None or blocks.epilogue is not blocks.result:
         return None

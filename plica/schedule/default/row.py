@@ -6,7 +6,7 @@
     y[i, j] = e[i, j] / s[i]                       sum of the row
                                                    y of the row
 
-A stage of a row that is cheap is not kept, but computed again where it is read.
+A cheap stage of a row is not kept, but recomputed where it is read.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -43,15 +43,15 @@ CHEAP = 4
 
 @frozen(eq=False)
 class _Known:
-    """What stands for the element of a stage: its axes, and a term in these."""
+    """The replacement of a stage's element: its axes, and a term in these."""
 
     axes: tuple[sc.ScalarVar, ...]
     value: sc.Scalar
 
 
 def rows_of(of: Stages) -> int | None:
-    """How many of their first axes stages share, each reading those before it at its own row; None
-    where they do not go along rows together."""
+    """The number of leading axes shared by stages that read each other at their own row, or
+    None."""
     every = [each for each in of.stages if isinstance(each, Each)]
     folds = [each for each in every if isinstance(each.value, sc.Reduce)]
     if len(every) != len(of.stages) or not folds or len(every) < 2:
@@ -84,11 +84,11 @@ def _at_row(load: sc.Load, of: Each, rows: int) -> bool:
 def chain_form(
     of: Stages, machine: Machine, most: int = AT_ONCE, *, approximates: bool = False
 ) -> Stages | None:
-    """Stages along rows, in which at most a given number of vectors are reduced at once; None where
-    vectors do not help.
+    """Stages along rows with at most a number of vectors reduced at once, or None if vectors do not
+    help.
 
-    Where it `approximates`, a row is multiplied by the reciprocal of what it is divided by, unless
-    a quotient is rounded.
+    If it `approximates`, a row is multiplied by the reciprocal of its divisor, unless a quotient is
+    rounded.
     """
     if (rows := rows_of(of)) is None:
         return None
@@ -106,7 +106,7 @@ def chain_form(
 
 @frozen(eq=False)
 class _Chain:
-    """What the stages of a chain share, and what is known of those before."""
+    """The common parameters of a chain's stages, and what is known of earlier ones."""
 
     rows: int
     names: Names
@@ -118,7 +118,7 @@ class _Chain:
     known_: dict[sc.Buffer, _Known] = field(factory=dict)
 
     def stage(self, of: Each, *, last: bool) -> list[Each] | None:
-        """What is to be done for a stage; how it is read from then on is known after that."""
+        """The stages for a stage; records how it is read afterwards."""
         rows, sizes = of.axes[: self.rows], of.out.shape[: self.rows]
         rest = of.out.shape[self.rows :]
         value, before = self.once_a_row(_filled(of.value, self.known_), rows, sizes)
@@ -144,7 +144,7 @@ class _Chain:
             found = [*before, *turned]
         if last:
             return [*found, Each(self.out(of, "out"), of.axes, value)]
-        # What is one number for each row is kept, whatever it costs: a row reads it many times.
+        # Per-row values are kept, whatever their cost, because a row reads them many times.
         single = all(known(size) == 1 for size in rest)
         axes = rows if single else of.axes
         if not single and is_cheap(value, {*of.axes[self.rows :]}):
@@ -164,8 +164,7 @@ class _Chain:
     def once_a_row(
         self, of: sc.Scalar, rows: tuple[sc.ScalarVar, ...], sizes: tuple[sc.Scalar, ...]
     ) -> tuple[sc.Scalar, list[Each]]:
-        """A value along a row in which what is the same all along is read: it is a stage of its
-        own.
+        """A value along a row with its uniform parts loaded from separate stages.
 
         Wide numbers of which it is made would make vectors of the whole row shorter, too.
         """
@@ -199,8 +198,7 @@ class _Chain:
     def whole_vectors(
         self, shape: tuple[sc.Scalar, ...], last: sc.ScalarVar, value: sc.Scalar
     ) -> tuple[tuple[sc.Scalar, ...], sc.Scalar]:
-        """A short row that is kept, as whole vectors: what part of one has stored is not at hand
-        for whoever reads it next."""
+        """A short kept row as whole vectors: partial stores would delay the next load."""
         length, lanes = known(shape[-1]) or 0, self.machine.lanes(sc.dtype_of(value))
         if not self.machine.masks or not lanes // 2 < length <= SHORT * lanes or not length % lanes:
             return shape, value
@@ -231,7 +229,7 @@ def _without_division(
 ) -> tuple[sc.Scalar, list[Each]]:
     """The value of a row with one division for each row: `a / b` is `a * (1 / (b * s)) * s`.
 
-    The power of two `s` keeps the reciprocal of the least and greatest numbers a normal one.
+    The power of two `s` keeps reciprocals of the smallest and largest numbers normal.
     """
     match of:
         case sc.Div(left, right) if sc.dtype_of(of) is f32 and right not in rows:
@@ -251,7 +249,7 @@ def _without_division(
 
 
 def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
-    """A term with what stands for the elements of earlier stages."""
+    """A term with elements of earlier stages substituted."""
 
     def new(node: Term) -> Term:
         if not isinstance(node, sc.Load) or node.buffer not in known_:
@@ -263,10 +261,9 @@ def _filled(of: sc.Scalar, known_: dict[sc.Buffer, _Known]) -> sc.Scalar:
 
 
 def is_cheap(of: sc.Scalar, along: Set[sc.ScalarVar]) -> bool:
-    """Whether an element takes little more than to read what it is made of.
+    """Whether computing an element costs little more than loading its operands.
 
-    What has nothing to do with the axes along a row is made once for each row, and a place that is
-    read takes nothing.
+    Terms independent of the row axes are computed once per row, and indices cost nothing.
     """
     costly = sc.Div | sc.FloorDiv | sc.FloorMod | sc.Pow | sc.Intrinsic | sc.Reduce
     if any(isinstance(node, costly) for node in post_order(of)):

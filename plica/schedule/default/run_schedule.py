@@ -9,8 +9,8 @@ for …, tiles:
     the same for the terms of `tail`, where there is one
     out[tile] = f(total[tile] + f64(tail[tile]))
 
-Or run by run for all tiles: what a run reads of data and weights stays in a cache until all tiles
-have read it, and totals wait in memory.
+Or run by run for all tiles: a run's data and weights stay in a cache until all tiles have read
+them, and totals wait in memory.
 
 total[…] = 0
 for b, …, tiles:
@@ -53,7 +53,7 @@ MOST = 27
 """Multiply-adds in the text of the innermost loop, at most."""
 
 LONGEST = 160
-"""The same, where what is read element by element has an address without an index for it."""
+"""The same, if the operand read by elements has an address without an index register."""
 
 WINDOW = 192
 """The same of a row of a window, where vectors are short: it would be a loop of few cycles."""
@@ -62,7 +62,7 @@ BRIEF = 16
 """Bytes of a short vector."""
 
 HELD = 28
-"""Sums, and vectors of elements for each of their steps, that registers of short vectors hold."""
+"""Sums, and vectors of elements for their steps, in registers of short vectors."""
 
 SCALED = 8
 """Bytes by which an index in an address is scaled, at most."""
@@ -71,17 +71,17 @@ SHORT = 8
 """A sum over so few places of a window is written out."""
 
 Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
-"""The loops of the terms of a sum, and how many there are of each."""
+"""The term loops of a sum, and their extents."""
 
 
 def run_within(
     of: Block, loop: Handle, counts: Mapping[int, int], lane: tuple[int, int]
 ) -> Generator[Any, Any, Sums]:
-    """The sum of a run, in registers, where its tile is added to the total; gives the loops of its
-    terms and how many there are of each, those of one left out.
+    """The sum of a run in registers, at the tile's addition to the total; returns its term loops
+    and their extents, without unit loops.
 
-    A tile has a given number of places of each axis (`counts`), one of those that are not named;
-    `lane` says which axis goes in vectors of how many.
+    A tile has a number of places along each axis (`counts`), one if not named; `lane` is the
+    vectorized axis and its vector length.
     """
     long = tuple([each for each in terms_of(of) if each > 1])
     one = yield block(str(of.label))
@@ -120,8 +120,8 @@ def epilogue_after(
     """What reads the total, where a tile of it is made; before that the sum of the last run in the
     same tiles, if it is apart: gives what `run_within` does for it.
 
-    The tail has all lanes of a tile as the total has, though the result may need fewer of them:
-    sums that are made in part do not stay in registers.
+    The tail has all lanes of a tile, like the total, although the result may need fewer: partial
+    sums do not stay in registers.
     """
     if tail is None:
         yield reverse_compute_at(last, total.around[-1])
@@ -170,7 +170,7 @@ def has_rows(extents: Sequence[int]) -> bool:
 
 
 def last_terms(extents: Sequence[int]) -> int:
-    """How many innermost terms there are."""
+    """The number of innermost terms."""
     return next((each for each in reversed(extents) if each > 1), 1)
 
 
@@ -181,9 +181,8 @@ def written_out(
     near: int = 0,
     wide: int = 0,
 ) -> Body:
-    """The innermost terms are written out, a few of them where there are many; of a window all of a
-    row, in a longer text where vectors are no more than a given number of bytes `wide`, and there
-    all rows if that is no longer.
+    """Unrolls the innermost terms, a few of them if there are many; for a window a whole row, with
+    a longer text for short vectors (`wide` bytes), and then all rows if that is no longer.
 
     If one vector is multiplied, a product and the read of its element, which is used once, are one
     instruction: unless the address has an index, which it gets where terms lie so `near` one

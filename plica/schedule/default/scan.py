@@ -1,4 +1,4 @@
-"""Scans: folds up to each place of an axis, with what they carry in registers.
+"""Scans: folds up to each index of an axis, carried in registers.
 
     y[i, k] = t[i] += x[i, k]  -->  for i0:
                                         t[16] = 0
@@ -9,9 +9,9 @@
                                                 q[k1, i1] = t[i1]
                                             y[i0 * 16 + i1, k0 * 16 + k1] = q[k1, i1]
 
-Rows do not wait for one another, so lanes are rows.  Where the axis is not the last one, lanes are
-neighbours in memory as they are; where it is, squares of what is read and stored are transposed.
-What fills no square has a few rows side by side.  No step reorders an axis that is scanned.
+Rows are independent, so lanes are rows. If the axis is not the last, lanes are contiguous; if it
+is, squares of the operand and the result are transposed. Remainders have a few rows in parallel. No
+step reorders the scanned axis.
 
 >>> from plica.ir.loop.stage import Scan, stage_of
 >>> from plica.ir.loop.stages import kernel_of, stages
@@ -72,17 +72,16 @@ LEAST_PLACES: Final = 8
 """Places of a row that is worth transposing for."""
 
 ROWS_SIDE_BY_SIDE: Final = 8
-"""Rows whose folds are under way at once: an addition takes 4 cycles to come through, and a store
-one."""
+"""Rows with folds in flight at once: an addition has a latency of 4 cycles, and a store of one."""
 
 VECTORS_CARRIED: Final = 16
-"""Vectors of what is carried that registers hold, at most."""
+"""The maximum number of carried vectors in registers."""
 
 OPEN_SIZE: Final = 4099
-"""A size that is open, as far as it is schedulable: longer than strips, and nothing divides it."""
+"""The assumed value of an open size: longer than strips, and prime."""
 
 CARRIED_NEAR: Final = 2048
-"""Elements carried that stay in the nearest cache from one place to the next."""
+"""Carried elements that stay in the nearest cache between indices."""
 
 
 def scan_schedule(kernel: Kernel, machine: Machine) -> Do | None:
@@ -104,7 +103,7 @@ def scan_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 @frozen(eq=False)
 class ScanBlock:
-    """A block that scans, as its stage made it: each variable is a loop of its own."""
+    """A scan block as built by its stage: each variable has its own loop."""
 
     node: Block
 
@@ -125,7 +124,7 @@ class ScanBlock:
 
     @property
     def carry(self) -> Buffer:
-        """What it goes on from."""
+        """The carried buffer."""
         (found,) = carried_by(self.node)
         return found
 
@@ -142,7 +141,7 @@ class ScanBlock:
         return tuple([each for each in reads if each not in writes])
 
     def place(self, buffer: Buffer) -> tuple[Scalar, ...] | None:
-        """The one place at which a buffer is read, None where there are several."""
+        """The only index at which a buffer is read, or None."""
         found = {
             node.indices
             for node in post_order(self.node.body)
@@ -165,7 +164,7 @@ class ScanBlock:
 
 
 def _is_step(place: Scalar, along: ScalarVar) -> bool:
-    """Whether a place goes on, or back, by one along a variable."""
+    """Whether an index changes by one along a variable."""
     found = [(atoms, factor) for atoms, factor in polynomial(place).values() if along in atoms]
     return [(atoms, abs(factor)) for atoms, factor in found] == [((along,), 1)]
 
@@ -214,21 +213,21 @@ def _side_by_side(rows: int) -> int:
 
 
 def _opened(name: Name, of: ScanBlock) -> Body:
-    """The block of a scan and the loop of each of its variables; what it carries is near."""
+    """The block of a scan and the loop of each of its variables, with the carry in registers."""
     scan = yield block(str(name))
     every: tuple[Handle, ...] = yield loops(scan)
     return scan, dict(zip(of.node.vars, every, strict=True))
 
 
 def _shared(of: ScanBlock, loop: Handle | None, machine: Machine) -> Body:
-    """The outermost loop goes to all cores, where that pays."""
+    """The outermost loop in parallel, if that pays."""
     buffers = (*of.reads, of.kept.buffer)
     if loop is not None and of.shares and pays(machine, of.shares, buffers):
         yield parallel(loop)
 
 
 def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: Machine) -> Body:
-    """Rows are lanes; squares of what is read and stored are transposed in registers."""
+    """Rows as lanes; squares of the operand and the result are transposed in registers."""
     scan, by = yield from _opened(name, of)
     crossed = [each for each in of.reads if of.crosses(of.place(each), row)]
     places = [(each, of.place(each) or ()) for each in crossed]
@@ -273,7 +272,7 @@ def _lane_major(place: Sequence[Scalar], row: ScalarVar, side: int) -> IndexMap:
 
 
 def _along_lanes(name: Name, of: ScanBlock, lane: ScalarVar, machine: Machine) -> Body:
-    """Neighbours of a row are lanes, each of which carries its own."""
+    """Contiguous elements as lanes, each with its own carry."""
     scan, by = yield from _opened(name, of)
     size, inner = of.size(lane), by[lane]
     held = VECTORS_CARRIED * machine.lanes(of.carry.dtype)

@@ -1,15 +1,14 @@
-"""Scattered terms: a reduction of those terms that name one's own place takes each to its place.
+"""Scattered terms: a reduction over the terms with a given index, as a scatter.
 
     y[p, j] = sum over k of (x[k, j] if i[k] == p else 0)
       -->  y[p, j] = 0                              for all
            for k: y[i[k], j] = y[i[k], j] + x[k, j]      where i[k] is a place
 
-A guard that compares an axis of the result with something that does not depend on it says that all
-but one of its places reduce nothing of a term.  So each term is looked at once, and not once for
-each place.  A place joins its terms in the order in which they come.
+A guard that compares a result axis with a value independent of it selects one index per term. So
+each term is visited once, not once per index. Terms with equal indices are combined in order.
 
-The greatest number of a term that names a place is that of the last one.  What is made of it is
-made of each of them in turn: what the last one stores is what stays.
+The largest number of a term with an index is that of the last one. Its epilogue is applied to each
+in turn: the last store remains.
 
     l[p] = max over k of (k if i[k] == p else none);  y[p, j] = x[l[p], j] if l[p] >= 0 else b[p, j]
       -->  y[p, j] = b[p, j]                        for all
@@ -69,8 +68,7 @@ class _Scattered:
 
 
 def scattered_form(of: Stages, *, free: bool = False) -> Stages | None:
-    """Such stages as a scatter, and what is made of all that it holds, if that is another thing;
-    None where they are others.
+    """Such stages as a scatter, and its epilogue, if it is separate; None for other stages.
 
     What all terms of a place are joined to in the end it begins with, if their order is `free`.
     """
@@ -113,7 +111,7 @@ def _tells_last(fold: Each, found: _Scattered) -> bool:
 
 
 def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
-    """What an epilogue joins with the terms of its own place, None where it is no such one."""
+    """The initial value that an epilogue adds to the terms of its index, or None."""
     if epilogue is None or not isinstance(fold.value, sc.Reduce):
         return None
     read = _read(fold, epilogue)
@@ -129,7 +127,7 @@ def _first(fold: Each, epilogue: Each | None) -> sc.Scalar | None:
 
 
 def _scattered(of: Each) -> _Scattered | None:
-    """What is scattered by a stage, if anything is."""
+    """The scatter of a stage, or None."""
     body = of.value
     if not isinstance(body, sc.Reduce) or body.runs or reductions(body.body):
         return None
@@ -156,7 +154,7 @@ def _scattered(of: Each) -> _Scattered | None:
 def _joined_terms(
     fold: Each, found: _Scattered, out: sc.Buffer, names: Names, first: sc.Scalar | None = None
 ) -> Scatter:
-    """Every place begins with nothing, or what comes first, then each term joins its place."""
+    """Every element starts with the initial value, then each term is added to its element."""
     assert isinstance(fold.value, sc.Reduce)
     start, join = MEANING[fold.value.combiner]
     nothing = start(sc.dtype_of(fold.value))
@@ -168,7 +166,7 @@ def _joined_terms(
 def _last_terms(
     fold: Each, epilogue: Each, found: _Scattered, out: sc.Buffer, names: Names
 ) -> Scatter:
-    """Every place begins as one that no term names, then each term puts what is made of it."""
+    """Every element starts as without terms, then each term writes its value."""
     assert isinstance(fold.value, sc.Reduce)
     start, _ = MEANING[fold.value.combiner]
     ((number, count),) = zip(fold.value.axes, fold.value.extents, strict=True)
@@ -221,8 +219,8 @@ def _scatter(fold: Each, found: _Scattered, begin: Each, store: Store, names: Na
 
 
 def scatter_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of a kernel with scatters, None for others: neighbours that are stored side by
-    side are lanes, and cores share what the places of terms do not depend on."""
+    """The schedule of a kernel with scatters, or None: contiguous stores are lanes, and cores share
+    the axes that indices do not depend on."""
     blocks = [site.node for site in map_of(kernel).blocks.values()]
     if not any(_is_scatter(each) for each in blocks):
         return None

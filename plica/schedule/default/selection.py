@@ -1,20 +1,19 @@
-"""Selection: the first elements of a row in its order are kept while one goes through it.
+"""Selection: maintains the first elements of a row in order while it is read.
 
     y[r] = the place of the element that r others come before
       -->  for p:  if x[p] comes before the last that is kept:  it is put among them
 
-`first_places` says of each element how many come before it, which asks for all of them.  Whoever
-goes through a row and keeps the k first so far compares most elements with the last of these alone,
-a few vectors at a time; one that comes before it is put in its place, and those behind go on by
-one, all of them at once:
+`first_places` counts the predecessors of each element, which needs all of them. A processor that
+keeps the k first so far compares most elements only with the last of these, a few vectors at a
+time; a preceding element is inserted, and those behind it move by one, all at once:
 
     kept[j] = kept[j] if x does not come before it, x if it comes behind kept[j - 1], else that
 
 Where the rows are columns of memory, `plica.schedule.default.kept_column` does so with a column in
 each lane.
 
-What is kept is in order all the time.  The first k are counted: each is kept where as many are
-before it as come before it.  Ahead of what is kept is something that nothing comes before.
+Kept elements are always sorted. The first k are ranked by counting: each is placed by its number of
+predecessors. A sentinel that nothing precedes is in front.
 
 >>> from plica.ir.loop.tensor import axis, buffer
 >>> from plica.ir.loop.stage import stage
@@ -58,16 +57,15 @@ from plica.schedule.default.machine import FEW_LANES, MIN_SHARED_ELEMENTS, Machi
 from plica.schedule.default.reduction import halved
 
 GROUP: Final = 16
-"""Elements of which it is asked at once, by vectors, whether one comes before the last that is
-kept; if one does all of them are gone through, so that more would cost more than they save."""
+"""Elements tested together for one that precedes the last kept; if there is one, all are visited,
+so more would cost more than they save."""
 
 UNASKED: Final = 3
-"""This many vectors are gone through without a question: a branch that is not foreseen is no
-less."""
+"""The number of vectors visited without a test: a mispredicted branch costs as much."""
 
 
 def selected(of: Stages, machine: Machine) -> Stages | None:
-    """A stage of first places with the loops it should have, None where it is another."""
+    """A stage of first places in the form for its loops, or None."""
     match of.stages:
         case (Each(out, axes, sc.Reduce() as value),) if len(of.inputs) == 1:
             found = first_places_of(of.inputs[0], out, axes, value)
@@ -99,7 +97,7 @@ class _Writer:
         self.moved_at = sc.Buffer(names.name("moved_at"), filled, self.place)
 
     def body(self, axes: tuple[sc.ScalarVar, ...]) -> Stmt:
-        """All rows, each with what is kept of it."""
+        """All rows, with their kept elements."""
         counts = [known(each) or 0 for each in self.of.x.shape[:-1]]
         shares = self.machine.cores > 1 and prod(counts) * self.of.size >= MIN_SHARED_ELEMENTS
         made = self.row()
@@ -111,7 +109,7 @@ class _Writer:
         return made
 
     def row(self) -> Stmt:
-        """The first elements in order, then each of the others, then the places of what is left."""
+        """The first elements sorted, then each of the others, then the indices of the kept ones."""
         kept, size, many = self.of.kept, self.of.size, self.lanes * self.vectors
         last = self.names.var("r")
         place = sc.Cast(sc.Load(self.at, (last + 1,)), i64)
@@ -127,8 +125,7 @@ class _Writer:
         return seq(*parts, For(last, sc.index(kept), "vectorized", result))
 
     def counted(self) -> Stmt:
-        """As many elements as are kept, each where as many come before it; ahead of them is
-        something that nothing comes before."""
+        """As many elements as are kept, ranked by counting; a sentinel in front of them."""
         of, many = self.of, known(self.moved.shape[0]) or 0
         zero, none = (sc.index(0),), sc.Lit(0, self.place)
         step, first, group, lane = (self.names.var(name) for name in ("p", "v", "u", "v"))
@@ -160,9 +157,8 @@ class _Writer:
         )
 
     def compared(self, many: int) -> Stmt:
-        """The elements and their places as numbers that are compared as such: a nan is infinite,
-        and its place before all others or behind them.  Vectors are filled up with what comes
-        behind everything."""
+        """The elements and their indices as comparable numbers: NaN is infinite, with an index
+        before or behind all others. Vectors are padded with values that sort last."""
         of, each, rest = self.of, self.names.var("j"), self.names.var("j")
         value: sc.Scalar = self.element(each)
         place: sc.Scalar = sc.Cast(each, self.place)
@@ -185,14 +181,14 @@ class _Writer:
         return seq(made, _vectors(rest, many - of.kept, behind))
 
     def is_ahead(self, one: tuple[sc.Scalar], other: tuple[sc.Scalar]) -> sc.Scalar:
-        """Whether one of the elements that are compared as numbers comes before another."""
+        """Whether one comparable element precedes another."""
         left, right = sc.Load(self.moved, one), sc.Load(self.moved, other)
         beyond = sc.Lt(right, left) if self.of.descending else sc.Lt(left, right)
         tied = sc.Lt(sc.Load(self.moved_at, one), sc.Load(self.moved_at, other))
         return sc.Or(beyond, sc.And(sc.Eq(left, right), tied))
 
     def group(self, start: sc.Scalar) -> Stmt:
-        """Some vectors: if no element comes before the last that is kept, that is all."""
+        """Several vectors: skipped if no element precedes the last kept one."""
         lane, lanes = self.names.var("v"), self.lanes
         hits = sc.Buffer(self.names.name("hits"), (sc.index(lanes),), i32, "local")
         one, none = sc.Lit(1, i32), sc.Lit(0, i32)
@@ -218,8 +214,8 @@ class _Writer:
         return Alloc(few, seq(_vectors(lane, FEW_LANES, Store(few, (lane,), parts)), then(last)))
 
     def each(self, start: sc.Scalar, count: int) -> Stmt:
-        """A given number of elements from a place on, those that come before the last that is
-        kept."""
+        """A number of elements from an index on: those that precede the last kept one are
+        inserted."""
         step = self.names.var("p")
         place = start + step
         return For(
@@ -227,8 +223,7 @@ class _Writer:
         )
 
     def is_wanted(self, place: sc.Scalar) -> sc.Scalar:
-        """Whether an element comes before the last that is kept; one of a lower place does not
-        yield to its equal."""
+        """Whether an element precedes the last kept one; ties go to the lower index."""
         last = sc.Load(self.kept, (sc.index(self.of.kept),))
         return is_before(self.element(place), last, self.of.descending)
 
@@ -236,8 +231,8 @@ class _Writer:
         return sc.Load(self.of.x, (*self.of.rows, place))
 
     def put(self, place: sc.Scalar) -> Stmt:
-        """An element among those that are kept, all of lower places; those behind it go on, the
-        last vector first, and vectors of which it comes behind all stay, where they are many."""
+        """Inserts an element among kept ones, all with lower indices; those behind it move, last
+        vector first; vectors entirely before it are skipped, if there are many."""
         whole, left = divmod(self.of.kept, self.lanes)
         turn = self.names.var("u")
         parts: list[Stmt] = []
@@ -251,7 +246,8 @@ class _Writer:
         return seq(*parts)
 
     def put_into(self, place: sc.Scalar, start: sc.Scalar, count: int) -> Stmt:
-        """An element among this many that are kept from a place on, and the one ahead of them."""
+        """Inserts an element among a number of kept ones from an index on, with the one in front of
+        them."""
         lane, again = self.names.var("v"), self.names.var("v")
         mine = (self.element(place), sc.Cast(place, self.place))
         own, before, last = (
@@ -279,7 +275,7 @@ def _vectors(var: sc.ScalarVar, count: int, body: Stmt) -> Stmt:
 
 
 def _first_of(of: DType, descending: bool) -> float:
-    """What comes before everything else, or with it."""
+    """A value that precedes all others, or equals the first."""
     if of.is_float:
         return math.nan if descending else -math.inf
     return of.bounds[1 if descending else 0]

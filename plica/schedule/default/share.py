@@ -1,4 +1,4 @@
-"""Sharing: whether work is worth waking other cores, from the cycles it takes on one.
+"""Sharing: whether work is worth waking other cores, from its cycles on one core.
 
 >>> from plica.ir.loop.tensor import buffer
 >>> machine = Machine(512, 32, cores=2)
@@ -10,9 +10,8 @@ False
 >>> pays(Machine(512, 32, cores=1), 1 << 30, ())
 False
 
-Which of the loops around it cores share is a matter of how long the last of them is busy.  Loops
-become one for that, but for a loop whose last iteration is cut short: as a part of another its end
-could not be told from that of others.
+The loops to share are chosen by the time of the slowest core. Loops are fused for that, except a
+loop with a partial last iteration: fused with another, its end would be lost.
 
 >>> share_of([("batch", 3, 0), ("columns", 6, 0.5), ("rows", 20, 0)], 2)
 ['columns']
@@ -21,7 +20,7 @@ could not be told from that of others.
 >>> share_of([("batch", 1, 0), ("columns", 1, 0.5), ("rows", 20, 0.1)], 2)
 ['rows']
 
-To call the others takes time at every iteration of the loops around.
+Starting other cores takes time in every iteration of outer loops.
 
 >>> share_of([("batch", 3, 0), ("columns", 6, 0.5), ("rows", 20, 0)], 2, region=0.1)
 ['batch']
@@ -46,23 +45,24 @@ from plica.schedule.handle import Handle
 H = TypeVar("H")
 
 Side: TypeAlias = Literal["data", "weight"]
-"""What a contraction reads: cores that share a loop over one of them read a part of it each."""
+"""The operands of a contraction: cores that share a loop over one of them each read a part
+of it."""
 
 BOTH: Final[frozenset[Side]] = frozenset(("data", "weight"))
 
 SNOOPED: Final = 2
-"""How many times as long it takes to read what another core wrote as what nobody did."""
+"""The cost factor of reading what another core wrote."""
 
 EVEN: Final = 0.9
-"""Loops further in are taken where those outside take so much longer."""
+"""Inner loops are chosen if outer ones take this much longer."""
 
 WORTH: Final = 40
-"""How many times the cycles of a parallel region work must take on one core for the others to be
-called: to wake cores that sleep takes some ten times as long as to call those that wait, and what
-lies in the cache of one core comes to the other at the speed of a cache that both have."""
+"""The minimum work in units of a parallel region's overhead: waking sleeping cores takes some ten
+times as long as starting waiting ones, and cached data moves to another core at the speed of the
+shared cache."""
 
 ALONE: Final = 1.1
-"""Memory that all cores together get no more than this many times as much of is one core's."""
+"""The maximum bandwidth ratio of all cores to one at which memory counts as a single core's."""
 
 
 def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32) -> bool:
@@ -79,8 +79,7 @@ def pays(machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DT
 def cycles(
     machine: Machine, operations: int, buffers: Iterable[Buffer], dtype: DType = f32
 ) -> float:
-    """What a given number of operations take one core, as far as others could take a share of
-    it."""
+    """The cycles of a number of operations on one core, as far as others could share them."""
     moved = sum(each.dtype.bytes * min(operations, _elements(each)) for each in buffers)
     rates = machine.rates
     computed = operations / (rates.fma * machine.lanes(dtype))
@@ -92,8 +91,8 @@ def cycles(
 
 @frozen
 class SharedReads:
-    """What cores that share a contraction read, as parts of the time of one alone: all `data` and
-    all of a `weight`, and for each loop which of them it goes along."""
+    """The reads of cores that share a contraction, relative to one core's time: all `data` and all
+    of a `weight`, and the operand along each loop."""
 
     data: float
     weight: float
@@ -114,8 +113,8 @@ def read_times(machine: Machine, data: int, weight: int, work: float) -> tuple[f
     """How long a core reads a given number of bytes of data and weights, as parts of a given number
     of cycles of work.
 
-    The kernel before left a part of the data in each core's cache, from which it comes to others
-    line by line; weights nobody writes.
+    The previous kernel left a part of the data in each core's cache, from which others load it line
+    by line; weights are not written.
     """
     far = machine.rates.far * work
     return data * (1 - 1 / machine.cores) * SNOOPED / far, weight / far
@@ -123,7 +122,7 @@ def read_times(machine: Machine, data: int, weight: int, work: float) -> tuple[f
 
 @frozen
 class LoopShare(Generic[H]):
-    """Loops that cores share as one, and how long that takes, 1 where one core does all alone."""
+    """Loops shared as one, and the relative time, 1 for a single core."""
 
     loops: tuple[H, ...]
     time: float
@@ -139,8 +138,8 @@ def share_of(
     """The loops that cores share: each has its iterations, and which part of one the last is where
     it is cut short, else 0.
 
-    `region` is what it takes to call the others once, as a part of the whole, `reads` what each of
-    them reads.  The first that are about as good as any are taken.
+    `region` is the relative cost of starting the others, `reads` the operands each of them reads.
+    The first loops that are nearly optimal are taken.
     """
     every = shares(loops, cores, region=region, reads=reads)
     least = min([each.time for each in every])

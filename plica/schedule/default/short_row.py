@@ -6,10 +6,9 @@
     y[i, j] = e[i, j] / s[i]                       for k: s[v]    = s[v] + e[k, v]
                                                    for j: y[i, j] = e[j, v] / s[v]
 
-Along such a row most lanes of a vector would have nothing to do, and what a row has once, a
-logarithm or a root, would be computed for one row at a time.  Rows are reduced in the order of
-their elements.  Lanes behind the last row compute that row again, which nobody reads.  The stages
-are scheduled by `plica.schedule.default.short_row_schedule`.
+Along such a row most lanes of a vector would be idle, and per-row values, such as a logarithm,
+would be computed for one row at a time. Rows are reduced in element order. Lanes behind the last
+row recompute it, unused. The stages are scheduled by `plica.schedule.default.short_row_schedule`.
 
 Functions of the elements of such rows need no sums of a row, so lanes go on from row to row as
 elements lie, as many rows at once as fill whole vectors.
@@ -50,12 +49,12 @@ from plica.schedule.default.row import rows_of
 S = TypeVar("S")
 
 MIN_ROW_ELEMENTS: Final = 4
-"""Of rows that are shorter still, plain loops become vectors: there are instructions that take two
-or three vectors apart."""
+"""For shorter rows, LLVM vectorises plain loops: there are instructions that deinterleave two or
+three vectors."""
 
 MAX_ROW_ELEMENTS: Final = 15
-"""Elements of a short row: as many vectors of them stay in registers, and longer ones fill four of
-the shortest vectors there are."""
+"""The maximum length of a short row: as many vectors stay in registers, and longer ones fill four
+of the shortest vectors."""
 
 MIN_VECTOR_ELEMENTS: Final = 4
 """Plain loops make vectors of rows of this many elements."""
@@ -65,7 +64,7 @@ VECTORS_SIDE_BY_SIDE: Final = 4
 
 
 def short_row_form(of: Stages, machine: Machine) -> Stages | None:
-    """Stages along short rows with the loops they should have, None where rows are no such ones."""
+    """Stages along short rows in the form for their loops, or None."""
     rows = rows_of(of)
     every = [each for each in of.stages if isinstance(each, Each)]
     if rows is None or of.dims or len(of.outputs) > 1:
@@ -112,8 +111,8 @@ class RowsEndToEnd:
 
 
 def rows_end_to_end(of: Store, machine: Machine) -> RowsEndToEnd | None:
-    """How a store of functions of elements, at their own places, goes on from row to row; None
-    where vectors along rows are as good."""
+    """How a store of elementwise functions continues from row to row, or None if vectors along rows
+    are as good."""
     if of.buffer.dtype is not f32 or not _has_function(of.value):
         return None
     lanes = machine.lanes(of.buffer.dtype)

@@ -6,9 +6,9 @@
         for k: s[v]    = s[v] + e[k, v]
         for j: y[b * 16 + v, j] = e[j, v] / s[v]
 
-Stages before the result stay in registers; the last rows are apart where they fill no vector.
-Functions of elements that need nothing of their row go on from row to row, a few rows at a time:
-the last of these overlap others.
+Stages before the result stay in registers; the last rows are separate if they fill no vector.
+Elementwise functions without row values continue from row to row, a few rows at a time: the last of
+these overlap others.
 
     for b: for v: y[b * 16 + p // 5, p % 5] = f(…)         p = v * 16 + lane, written out
 
@@ -142,8 +142,8 @@ def _end_to_end(of: Block, machine: Machine) -> Do | None:
 
 
 def _row_axis(flow: BlockFlow, lanes: int) -> int | None:
-    """Which axis of the result goes along lanes: all stages before it have blocks of a given number
-    of rows in its place, and a row in each lane as their last axis, where the result reads its own.
+    """The result axis along lanes: all earlier stages have blocks of rows in its place, and the row
+    in each lane as their last axis.
 
     Some stage reads rows that lie one behind another: where all that lanes read is contiguous, as
     in sums of columns, they are no rows."""
@@ -168,7 +168,7 @@ def _is_of_rows(stage: Block, around: Sequence[int], lanes: int) -> bool:
 
 
 def _reads_rows(stage: Block) -> bool:
-    """Whether neighbours along the last axis of a stage are apart in what it reads."""
+    """Whether neighbours along a stage's last axis are strided in its operand."""
     spatial = stage.kinds.count("spatial")
     if not spatial or not isinstance(stage.body, Store):
         return False

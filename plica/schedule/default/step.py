@@ -1,6 +1,6 @@
 """Steps: the primitives that trace templates are written with, each loaded at its first use.
 
-A template names a dozen of them, and the trace for one kernel takes a few.
+A template lists a dozen of them, and the trace for one kernel uses a few.
 
 >>> block("C").kind
 'block'

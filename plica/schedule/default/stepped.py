@@ -5,9 +5,9 @@ another.
       -->  for a:  for b: out[3 a, 2 b] = x[a, b]; out[3 a, 2 b + 1] = 0
                    for c in range(2): for b: out[3 a + 1 + c, 2 b], … = 0
 
-What a transposed convolution whose window is shorter than its stride gives, and the gradient of a
-slice in strides, ask of each place whether something stands there.  Of places that leave the same
-rest all have the same answer: such an axis is split by its step, and no element asks.
+Transposed convolutions with windows shorter than their stride, and gradients of strided slices,
+test each index for an element. Indices with equal residue have equal answers: such an axis is split
+by its step, and no element is tested.
 
 >>> from plica.ir.loop.scalar import FloorDiv, Lit, index
 >>> from plica.ir.loop.stage import stage
@@ -63,7 +63,7 @@ LONGEST: Final = 8
 
 
 def steps_of(value: Scalar, axes: Sequence[ScalarVar]) -> Mapping[int, tuple[int, int]]:
-    """The axes along which a tensor is stepped: each step, and the rest that is asked for."""
+    """The stepped axes of a tensor, with each step and the tested residue."""
     found: dict[int, tuple[int, int]] = {}
     for node in post_order(value):
         for each in conjuncts(node.condition) if isinstance(node, Select) else ():
@@ -79,7 +79,7 @@ def steps_of(value: Scalar, axes: Sequence[ScalarVar]) -> Mapping[int, tuple[int
 
 
 def _moved(place: Scalar, axes: Sequence[ScalarVar]) -> tuple[int, int] | None:
-    """Which axis a place is, and what is added to it; None where it is something else."""
+    """The axis of an index and its offset, or None."""
     terms = dict(polynomial(place).values())
     apart = terms.pop((), 0)
     match [*terms.items()]:
@@ -92,7 +92,7 @@ def _moved(place: Scalar, axes: Sequence[ScalarVar]) -> tuple[int, int] | None:
 def _is_worth(
     out: Buffer, axes: Sequence[ScalarVar], value: Scalar, steps: Mapping[int, tuple[int, int]]
 ) -> bool:
-    """Whether elements are many enough, and what is read of a row goes on by one at each step."""
+    """Whether there are enough elements, and operands of a row advance by one per step."""
     sizes = [known(size) or 0 for size in out.shape]
     if (
         not steps

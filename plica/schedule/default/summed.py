@@ -1,13 +1,12 @@
-"""The sums of a contraction: all terms at once, or in runs whose totals are kept beside them.
+"""The sums of a contraction: all terms at once, or in runs with kept totals.
 
     sum[b, i, j]  = sum over h of data * weight at k = b * 256 + h      a tile in registers
     total[i, j]   = sum over b of f64(sum[b, i, j])                     once for each run
     tail[i, j]    = the sum of the last run, where that is shorter      a tile in registers
     what is read    f32(total[i, j] + f64(tail[i, j]))
 
-How long a run is says the sum itself (`plica.ir.loop.summation`).  Where terms may be joined in
-another order, runs are about as long but of equal length, if they can be: then there is no tail.
-The totals of a few of them need no f64 then.
+The sum defines the length of a run (`plica.ir.loop.summation`). If terms may be reordered, runs
+have about that length but equal, if possible: then there is no tail. Few totals then need no f64.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -50,7 +49,7 @@ FARTHEST: Final = 4
 
 
 def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
-    """The contraction with the length of its runs, None where it takes more than one total."""
+    """The contraction with the length of its runs, or None if it needs more than one total."""
     if not of.runs:
         return of
     extents = [of.sizes[each] for each in of.k]
@@ -65,7 +64,7 @@ def in_runs(of: Contraction, *, reassociates: bool) -> Contraction | None:
 
 
 def _free(extents: Sequence[int], most: int) -> tuple[int, ...] | None:
-    """Runs of about a given number of terms, in equal parts; None where sizes have none."""
+    """Equal runs with about a number of terms, or None if sizes do not allow them."""
     found: list[int] = []
     for at, extent in reversed(list(enumerate(extents))):
         found.append(extent)
@@ -94,7 +93,7 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
     weight: sc.Load | None,
     names: Names,
 ) -> tuple[list[Each], sc.Scalar]:
-    """The stages that sum over the terms for each place of the axes, and what the sum is then."""
+    """The stages that sum over the terms for each point of the axes, and the final sum."""
     axes = tuple(axes)
     shape = tuple([sc.index(sizes[each]) for each in axes])
     dtype = of.reduced.dtype
@@ -144,8 +143,8 @@ def _reduce(
 
 
 def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
-    """A sum in runs of which terms may be joined in any order: at once where they are few, or in
-    runs of one length with a few totals; else as it is.
+    """A sum in runs whose terms may be reordered: at once if there are few, or in equal runs with a
+    few totals; else unchanged.
 
     sum over k < 600, in runs of 256  -->  sum over b < 2 of the sum over h < 300 at b * 300 + h
     """
@@ -173,8 +172,8 @@ def in_equal_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
 
 
 def _in_open_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
-    """A sum of an open number of products in runs, about as many as they are long at most: no total
-    has more terms then than the square root of all, or than a run, and none needs f64.
+    """A sum of an open number of products in runs, about as many as their maximum length: totals
+    have at most the square root of all terms, or a run, so none needs f64.
 
     sum over k < n  -->  sum over b of the sum over h < min(run, n - b * run) at b * run + h
                          where run = max(256, n / 256)
@@ -188,7 +187,7 @@ def _in_open_runs(of: sc.Reduce, names: Names) -> sc.Reduce:
 
 
 def in_free_order(of: Stages) -> Stages:
-    """Stages whose sums may be made in any order: those along rows in f64, products as they come.
+    """Stages with sums in any order: those along rows in f64, products as they come.
 
     total[i] = sum over k of x[i, k], in runs  -->  wide[i] = sum over k of f64(x[i, k])
                                                     total[i] = f32(wide[i])

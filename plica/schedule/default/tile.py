@@ -1,8 +1,8 @@
 """Register tiles: how many sums are under way at once, from the number of vector registers.
 
-A tile is `vectors` x `steps` accumulators.  For each product of the sum, `vectors` vectors and
-`steps` single elements are read, and vectors x steps multiply-adds done.  How many of either a
-processor does in a cycle, and how long a multiply-add takes, is in its description.
+A tile is `vectors` x `steps` accumulators. Each term of the sum takes `vectors` vector loads,
+`steps` element loads, and vectors x steps multiply-adds. Throughput and latency are in the machine
+description.
 
 >>> best_tile(4, 56, 32), best_tile(1, 13, 16)
 (RegisterTile(vectors=2, steps=14), RegisterTile(vectors=1, steps=13))
@@ -20,7 +20,7 @@ from plica.runtime.machine import CycleRates
 from plica.schedule.default.machine import LINE, PAGE, Machine, waiting
 
 USUAL: Final = CycleRates()
-"""What is usual in a cycle, where nothing else is said of the machine."""
+"""Typical rates, without a machine description."""
 
 READ: Final = 0.75
 """Which part of the reads that could begin do: some wait for a line, or for another's bank."""
@@ -32,23 +32,22 @@ def reads_of(rates: CycleRates) -> float:
 
 
 def apart(rates: CycleRates) -> CycleRates:
-    """The rates where elements lie apart and each is an instruction of its own: of the instructions
-    that could begin some wait, as of the reads."""
+    """The rates if elements are scattered and each takes an instruction: part of the issue slots
+    stall, like the loads."""
     return replace(rates, issue=READ * rates.issue)
 
 
 LOOP: Final = 5
-"""Instructions of a loop beside its terms: it goes on in data and in weights, counts, compares and
-jumps."""
+"""Loop overhead in instructions: advancing data and weight addresses, count, compare and jump."""
 
 VECTOR_AWAY: Final = 1 / 2
-"""Cycles that a vector takes beside what is computed: its line comes from the second cache."""
+"""Cycles added by a vector whose line comes from the second cache."""
 
 ELEMENT_NEAR: Final = 1 / 16
-"""The same for an element, which comes from the nearest."""
+"""The same for an element from the nearest cache."""
 
 WAYS: Final = 8
-"""Rows that are half a page apart keep their lines in the nearest cache if there are this many."""
+"""Rows at half-page distances that stay in the nearest cache, limited by its ways."""
 
 LARGE, LARGE_WAYS = 64 * 1024, 4
 """Bytes of a nearest cache whose ways are longer than a page, from there on, and how many it has:
@@ -56,8 +55,8 @@ rows that are so far apart as such a way is long have one line each in it."""
 
 
 def most_steps(apart: int, near: int) -> int | None:
-    """How many steps a tile may have that read a given number of bytes apart, where the nearest
-    cache has so many; None for any number.
+    """The maximum steps of a tile with a given distance in bytes, for the nearest cache; None if
+    unlimited.
 
     >>> most_steps(16384, 64 * 1024), most_steps(8192, 64 * 1024), most_steps(16384, 32 * 1024)
     (4, 8, 8)
@@ -75,8 +74,8 @@ class RegisterTile:
     steps: int
 
     def cycles(self, lines: float = 1, rates: CycleRates = USUAL, size: int = LINE) -> float:
-        """What the products of one term cost, where a vector lies on a given number of lines of a
-        cache, and takes a given number of bytes of those that come for it."""
+        """The cost of one term's products, with a number of cache lines per vector, and bytes used
+        of them."""
         many = self.vectors * self.steps
         reads = lines * self.vectors + self.steps
         begun = (many + self.vectors + self.steps + LOOP) / rates.issue
@@ -94,9 +93,8 @@ SINGLES: Final = 8
 
 
 def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Callable[[int], int]:
-    """How many registers the elements of a given number of steps wait in, beside those that are
-    left out for single ones, where a given number of terms are written out: terms lie so `near` one
-    another, steps so far `apart`, in bytes.
+    """The registers that hold elements of steps, beyond those for single ones, if a number of terms
+    are unrolled: `near` is the distance of terms, `apart` that of steps, in bytes.
 
     Steps that read the same vectors need none besides for single elements; others read ahead.
 
@@ -110,9 +108,8 @@ def elements_waiting(terms: int, near: int, apart: int, machine: Machine) -> Cal
 
 
 def bytes_of_line(size: int, between: int) -> int:
-    """Of a line that comes for a packed vector of a given number of bytes, how many count beside
-    what comes for elements: all of them, unless steps have a given number of bytes `between` them
-    that each of their elements is alone on a line as well."""
+    """The used bytes of a line loaded for a packed vector, relative to those for elements: all,
+    unless steps are so far `between` that each element is alone on a line as well."""
     return size if between >= LINE else LINE
 
 
@@ -126,8 +123,7 @@ def cost(  # noqa: PLR0917  # as of a tile
 ) -> float:
     """The cycles for one term of all sums of a whole; what fills no tile has a smaller one.
 
-    Each vector that is read lies on a given number of lines of a cache and takes a given number of
-    bytes of them.
+    Each vector load takes a number of cache lines and uses a number of their bytes.
     """
     found = 0.0
     for wide, many in _parts(vectors, tile.vectors):
@@ -137,13 +133,13 @@ def cost(  # noqa: PLR0917  # as of a tile
 
 
 def _parts(whole: int, part: int) -> list[tuple[int, int]]:
-    """How often a part goes into a whole, and once what is left."""
+    """How often a part fits into a whole, and the remainder."""
     count, rest = divmod(whole, part)
     return [*([(part, count)] if count else []), *([(rest, 1)] if rest else [])]
 
 
 RAGGED = 1.02
-"""How much more it takes where the last tile is another than the rest: there is more code."""
+"""The cost factor of a last tile with a different size, due to more code."""
 
 
 def best_tile(
@@ -162,11 +158,10 @@ def best_tile(
     """The tile that costs least for a given number of vectors and steps, of which it has at most
     `most`.
 
-    If `exact` it divides both; of as many vectors as lie side by side, if these are `held` so
-    already.  Elements of a given number of steps are in a given number of vectors, each of which
-    `waits` until the tile has taken all of it.  A vector takes a given number of bytes of the lines
-    that come.  Cores that share tiles are busy for `uneven` times as long as if all had the same to
-    do.
+    If `exact` it divides both; with `held` vectors if packing fixes their number. The elements of a
+    number of steps are in a number of vectors, each of which `waits` until the tile has used all of
+    it. A vector uses a number of bytes of its lines. Cores that share tiles are busy for `uneven`
+    times the average.
     """
     found, least = RegisterTile(held or 1, 1), float("inf")
     for m in range(1, min(vectors, registers) + 1) if held is None else (held,):
@@ -184,14 +179,14 @@ def best_tile(
 
 
 WIDENED: Final = 1.25
-"""Cycles in which a vector of numbers of few bits is taken out of its bytes and made floats."""
+"""Cycles for unpacking a vector of low-bit numbers and converting it to floats."""
 
 
 def widening_tile(
     vectors: int, steps: int, registers: int, rates: CycleRates = USUAL, held: int | None = None
 ) -> RegisterTile:
-    """The tile for a weight whose vectors are widened before they are multiplied, for each tile of
-    steps anew; of as many vectors as lie side by side, if these are `held` so already.
+    """The tile for a weight whose vectors are unpacked before each tile of steps; with `held`
+    vectors if packing fixes their number.
 
     >>> widening_tile(64, 1, 32), widening_tile(64, 8, 32)
     (RegisterTile(vectors=4, steps=1), RegisterTile(vectors=2, steps=8))

@@ -9,7 +9,7 @@
         sum[tile] = one invocation                      over all terms
         out[tile] = f(sum[tile])
 
-Bytes of either sign are multiplied as they are, so nothing is moved; terms go in steps of 64.
+Bytes of either sign are multiplied directly, so there is no offset; terms go in steps of 64.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ FEWEST_ROWS = 8
 """Fewer rows than that leave most of a tile empty."""
 
 WRITTEN_OUT = 25
-"""Pieces of a row that are written out, at most: where each lies is then known."""
+"""The maximum number of unrolled pieces of a row, with static places."""
 
 FEWEST_TERMS = 48
 """As many terms fill most of a step."""
 
 
 def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """The stages of a quantised product, None where it is none, or a machine has no tiles."""
+    """The stages of a quantised product, or None for others, or machines without tiles."""
     found, dot = product_of_bytes(of, facts), machine.dot
     if found is None or dot is None or not dot.tiles or (rows := rows_of_tile(found)) is None:
         return None
@@ -62,7 +62,7 @@ def tile_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
 
 
 def product_of_bytes(of: Stages, facts: Facts) -> QuantisedContraction | None:
-    """The product that some stages are, of bytes of either sign as they are given."""
+    """The product of some stages, of bytes of either sign."""
     found = quantised(of, facts, u8)
     if found is not None and found.source.dtype is i8:
         found = quantised(of, facts, i8)
@@ -70,7 +70,7 @@ def product_of_bytes(of: Stages, facts: Facts) -> QuantisedContraction | None:
 
 
 def rows_of_tile(of: QuantisedContraction) -> int | None:
-    """The rows of a tile, None where tiles do not pay, or rows of the data lie otherwise."""
+    """The rows of a tile, or None if tiles do not pay, or data rows are not contiguous."""
     whole = of.whole
     if len(whole.k) != 1 or len(whole.m) == 0 or whole.guarded:
         return None
@@ -119,7 +119,7 @@ class TileForm(DotForm):
 
 
 def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of a kernel that multiplies tiles of bytes, None where it does not."""
+    """The schedule of a kernel with byte tile products, or None."""
     dot = machine.dot
     if dot is None or not dot.tiles:
         return None

@@ -1,10 +1,10 @@
-"""Windows of bytes as products of tiles: what each window reads lies in a row (im2col).
+"""Byte windows as tile products: the elements of each window form a row (im2col).
 
     rows[p, (a, b, c)] = x[p // 56 + a, p % 56 + b, c] if inside else zero      for each tile anew
     sum[n // 16, p, n % 16] = sum over k // 4, k % 4 of rows * packed
 
-All places of an image are rows of one product, as are all terms of a window: those of one place
-are neighbours in memory, so a row is a copy of a few pieces, and lies near when it is multiplied.
+All pixels of an image are rows of one product, with all terms of a window: those of one pixel are
+contiguous, so a row is a copy of a few pieces, and in cache when it is multiplied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plica.schedule.default.tile_product import TileForm, product_of_bytes, rows
 from plica.schedule.form import Facts
 
 FEWEST_CHANNELS = 16
-"""Fewer neighbours than that are not worth a copy of their own."""
+"""The minimum number of contiguous elements worth copying."""
 
 
 @frozen(eq=False)
@@ -39,7 +39,7 @@ class GatheredWindow:
 
 
 def tile_window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """The stages of a window of bytes, None where it is none, or a machine has no tiles."""
+    """The stages of a byte window, or None for others, or machines without tiles."""
     found, dot = product_of_bytes(of, facts), machine.dot
     if found is None or dot is None or not dot.tiles or (window := gathered(found)) is None:
         return None
@@ -50,7 +50,7 @@ def tile_window_form(of: Stages, facts: Facts, machine: Machine) -> Stages | Non
 
 
 def gathered(of: QuantisedContraction) -> GatheredWindow | None:
-    """A window as a product of rows, None where channels are no neighbours, or few."""
+    """A window as a product of rows, or None if channels are not contiguous, or few."""
     whole = of.whole
     assert whole.weight is not None
     channels = whole.sizes[of.quad]
@@ -84,17 +84,17 @@ def gathered(of: QuantisedContraction) -> GatheredWindow | None:
 
 
 class WindowTileForm(TileForm):
-    """The stages of a window whose rows are gathered for each tile of them anew."""
+    """The stages of a window whose rows are gathered anew for each tile."""
 
     def __init__(self, of: GatheredWindow, dot: Dot, rows: int, most: int) -> None:
         super().__init__(of.product, dot, rows)
         self.gathered = of
-        # Rows are made for each tile anew where the weight, read for each, has no more bytes.
+        # Rows are gathered for each tile if the weight, read for each, is no larger.
         weight = self.sizes[self.outer] * self.sizes[self.inner] * self.sizes[self.quads] * QUAD
         self.is_near = weight <= most
 
     def given(self) -> dict[sc.Buffer, sc.Buffer]:
-        """What is read is the data of the window."""
+        """The data of the window as the input."""
         window = self.gathered.window
         assert window.whole.weight is not None
         return {window.whole.data.buffer: window.source,

@@ -69,7 +69,7 @@ def _joined(
 
 
 def _summed(row: Sequence[Fraction], values: Sequence[Scalar]) -> Scalar:
-    """Numbers times values, without those that are zero; what is not scaled comes first."""
+    """Numbers times values, without zeros; unscaled ones first."""
     terms = [(factor, value) for factor, value in zip(row, values, strict=True) if factor]
     terms.sort(key=lambda each: each[0] != 1)
     factor, value = terms[0]

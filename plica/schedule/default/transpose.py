@@ -4,11 +4,11 @@
                                                    tile[r, c]    = x[…, j0 + r, …, i0 + c]
                                                    out[…, j0..]  = f(tile[…, c])
 
-Neighbours of the result are far apart in what is read.  A square is read along its rows, and stored
-along the rows of the result, which are its columns (`transpose_tile`).  A strip is a line of the
-result: it is written in one go, while what is read passes by row after row.  Squares at the ends
-overlap others; of few elements there is a loop of their own.  Where vectors can be read and written
-in part, a side that is too short for a square has one that is not full.
+Neighbours of the result are strided in the operand. A square is read along its rows, and stored
+along those of the result, its columns (`transpose_tile`). A strip is a line of the result: it is
+written at once, while the operand is read row by row. Squares at the ends overlap others; few
+elements have a separate loop. With partial vectors, a side too short for a square has a partial
+one.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
@@ -56,14 +56,14 @@ MIN_SQUARE_SIDE: Final = 4
 """Elements of a vector that is worth transposing for, and of an end that is worth a square."""
 
 MIN_ROWS, MIN_COLUMNS = 5, 9
-"""Rows and columns of the result that are worth a square that is not full: vectors of fewer columns
-are put together as they lie."""
+"""The minimum rows and columns of the result for a partial square: vectors with fewer columns are
+assembled directly."""
 
 MAX_OVERLAP: Final = 1.04
 """How many times as many squares as needed there may be, so that all go in groups."""
 
 MIN_GROUPS: Final = 4
-"""Groups that are worth loops of their own beside those of single squares."""
+"""The minimum number of groups for separate loops besides those of single squares."""
 
 
 @frozen(eq=False)
@@ -72,7 +72,7 @@ class Transpose:
 
     store: Store
     load: Load
-    """What is read along another axis than the last of the result."""
+    """The load along another axis than the result's last."""
     side: int
     """Elements of a square along its rows, and its columns."""
     strip: int
@@ -84,7 +84,7 @@ class Transpose:
     rows_outside: bool
     """Whether all strips of some rows go by before the next rows."""
     fetches: bool
-    """Whether what is read is so far that the next rows are asked for."""
+    """Whether the operand is so far away that the next rows are prefetched."""
 
     @property
     def sizes(self) -> dict[ScalarVar, int]:
@@ -105,7 +105,7 @@ class Transpose:
 
     @property
     def next_strip(self) -> int:
-        """Elements from those that squares held at once read to those of the next ones."""
+        """The distance in elements to the squares read next."""
         at = self.load.indices.index(self.column)
         inside = prod([known(size) or 0 for size in self.load.buffer.shape[at + 1 :]])
         return self.held * self.side * inside
@@ -162,9 +162,9 @@ def _crossing_load(of: Store, last: ScalarVar, sizes: Mapping[ScalarVar, int]) -
 
 
 def _is_plain(of: Load, sizes: Mapping[ScalarVar, int]) -> bool:
-    """Whether each index is an axis of its own, or the only one there is.
+    """Whether each index is a separate axis, or the only one.
 
-    Squares are read whole, so what a condition keeps from being read past an end is none either.
+    Squares are read whole, so a condition that prevents reads past the end does not help.
     """
     axes = [each for each in of.indices if isinstance(each, ScalarVar)]
     if len(set(axes)) != len(axes) or any(each not in sizes for each in axes):
@@ -203,16 +203,16 @@ def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 @frozen
 class AxisPart:
-    """Elements along an axis, and a given number of squares of them that go together; none if there
-    are too few for a square."""
+    """Elements along an axis, and the number of squares processed together; none if there are too
+    few for a square."""
 
     length: int
     squares: int
 
 
 def parts_of(size: int, side: int, together: int, *, overlaps: bool = True) -> list[AxisPart]:
-    """The parts of an axis in which squares go together, and what is left; squares at the end
-    overlap others, groups of them only where few more are computed for that.
+    """The parts of an axis with squares processed together, and the remainder; squares at the end
+    overlap others, groups of them only if that adds little work.
 
     >>> [(each.length, each.squares) for each in parts_of(337, 16, 2)]
     [(320, 2), (16, 1), (1, 0)]

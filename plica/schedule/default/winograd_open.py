@@ -6,9 +6,8 @@
         product   in passes over a few tiles, the last of which ends with the block
         out       tile by tile; what hangs over the edge is not stored
 
-A block has as many tiles as a cache holds, or what is left: parts of rows of tiles.  What the last
-pass has in common with the one before it is made twice, and so are the last columns of a row that
-is turned.
+A block has as many tiles as a cache holds, or the rest: parts of tile rows. Overlapping parts of
+the last pass are computed twice, and so are the last columns of a transposed row.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class OpenWinogradWriter(WinogradSteps):
         return self.packed(self.nest((self.of.batch, "serial"), body=image))
 
     def cleared(self, of: Buffer) -> Stmt:
-        """What is behind the tiles of any block: a pass over fewer tiles than it has goes there."""
+        """The padding behind the tiles of a block, for partial passes."""
         places, blocks, _, lanes = of.shape
         most = Min(self.total, index(self.most))
         return self.nest(
@@ -92,7 +91,7 @@ class OpenWinogradWriter(WinogradSteps):
         )  # fmt: skip
 
     def copy(self, n: Scalar) -> Stmt:
-        """The data with its border, channels last: turned a square of elements at a time."""
+        """The padded data, channels last: transposed by squares of elements."""
         of, lanes, many = self.of, self.plan.inner, self.plan.whole
         (top, left), (rows, columns) = of.before, of.x.shape[2:]
         height, width, _ = self.room.shape
@@ -140,7 +139,7 @@ class OpenWinogradWriter(WinogradSteps):
                     return Bind(start, Min(at * many, columns - many), made)
 
                 strips = self.nest(((columns + (many - 1)) // many, "serial"), body=strip)
-                # There is room for what is no column.
+                # There is space for padding columns.
                 narrow = turned(h, c, index(0), False) if self.plan.masks else single(h, c)
                 return Branch(Le(index(many), columns), strips, narrow)
 
@@ -179,8 +178,8 @@ class OpenWinogradWriter(WinogradSteps):
     def lines(
         self, first: Scalar, count: Scalar, body: Callable[[Scalar, Scalar, Scalar, Scalar], Stmt]
     ) -> Stmt:
-        """What is done to the tiles of a block, row by row of tiles: given the row, the number that
-        its first tile would have in the block, and where the block begins and ends in it."""
+        """A body for the tiles of a block, tile row by tile row: given the row, the index of its
+        first tile in the block, and the block's range in it."""
         top, row, base, low, high = (
             self.names.var(each) for each in ("top", "row", "base", "low", "high")
         )
@@ -208,9 +207,9 @@ class OpenWinogradWriter(WinogradSteps):
         return Bind(passes, (count + (steps - 1 - self.plan.left)) // steps, made)
 
     def finish(self, n: Scalar, first: Scalar, count: Scalar) -> Stmt:
-        """The results of a block, some tiles of a row at a time, and what is done to each.
+        """The results of a block, several tiles of a row at a time, with the epilogue.
 
-        What is beyond the last tile of a row is that tile again, and not stored.
+        Tiles beyond the last of a row repeat it, and are not stored.
         """
         size, tiles = self.of.of.size, max(1, self.plan.whole // self.of.of.size)
         start = self.names.var("start")
@@ -248,7 +247,7 @@ class OpenWinogradWriter(WinogradSteps):
     def columns_inside(
         self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
     ) -> Stmt:
-        """The same; where vectors cannot be written in part, what fills none goes one by one."""
+        """The same; without partial vector stores, the remainder goes one by one."""
         if self.plan.masks:
             return super().columns_inside(left, rows, count, body)
         whole = self.nest((rows, "unrolled"), (count, "vectorized"), body=body)

@@ -1,8 +1,8 @@
-"""Plans for Winograd convolutions: what was found in some work, and how a machine should do it.
+"""Winograd plans: the parameters of a convolution, and the machine's choices.
 
-As many rows of tiles, or a part of one, make a block as keep its data and its products in a cache;
-but weights that no cache holds come again for every block.  The tile of the products in registers
-is weighed with that.
+A block has as many tile rows, or part of one, as keep its data and products in a cache; but weights
+larger than any cache are reloaded for every block. The register tile of the products is weighed
+against that.
 
 >>> from plica.ir.loop.tensor import buffer
 >>> x, w = buffer("x", (1, 64, 56, 56), f32), buffer("w", (36, 64, 64), f32)
@@ -49,14 +49,14 @@ USUAL_TILES: Final = tuple(n * across for n in (1, 2, 3, 4, 6, 9, 14, 20) for ac
 """Those of some images, deep in a network and near its input."""
 
 FAR: Final = 10
-"""Bytes that come from behind the caches of a core in one cycle, about."""
+"""Approximate bytes per cycle from beyond a core's caches."""
 
 
 MAX_STACK_BYTES: Final = 1 << 20
-"""Data and products of a block of each of several cores, which lie on their stacks."""
+"""The data and products of a block, per core, on stacks."""
 
 RAGGED: Final = 1.2
-"""How much more it takes where the last pass over the tiles is shorter than the others."""
+"""The cost factor of a shorter last pass over the tiles."""
 
 TRANSFORM_CYCLES: Final = 4
 """Cycles for each place of a tile and vector of channels or outputs in the transforms, about."""
@@ -78,7 +78,7 @@ class AnyWinograd:
 
     @property
     def batch(self) -> Scalar:
-        """How many images there are."""
+        """The number of images."""
         return self.x.shape[0]
 
     @property
@@ -113,7 +113,7 @@ class TileExtents:
 
 
 def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
-    """The extents of a Winograd convolution, None where a size is open."""
+    """The extents of a Winograd convolution, or None if a size is open."""
     sizes = [known(each) for each in (*of.x.shape, *fold.out.shape[2:])]
     if not all(sizes):
         return None
@@ -124,7 +124,7 @@ def extents_of(of: AnyWinograd, fold: Each) -> TileExtents | None:
 
 @lru_cache(maxsize=64)
 def found_open(of: Each) -> AnyWinograd | None:
-    """The Winograd convolution that a stage is, None where it is none."""
+    """The Winograd convolution of a stage, or None."""
     body = of.value
     if not isinstance(body, Reduce) or body.combiner != "sum" or len(body.axes) != 3:
         return None
@@ -195,14 +195,14 @@ class WinogradPlan:
     tile: RegisterTile
     shares: bool
     fetches: bool
-    """Whether weights come from behind the cache."""
+    """Whether weights come from beyond the cache."""
     teams: int = 1
     copies_blocks: bool = False
     """Whether the data of a block is copied, not that of an image at once."""
     rest: int = 0
-    """Tiles of a short pass over what is left of an open image where passes are whole."""
+    """Tiles of a short pass over the rest of an open image, if passes are whole."""
     left: int = 0
-    """Tiles that short passes are for, at most: one pass takes less for more."""
+    """The maximum number of tiles for short passes: for more, a whole pass is faster."""
     masks: bool = True
     """Whether vectors can be read and written in part."""
 
@@ -212,7 +212,7 @@ class WinogradPlan:
 
 
 def planned(of: TileExtents, machine: Machine) -> WinogradPlan | None:
-    """What to do for a machine, None where channels fill no vectors."""
+    """The plan for a machine, or None if channels fill no vectors."""
     return next(iter(plans(of, machine)), None)
 
 
@@ -220,7 +220,7 @@ def padded_grid(of: TileExtents, machine: Machine) -> TileExtents:
     """The extents with the rows and columns of tiles, some perhaps without results, whose best plan
     is reckoned to take the least: a grid of 37 x 37 tiles has no blocks that divide it.
 
-    Weights that no cache holds come again for each block, so that more blocks gain nothing.
+    Weights larger than any cache are reloaded for each block, so more blocks gain nothing.
     """
     if of.weight_bytes > machine.cache(2):
         return of
@@ -238,7 +238,7 @@ def padded_grid(of: TileExtents, machine: Machine) -> TileExtents:
 
 
 def plans(of: TileExtents, machine: Machine) -> tuple[WinogradPlan, ...]:
-    """All that a machine could do, what is reckoned to take the least first."""
+    """All plans for a machine, cheapest estimate first."""
     return tuple([plan for _, plan in ranked_plans(of, machine)])
 
 
@@ -258,7 +258,7 @@ def ranked_plans(of: TileExtents, machine: Machine) -> tuple[tuple[float, Winogr
     products = places * down * across * of.channels * of.outputs
     shares = pays(machine, products, ())
     cores = machine.cores if shares else 1
-    # Where cores share each step, what one has made another reads.
+    # If cores share each step, one reads what another wrote.
     exchanged = row * down / FAR if cores > 1 else 0.0
     choices: list[tuple[float, WinogradPlan]] = []
     room, far = near - min(weights, near // 2), weights > near // 2
@@ -268,7 +268,8 @@ def ranked_plans(of: TileExtents, machine: Machine) -> tuple[tuple[float, Winogr
         for tile in _tiles(vectors, count, machine):
             if count % tile.steps and blocks > 1:
                 continue  # a short pass is the last of all: its places are not one block's alone
-            # Weights that no cache holds come while others are used, if these are used again.
+            # Weights larger than any cache are prefetched while others are used, if they are
+            # reused.
             passes, waits = -(-count // tile.steps), tile.vectors * wide
             work = passes * tile.cycles(rates=machine.rates)
             work *= RAGGED if count % tile.steps else 1
@@ -294,8 +295,8 @@ def ranked_plans(of: TileExtents, machine: Machine) -> tuple[tuple[float, Winogr
 
 
 def collides(apart: int, places: int, machine: Machine) -> bool:
-    """Whether places so many bytes apart put each other out of the nearest cache, so that a line
-    comes and goes for every vector of them."""
+    """Whether places at this distance in bytes evict each other from the nearest cache, so that a
+    line is loaded for each of its vectors."""
     most = most_steps(apart, machine.caches[0])
     return most is not None and places > most
 
@@ -309,9 +310,9 @@ def _blocks(down: int, across: int, *, whole: bool) -> list[tuple[int, int]]:
 
 
 def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] | None:
-    """The same for images of an open size, and how many tiles a block should have: as many as half
-    of a cache holds, through which the image goes as well, or where it does not hold the weights as
-    many as take as much as these."""
+    """The same for images of open size, with the tiles of a block: as many as fit in half of a
+    cache, through which the image passes as well, or, if it does not hold the weights, as many as
+    take as much as these."""
     lanes = machine.lanes(of.x.dtype)
     inner, outer = (_dividing(lanes, each) for each in (of.channels, of.outputs))
     if min(inner, outer) < MIN_LANES:
@@ -336,8 +337,8 @@ def planned_open(of: AnyWinograd, machine: Machine) -> tuple[WinogradPlan, int] 
 
 
 def _open_cost(tile: RegisterTile, rest: int, machine: Machine) -> float:
-    """What a vector of outputs takes for a tile of a usual image, where what is left of these goes
-    in passes over this many."""
+    """The cost of a vector of outputs for a tile of a typical image, with remainders in passes of
+    this length."""
     short, whole = _cycles(tile.vectors, rest, machine), _cycles(tile.vectors, tile.steps, machine)
     left, total = _left(tile, rest, machine), 0.0
     for count in USUAL_TILES:

@@ -5,9 +5,8 @@ transformed back.
     product   a matrix product for each of the places p of a tile   product[p, o, tile, lane]
     out       f(A (product) Aᵀ) of some tiles, lanes over outputs, then over a row
 
-A tile is in registers from when it is read until it is transformed.  Where lanes change from one
-axis to another, a square of elements is turned there.  Which tiles make a block, and when, is for
-`winograd_open`.
+A tile is in registers from its load to the end of its transform. If lanes change between axes, a
+square of elements is transposed. Blocks of tiles are formed in `winograd_open`.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ Size: TypeAlias = int | Scalar
 
 @frozen
 class TilePasses:
-    """Passes over tiles of a block: how many there are, over how many tiles each, and where the
-    first begins; none begins behind the `last`."""
+    """Passes over a block's tiles: their number and length, and the start of the first; none begins
+    behind the `last`."""
 
     count: Size
     steps: int
@@ -233,7 +232,7 @@ class WinogradSteps(ABC):
     ) -> Stmt:
         """Results of some tiles of a row, which begin there: example, outputs, row and column.
 
-        What is done to each of them depends on its number in the block.
+        The work on each depends on its index in the block.
         """
         of, lanes, (n, o, top, left) = self.work.of, self.plan.outer, start
         span, size = of.span, of.size
@@ -287,8 +286,7 @@ class WinogradSteps(ABC):
     def columns_inside(
         self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
     ) -> Stmt:
-        """What is done to a given number of rows and columns, for those columns that are in the
-        result."""
+        """A body for a number of rows and columns, restricted to columns in the result."""
         return self.nest(
             (rows, "unrolled"), (count, "vectorized"),
             body=lambda row, v: self.column_inside(left + v, body(row, v)),

@@ -1,4 +1,4 @@
-"""fuzz: random ONNX models, held against onnxruntime."""
+"""fuzz: random ONNX models, compared with onnxruntime."""
 
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.fuzz.run import ModelFinding, fuzz

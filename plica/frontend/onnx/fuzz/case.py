@@ -1,4 +1,4 @@
-"""Cases: a random model with inputs for it, grown node by node beside the peer."""
+"""Cases: a random model with inputs, grown node by node together with the peer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ OTHERS: Final = 3
 """This many more sets of inputs, with other values and sizes, such a model is given."""
 
 LARGEST: Final = 1e4
-"""Numbers stay below this, far from what overflows in one order of adding and not in another."""
+"""The bound of numbers, far from an overflow that depends on the order of additions."""
 
 POLES: Final = {"Div": 1, "Reciprocal": 0, "Log": 0, "Sqrt": 0, "Pow": 0}
-"""Inputs that must stay away from zero: what is nearly nothing there is anything at all after."""
+"""Inputs that must stay away from zero, near which results are arbitrarily large."""
 
 SLIDING: Final = frozenset({"MaxPool", "AveragePool", "LpPool", "Conv"})
 """Operators of which a window slides, and must fit into its axes."""
@@ -151,9 +151,9 @@ class _Growth:
         self._used: set[str] = set()
 
     def grow(self) -> None:
-        """One node more, if one of a few that are drawn is taken."""
+        """Adds a node, if one of a few candidates is accepted."""
         for _ in range(6):
-            # What was made last is taken most often: models are deep rather than wide.
+            # The latest value is taken most often: models are deep rather than wide.
             back = min(int(self.random.expovariate(0.7)), len(self.known) - 1)
             x = self.known[-1 - back]
             fitting = [each for each in self.kinds.values() if _fits(each, x)]
@@ -207,7 +207,7 @@ def _fits(kind: NodeKind, x: KnownTensor) -> bool:
 
 
 def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
-    """Whether a node asks for nothing near a pole, nor for what the peer reads past its end."""
+    """Whether a node avoids poles, and reads that the peer makes out of bounds."""
     if node.op_type.endswith("Loss"):  # a class for each place
         scores, classes = (np.shape(values[name]) for name in node.input[:2])
         return (scores[0], *scores[2:]) == classes
@@ -228,8 +228,8 @@ def _is_fair(node: NodeProto, values: Mapping[str, Array]) -> bool:
 
 
 def _window_fits(node: NodeProto, sizes: tuple[int, ...]) -> bool:
-    """Whether a window fits; where it does not the standard has none, onnxruntime, that rounds
-    towards zero, now and then one of the elements there are, and others refuse it.
+    """Whether a window fits; otherwise the standard has no output, onnxruntime, which rounds
+    towards zero, sometimes has one, and others refuse it.
     """
     from onnx.helper import get_attribute_value
 

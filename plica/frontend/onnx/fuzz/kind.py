@@ -1,9 +1,9 @@
 # ruff: noqa: E501  # rows of a table
 """Kinds of nodes: how a random node on a tensor is made.
 
-A row draws what its operator takes: attributes, constants, another tensor.  It may draw what makes
-no sense; the peer is asked, and such a node is left out.  `exact` kinds jump (a comparison, a
-rounding): they are made on tensors that hold the same bits on both sides only.
+A row draws an operator's inputs: attributes, constants, another tensor. Invalid draws are allowed:
+nodes refused by the peer are left out. `exact` kinds are discontinuous (a comparison, a rounding):
+they are only applied to tensors with equal bits on both sides.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KnownTensor:
 
 @attrs.frozen(eq=False)
 class Drawn:
-    """What a node is made of, but for the name of what it makes."""
+    """A node without the name of its output."""
 
     kind: str
     inputs: tuple[KnownTensor | Array, ...]  # an array is a new constant
@@ -330,7 +330,7 @@ def _loss(c: RowChoice, x: KnownTensor) -> Drawn:
 
 @attrs.frozen
 class NodeKind:
-    """A kind of node: on which tensors it is made, whether it keeps bits, whether it jumps."""
+    """A kind of node: its operands, whether it preserves bits, and whether it is discontinuous."""
 
     weight: int
     types: str  # numpy's letters for kinds of element types

@@ -45,7 +45,7 @@ def _counted(c: RowChoice, x: KnownTensor) -> Drawn:
 
 
 def _branched(c: RowChoice, x: KnownTensor) -> Drawn:
-    """A part of x where a condition holds, and another, of another size, where it does not."""
+    """A part of x if a condition holds, otherwise one of another size."""
     axis, size = c.number(0, x.array.ndim), max(x.array.shape)
     sides = []
     for name in ("yes", "no"):
@@ -70,7 +70,7 @@ def _side(name: str, x: KnownTensor, axis: int, stop: int, kind: str) -> GraphPr
 def _loop(
     c: RowChoice, x: KnownTensor, inner: list[NodeProto], numbers: dict[str, Any], rows: int
 ) -> Drawn:
-    """A loop that goes on from x, by constants; it collects `rows`, or none."""
+    """A loop that starts from x, with constants; it may collect `rows`."""
     from onnx import helper, numpy_helper
 
     stored = [numpy_helper.from_array(each, name) for name, each in numbers.items()]
@@ -83,7 +83,7 @@ def _loop(
 
 
 def _looped(c: RowChoice, x: KnownTensor) -> Drawn:
-    """x halved and moved a given number of times; what it was on the way is collected."""
+    """x halved and shifted a number of times, collecting intermediate values."""
     from onnx import helper
 
     by = np.asarray(c.pick(0.25, -1.0), x.array.dtype)
@@ -97,7 +97,7 @@ def _looped(c: RowChoice, x: KnownTensor) -> Drawn:
 
 
 def _grown(c: RowChoice, x: KnownTensor) -> Drawn:
-    """x, to which each turn appends some of what it has; it may end before its count."""
+    """x, to which each iteration appends some of its elements; it may end early."""
     from onnx import helper
 
     axis, order = c.axis(x), ["held", "more"]
@@ -131,7 +131,7 @@ LATE: Final[dict[str, NodeKind]] = {
     "looped":   NodeKind(7, "f",  range(1, 4), _looped),
     "grown":    NodeKind(4, "f",  range(1, 4), _grown, keeps=True),
 }
-"""What is drawn besides the other kinds where sizes are known late."""
+"""Additional kinds with run-time sizes."""
 # fmt: on
 
 

@@ -1,4 +1,4 @@
-"""Peers: onnxruntime, and the reference of the onnx package, asked what a model gives."""
+"""Peers: onnxruntime, and the onnx package's reference, evaluate a model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def runtime() -> ModuleType:
 
 
 def answers(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None:
-    """What onnxruntime gives; None where it does not take the model or the inputs."""
+    """onnxruntime's results, or None if it refuses the model or the inputs."""
     runtime()
     return ask(model.SerializeToString(), given)
 
@@ -64,11 +64,11 @@ NO_ANSWER: Final = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
     RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""What the reference ends with where it does not know an operator, or trips over an input."""
+"""Exceptions of the reference for unknown operators or unsupported inputs."""
 
 
 def by_reference(model: ModelProto, given: Mapping[str, Array]) -> list[Array] | None:
-    """What the reference of the onnx package gives; None where it does not take the model."""
+    """The onnx package's reference results, or None if it refuses the model."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -81,7 +81,7 @@ def by_reference(model: ModelProto, given: Mapping[str, Array]) -> list[Array] |
 
 
 def read_by(node: NodeProto) -> list[str]:
-    """What a node reads, graphs inside of it included."""
+    """The inputs of a node, including those of its subgraphs."""
     found = dict.fromkeys(name for name in node.input if name)
     for attribute in node.attribute:
         if attribute.HasField("g"):

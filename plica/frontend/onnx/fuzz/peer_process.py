@@ -21,7 +21,7 @@ _LONGEST: Final = 60.0  # seconds, for models of a few small operators
 
 
 class PeerProcess:
-    """A process that is asked what a model gives."""
+    """A process that evaluates models."""
 
     def __init__(self) -> None:
         self._line, other = Pipe()
@@ -38,7 +38,7 @@ class PeerProcess:
         other.close()
 
     def ask(self, model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
-        """What a model gives; None where it is not taken.  An EOFError: that ended the process."""
+        """The results of a model, or None if refused. Raises EOFError if it killed the process."""
         try:
             self._line.send((model, dict(given)))
             if not self._line.poll(_LONGEST):
@@ -60,7 +60,7 @@ _ASKING: Final = Lock()
 
 
 def ask(model: bytes, given: Mapping[str, Array]) -> list[Array] | None:
-    """What the peer gives for a model; None where it does not take it, or ends over it."""
+    """The peer's results for a model, or None if it refuses or dies."""
     owner = os.getpid()
     with _ASKING:
         if owner not in _PROCESSES:
@@ -80,7 +80,7 @@ def _end(owner: int) -> None:
 
 
 def serve(file: int) -> None:
-    """What the process does: it answers until the other side is gone."""
+    """The main loop of the process."""
     line: Connection[Any, Any] = Connection(file)
     here = late("plica.frontend.onnx.fuzz.peer:in_this_process")
     while True:

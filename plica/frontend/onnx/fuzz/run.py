@@ -1,4 +1,5 @@
-"""Runs: random models through the reader, the interpreter and the compiler, beside the peer."""
+"""Runs: random models through the reader, the interpreter and the compiler, compared with
+the peer."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ TOLERANCE: Final = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-3}
 
 @attrs.frozen
 class ModelFinding(Finding):
-    """A model that goes wrong, as small as it could be made; `parts` are its nodes."""
+    """A failing model, shrunk; `parts` are its nodes."""
 
     way: str = ""
 
@@ -117,7 +118,7 @@ def _finding(case: ModelCase, way: str, reason: str) -> ModelFinding:
 
 
 def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
-    """What is wrong with a case, None where nothing is, or where it is refused."""
+    """The error of a case, or None if it passes or is refused."""
     model, tally = case.model, Tally() if tally is None else tally
     try:
         callee = run(model)
@@ -146,7 +147,7 @@ def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
 
 
 def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> str | None:
-    """What differs from what a peer gives, and where."""
+    """The difference from a peer's results, and its place."""
     for name, one, other in zip(case.outputs, mine, others, strict=True):
         if (wrong := _difference(one, other)) is not None:
             return f"{name}: {wrong}"

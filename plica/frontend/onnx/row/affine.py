@@ -40,8 +40,8 @@ def _affine_grid(node: OnnxNode) -> Expr:
 
 
 def _spread_out(size: Scalar, align: bool, deep: bool) -> Expr:
-    """The places of an axis from -1 to 1; a single one lies at the start if it is of the first axis
-    of three, and nowhere otherwise: that is how the standard defines it."""
+    """The coordinates of an axis from -1 to 1; a single one is at the start for the first of three
+    axes, and at zero otherwise, as the standard defines."""
     at, whole = to(places(size), f64), to(amount(size), f64)
     one, two = const(1.0, f64), const(2.0, f64)
     if not align:

@@ -31,7 +31,7 @@ def chosen_axes(node: OnnxNode, x: Expr, axes: Sequence[Piece]) -> tuple[Sequenc
 def by_axis(
     axes: Sequence[Piece], given: Sequence[Piece], at: int, rank_: int, other: Expr
 ) -> Expr:
-    """What is given for one axis of `rank_`, `other` where the axes do not name it."""
+    """A value for one axis of `rank_`, or `other` if the axes do not include it."""
     found = other
     for axis, value in zip(axes, given, strict=True):
         if isinstance(axis, int):
@@ -49,7 +49,7 @@ def are_axes(named: Sequence[Expr], count: Expr) -> Expr:
 
 
 def named_axes(axes: Expr, width: int) -> list[Expr]:
-    """For each of `width` axes, whether a vector of axes names it."""
+    """For each of `width` axes, whether a vector of axes includes it."""
     named = wrapped_index(to(axes, i64), const(width, i64))
     return [op.any(op.equal(named, const(at, i64))) for at in range(width)]
 
@@ -75,7 +75,7 @@ def remaining_sizes(x: Expr, named: Sequence[Expr], count: int) -> list[Expr]:
 
 
 class AxisMatrix:
-    """x as a matrix: the axes that stay, then those that are named."""
+    """x as a matrix: remaining axes, then the named ones."""
 
     def __init__(self, node: OnnxNode, x: Expr, axes: Expr, all_if_none: bool = False) -> None:
         self.node, self.x = node, x
@@ -132,6 +132,6 @@ class AxisMatrix:
 
 
 def along_axis(node: OnnxNode, x: Expr, axis: Expr, fold: Callable[[Expr, int], Expr]) -> Expr:
-    """What an operator along an axis gives, where that axis is a number known when it runs."""
+    """The result of an operator along an axis given at run time."""
     whole = AxisMatrix(node, x, op.reshape(axis, (1,)))
     return whole.back(fold(whole.matrix(), 1))

@@ -13,7 +13,7 @@ from plica.ir.type.dtype import f32, u8
 
 
 def _unpacked(packed: Expr, bits: int) -> Expr:
-    """The numbers that bytes hold, with these as an axis of their own behind all others."""
+    """The numbers packed in bytes, as an additional last axis."""
     parts = []
     for first in range(0, 8, bits):
         moved = op.right_shift(packed, const(first, u8)) if first else packed

@@ -72,7 +72,7 @@ def _if(node: OnnxNode) -> Made:
 
 
 def _only_side(node: OnnxNode, chosen: Expr, yes: Side | Diagnostic, no: Side | Diagnostic) -> Made:
-    """What one branch gives where the other has no meaning: a call that takes the other is refused.
+    """The result of one branch if the other is invalid: calls that take the other are refused.
 
     The condition is looked at before sizes of the branch are measured.
     """
@@ -102,7 +102,7 @@ def _loop(node: OnnxNode) -> Made:
     if start is not None and not _first(node, start):
         turns = np.zeros(1, np.int64)
     most = None if turns is None else int(_first(node, turns))
-    # Whether there is a first turn must be known to write it out.
+    # Unrolling needs to know whether there is a first iteration.
     if start is not None and (most is not None or count is None):
         found = _written_out(node, most, state, scans)
         if found is not None:
@@ -121,8 +121,8 @@ def _first(node: OnnxNode, numbers: Array) -> int | bool:
 def _written_out(
     node: OnnxNode, most: int | None, state: list[TensorValue], scans: int
 ) -> Made | None:
-    """Every turn of a loop, None where its end depends on what it computes, and where there are
-    too many turns or nodes; loops inside of it count as they would be written out."""
+    """Unrolls a loop, or returns None if its end depends on data or it would be too long; nested
+    loops count as unrolled."""
     body = node.graph("body")
     rows: list[list[Expr]] = [[] for _ in range(scans)]
     turn = 0
@@ -162,7 +162,7 @@ def _changes_rank(before: TensorValue, after: TensorValue) -> bool:
 
 
 def _turn_of(node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]) -> Side:
-    """What a turn of a loop gives, whether it goes on being one bool of whatever rank."""
+    """The results of a loop iteration, with the continuation condition as a scalar bool."""
     (going, *rest), inside = node.region(body, *given)
     if isinstance(going, AnyRankValue):
         going = TensorValue(op.reshape(matched(going.parts[0], (index(1),)), ()))
@@ -172,7 +172,7 @@ def _turn_of(node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]) -> 
 def _written_turn(
     node: OnnxNode, body: GraphProto, given: Sequence[TensorValue]
 ) -> list[TensorValue]:
-    """What a turn that is written out gives: at a branch point both ways, unless ranks differ."""
+    """The results of an unrolled iteration: at a branch point both ways, unless ranks differ."""
     found, inside = _turn_of(node, body, given)
     if any(isinstance(each, AnyRankValue) for each in found):
         return node.run(body, *given)
@@ -199,7 +199,7 @@ def _never_ends(body: GraphProto) -> bool:
 
 
 def _hands_on(body: GraphProto, result: int, given: int) -> bool:
-    """Whether a result of a body is what it is given."""
+    """Whether a body passes a value through unchanged."""
     plain = [each for each in body.node if len(each.input) == len(each.output) == 1]
     copied = {each.output[0]: each.input[0] for each in plain if each.op_type == "Identity"}
     name = body.output[result].name
@@ -211,10 +211,10 @@ def _hands_on(body: GraphProto, result: int, given: int) -> bool:
 def _recursive(
     node: OnnxNode, going: TensorValue | None, state: list[TensorValue], scans: int, first: int = 0
 ) -> list[Expr | TensorValue]:
-    """A function that calls itself as long as the loop goes on, from turn `first`.
+    """A function that calls itself while the loop continues, from iteration `first`.
 
-    Where it collects tensors, how many is known before: by the count, where nothing else ends the
-    loop, otherwise by a loop that only counts its turns, and what sequences grow by.
+    If it collects tensors, their number is known before: by the trip count, or by a loop that only
+    counts iterations and appended elements.
     """
     body, count = node.graph("body"), node.value(0)
     lists = [
@@ -295,7 +295,7 @@ def _recursive(
 
 
 def _merged(values: Sequence[V], fixed: Mapping[int, V]) -> list[V]:
-    """Values in order, with others at places of their own among them."""
+    """Values in order, with others at fixed positions."""
     rest = iter(values)
     whole = len(values) + len(fixed)
     return [fixed[at] if at in fixed else next(rest) for at in range(whole)]
@@ -303,7 +303,7 @@ def _merged(values: Sequence[V], fixed: Mapping[int, V]) -> list[V]:
 
 @attrs.frozen(eq=False)
 class Turn:
-    """What a turn of a loop gives: what is carried, what is collected, what lists grow by."""
+    """The results of a loop iteration: carried values, collected values, appended elements."""
 
     state: list[Expr]
     items: list[Expr]

@@ -177,7 +177,7 @@ def _mel(node: OnnxNode) -> Expr:
     step = (high - low) / to(bins + const(2, i64), f64)
 
     def place(edge: int) -> Expr:
-        """Which place of the spectrum an edge of each band lies at."""
+        """The spectral bin of each band's edge."""
         mel = to(places(bands) + const(edge, i64), f64) * step + low
         turns = number(10.0) ** (mel / number(2595.0))
         hertz = (turns - number(1.0)) * number(700.0)

@@ -1,4 +1,4 @@
-"""Rows of detection: which boxes are kept, best first, none that lies over a better one."""
+"""Detection rows: non-maximum suppression, best box first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import f32, i32, i64
 
 WIDEST: Final = 1 << 31
-"""So many boxes are not numbered in 32 bits."""
+"""The limit of 32-bit box numbers."""
 
 
 def _non_max_suppression(node: OnnxNode) -> Made:
@@ -60,7 +60,7 @@ def _non_max_suppression(node: OnnxNode) -> Made:
         op.reshape(op.take_along_axis(each, flat, axis=1, mode="clip"), (batch, classes, count))
         for each in _corners(boxes, centred)
     ]
-    # A box that is left has its own place, others one behind all: kept ones the last.
+    # Remaining boxes have their own index, others one past the end; the kept one is the last.
     place, behind = (
         op.iota(shape=(batch, classes, count), axis=2, dtype=kind),
         to(amount(count), kind),
@@ -93,7 +93,7 @@ def _non_max_suppression(node: OnnxNode) -> Made:
 def _one_by_one(
     node: OnnxNode, sizes: list[int], boxes: Expr, scores: Expr, settings: tuple[Expr, ...]
 ) -> Expr:
-    """The rows of kept boxes, whose sizes are numbers: one kernel looks at one after another."""
+    """The rows of kept boxes with static sizes, by one sequential kernel."""
     most = settled(settings[0])
     room = min(sizes[2], max(0, int(most.numpy()))) if isinstance(most, Const) else sizes[2]
     if not room:
@@ -119,11 +119,10 @@ def _overlap(node: OnnxNode, boxes: Expr) -> tuple[Expr, Expr]:
 
 
 def _candidates(node: OnnxNode, scores: Expr, chosen: Expr) -> tuple[Expr, Expr, Scalar]:
-    """The boxes of each class that were chosen, best first; which of them are there, as classes
-    have as many places as the one with most of them; and how many places that is.
+    """The selected boxes of each class, best first; which are present, padded to the largest class;
+    and that size.
 
-    Only these are brought into order.  They come class by class, so those of a class begin where
-    all classes before it end.
+    Only these are sorted. They are grouped by class, so a class starts where earlier ones end.
     """
     batch, classes, count = shape(scores)
     every = (batch, classes, index(1))

@@ -1,12 +1,12 @@
 """Tree ensembles as tables: the nodes of all trees in a row, the two below a node side by side.
 
-A sample begins at the root of every tree, and goes down one level in each turn:
+A sample starts at the root of every tree, and descends one level per iteration:
 
     next = first[at] + (x[feature[at]] <= split[at])
 
-A leaf goes to itself: nothing is less than its split, which is no number.  All tests are brought
-into this form, `x > s` by its children in the other order, `x < s` by the next lower float; a
-second form is `x == s`, and where a feature that is no number goes is a table.
+A leaf points to itself: its split is NaN, so no comparison holds. All tests become this form, `x >
+s` by swapping the children, `x < s` by the next lower float; `x == s` is a second form, and the
+branch for NaN features is a table.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ TESTS: Final[tuple[Test, ...]] = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 OPPOSITE: Final[Mapping[Test, Test]] = {"GT": "LEQ", "GTE": "LT", "NEQ": "EQ"}
 
 MOST_WEIGHTS: Final = 1 << 26
-"""This many leaves for this many targets are kept at most, together."""
+"""The maximum number of leaves times targets."""
 
 Weights: TypeAlias = Sequence[tuple[int, float]]
-"""What a leaf gives: targets and what is added to their scores."""
+"""The contribution of a leaf: targets and increments of their scores."""
 
 
 @attrs.frozen
 class TreeBranch:
-    """A test of a feature, and the places of the nodes that follow where it holds or does not."""
+    """A test of a feature, and the indices of its two successors."""
 
     feature: int
     test: Test
     split: float
     ends: tuple[int, int]
-    """Where it holds, and where it does not."""
+    """The successors if it holds, and if it does not."""
     missing_holds: bool = False
-    """Whether the test holds for a feature that is no number."""
+    """Whether the test holds for NaN."""
 
 
 @attrs.frozen
@@ -65,9 +65,9 @@ class EnsembleTable:
     feature: Array
     split: Array
     equal: Array
-    """Whether a node asks for the split itself, not for what is no greater."""
+    """Whether a node tests for equality, not for at most."""
     missing: Array
-    """Whether a feature that is no number goes to the second of two."""
+    """Whether NaN features take the second branch."""
     leaf: Array
     """The row of `weights` that a leaf has."""
     weights: Array
@@ -149,6 +149,6 @@ def weights_in(nodes: Sequence[TreeNode]) -> list[tuple[int, float]]:
 
 
 def _lowered(split: np.floating[Any]) -> np.floating[Any]:
-    """The greatest float below; no number where there is none."""
+    """The next lower float; NaN if there is none."""
     lowest = np.isneginf(split)
     return split.dtype.type(np.nan) if lowest else np.nextafter(split, -np.inf, dtype=split.dtype)

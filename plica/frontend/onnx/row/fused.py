@@ -58,7 +58,7 @@ def _fused_gemm(node: OnnxNode) -> Expr:
 
 
 def _transposed(x: Expr) -> Expr:
-    """A matrix, or each of several, with its axes exchanged."""
+    """A matrix, or each of a batch, transposed."""
     axes = range(rank(x))
     return op.transpose(x, (*axes[:-2], axes[-1], axes[-2])) if rank(x) > 1 else x
 
@@ -147,7 +147,7 @@ def _heads(node: OnnxNode, x: Expr) -> Expr:
 
 
 def _masked(node: OnnxNode, scores: Expr, at: int) -> Expr:
-    """Scores of what a mask leaves out are as good as none."""
+    """Scores with masked elements replaced by a very low number."""
     if (mask := node.maybe(at)) is None:
         return scores
     length = shape(scores)[3]

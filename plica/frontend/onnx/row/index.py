@@ -39,7 +39,7 @@ def _one_hot(node: OnnxNode) -> Expr:
     else:
         depth = int(node.scalar(1))
     indices, values = node.x(0), node.x(2)
-    # Floats are places only where they are whole, so they are compared as they are.
+    # Float indices are valid only if integral, so they are compared as floats.
     indices = to(indices, i64 if dtype(indices).is_integer else f64)
     axis = axis_in(node, node.integer("axis", -1), rank(indices) + 1)
     if isinstance(depth, int) and depth < 0:
@@ -58,7 +58,7 @@ def _compress(node: OnnxNode) -> Expr:
         axis = axis_in(node, node.integer("axis"), rank(x))
     else:
         x = op.ravel(x)
-    # What the condition holds beyond the end of the axis is not used.
+    # Condition elements past the end of the axis are ignored.
     condition = op.slice(node.x(1), (0,), (shape(x)[axis],))
     if (flags := TensorValue(condition).numbers()) is not None:
         return op.take(x, const(np.flatnonzero(flags).astype(np.int64)), axis=axis)
@@ -104,9 +104,9 @@ def _numbered(rows: Expr) -> Expr:
     """A number for each row of a matrix: of two rows the one that is less, by the first element in
     which they differ, has the lower number, and equal ones have the same.
 
-    Two columns at a time become one: each element is which of all different ones it is, and a pair
-    of such numbers is a number again.  Where it is open how often that takes, each row is held to
-    each other one.
+    Two columns at a time are combined: each element is its rank among distinct ones, and a pair of
+    ranks is a number again. If the number of columns is open, each row is compared with every
+    other.
     """
     count, width = shape(rows)
     if (columns := known(width)) is None:
@@ -159,8 +159,8 @@ def _scatter_elements(node: OnnxNode) -> Expr:
 
 
 def _scattered(node: OnnxNode, x: Expr, axis: int, first: int) -> Expr:
-    """x with updates; along other axes, from the first on, the indices may be shorter than x: what
-    lies past them, which is seen when the model runs, stays as it is."""
+    """x with updates; along other axes, from the first on, the indices may be shorter than x: the
+    rest, known at run time, is unchanged."""
     for at, (mine, other) in enumerate(zip(shape(x), node.shape(1), strict=True)):
         numbers = known(mine) is not None and known(other) is not None
         if at >= first and at != axis and not numbers and not same_dim(mine, other):

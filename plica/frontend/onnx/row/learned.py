@@ -28,7 +28,7 @@ def _features(node: OnnxNode, x: Expr) -> int:
 
 
 def _products(node: OnnxNode, columns: int | None) -> tuple[Expr, int]:
-    """Scores by coefficients and intercepts, and how many there are for each sample."""
+    """Scores from coefficients and intercepts, and their number per sample."""
     x = to(samples(node), f32)
     width = _features(node, x)
     weights = np.array(node.reals("coefficients") or (), np.float32)
@@ -131,7 +131,7 @@ def _one_hot(node: OnnxNode) -> Expr:
 
 
 def _label_encoder(node: OnnxNode) -> Expr:
-    """What stands for each key: the first of equal ones."""
+    """The value of each key: the first of equal keys."""
     pairs = {}
     for word in ("keys", "values"):
         if node.texts(f"{word}_strings"):

@@ -1,5 +1,5 @@
-"""What a loop of unknown length carries in tensors: tensors, and optionals by those that stand for
-them, whose sizes may change with each turn."""
+"""The loop-carried tensors of a loop of unknown length, including the tensors that represent
+optionals, whose sizes may change per iteration."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class LoopCarriedValues:
         return made
 
     def after(self, given: Sequence[TensorValue]) -> list[Expr]:
-        """The tensors that stand for what a turn gives."""
+        """The tensors that represent an iteration's results."""
         self._given = list(given)
         return [part for each in map(self._alike, self._values, given) for part in _parts(each)]
 
     def _alike(self, before: TensorValue, value: TensorValue) -> TensorValue:
-        """What a turn gives: an optional where one is carried."""
+        """An iteration's result, as an optional if one is carried."""
         if not isinstance(before, OptionValue):
             return value
         made = as_option(self._node.place, value, before.holds_list)
@@ -52,7 +52,8 @@ class LoopCarriedValues:
         return made
 
     def open_ranks(self) -> bool:
-        """Leave the ranks of optionals open that a turn changes, and say whether there are such."""
+        """Leaves the ranks of optionals open that an iteration changes; returns whether there are
+        any."""
         changed = False
         for at, (before, given) in enumerate(zip(self._values, self._given, strict=True)):
             if not isinstance(before, OptionValue) or before.rank is None:
@@ -64,8 +65,8 @@ class LoopCarriedValues:
         return changed
 
     def ended(self, flat: Sequence[Expr]) -> list[Expr | TensorValue]:
-        """What is left once the loop has ended: where turns give what an optional holds, and no
-        optional, that; a loop without turns on an optional that holds nothing is refused."""
+        """The final values: if iterations return an optional's content, that; a loop without
+        iterations on an empty optional is refused."""
         made: list[Expr | TensorValue] = []
         for end, given in zip(self.of(flat), self._given, strict=True):
             if not isinstance(end, OptionValue) or isinstance(given, OptionValue):

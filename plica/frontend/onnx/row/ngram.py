@@ -60,7 +60,7 @@ def _tf_idf(node: OnnxNode) -> Expr:
 
 
 def _counted(node: OnnxNode, rows: Expr, runs: Array, skips: int, wanted: bool) -> Expr:
-    """How often each run stands in each row, its integers up to a given number of places apart."""
+    """The number of occurrences of each n-gram in each row, with gaps up to a given length."""
     count, width = node.sizes(0)[0] if node.rank(0) == 2 else 1, node.sizes(0)[-1]
     length = runs.shape[1]
     found: Expr = const(np.zeros((count, len(runs)), np.float32))

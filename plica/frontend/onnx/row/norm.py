@@ -100,7 +100,7 @@ def _group_norm(node: OnnxNode) -> Expr:
         node.malformed("The groups do not divide the channels.", str(groups), str(node.type()))
     grouped = (sizes[0], index(groups), product((part, *sizes[2:])))
     scaled, _, _ = standardised(op.reshape(in_f32(x), grouped), (2,), epsilon)
-    # Before version 21 there is a scale for each group, since then one for each channel.
+    # Before version 21 there is a scale per group, since then one per channel.
     scaled = scaled if node.opset < 21 else op.reshape(scaled, sizes)
     factor, shift = (along(to(each, dtype(scaled)), 1, rank(scaled)) for each in (gamma, beta))
     return to(op.reshape(scaled * factor + shift, sizes), dtype(x))

@@ -46,7 +46,7 @@ from plica.ir.type.dtype import i64
 TWO: Final = const(2, i64)
 
 MOST_PARTS: Final = 64
-"""What is split into more parts is cut part by part."""
+"""Splits into more parts are done part by part."""
 
 FARTHEST_DIAGONAL: Final = 1 << 31
 """No tensor has diagonals beyond that."""
@@ -95,8 +95,8 @@ def _split(node: OnnxNode) -> Made:
 
 
 def _shares(node: OnnxNode, of: Scalar, count: int) -> Sequence[Piece]:
-    """The lengths of a given number of parts of a size: the last is shorter if need be, and holds
-    something; older versions want parts of one length, which together are the whole."""
+    """The lengths of a number of parts: the last may be shorter, but not empty; older versions
+    require equal parts that cover everything."""
     if (whole := known(of)) is not None:
         part = -(-whole // count)
         last_ = whole - part * (count - 1)
@@ -262,7 +262,7 @@ def _pad(node: OnnxNode) -> Expr:
         if (extent := known(size)) is None:
             x = op.match_shape(x, shape(x), least=(size - cut,)) if cut else x
         elif cut > extent:
-            # What is left to cut is of the border on the other side, if there is so much of it.
+            # The remaining crop is taken from the other side's border, if it is large enough.
             if extent + sum(pair) < 0 or mode != "constant":
                 node.malformed("Pad cuts off more than there is.", f"at most {extent}", str(pair))
             x = op.slice(x, (0,), (0,), None, (at,))
@@ -334,7 +334,7 @@ def _taken_inside(x: Expr, at: Expr, fill: Expr, axis: int) -> Expr:
 
 
 def _center_crop_pad(node: OnnxNode) -> Expr:
-    """As much is cut off, or put on, at both ends."""
+    """Crops or pads equally at both ends."""
     x, wanted, given = node.x(0), pieces(node, 1), node.integers("axes")
     axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
     if len(wanted) != len(axes):
@@ -388,7 +388,7 @@ def _space_to_depth(node: OnnxNode) -> Expr:
     deep = op.nn.space_to_depth(x, block)
     if mode == "DCR":
         return deep
-    # The channels come out as (block, block, c), and are wanted as (c, block, block).
+    # The channels come as (block, block, c), and are needed as (c, block, block).
     n, c, *_ = shape(x)
     parts = (n, block, block, c, *shape(deep)[2:])
     return op.reshape(op.transpose(op.reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))

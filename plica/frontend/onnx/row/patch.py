@@ -1,4 +1,4 @@
-"""The row of patches that are put together to images again, whatever their sizes are."""
+"""The row that assembles patches to images, for any sizes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from plica.ir.type.dim import known, product
 from plica.ir.type.dtype import i64
 
 MOST: Final = 64
-"""Places of a patch, or of a stride, that are slices of their own: more make a large program."""
+"""The maximum number of patch or stride elements as separate slices, to bound the program."""
 
 
 class _Patches:
-    """What the attributes of a node say of its patches."""
+    """The patch attributes of a node."""
 
     def __init__(self, node: OnnxNode, count: int) -> None:
         self.strides = node.integers("strides") or (1,) * count
@@ -56,8 +56,8 @@ def _col2im(node: OnnxNode) -> Expr:
 def _by_numbers(
     node: OnnxNode, image: Sequence[int], block: Sequence[int], patches: _Patches
 ) -> Expr:
-    """Each place of an image adds up the places of patches that lie there: what a stride leaves
-    over says which, so that there are as many sums as it is long."""
+    """Each pixel sums the patch elements that cover it: its residue modulo the stride selects them,
+    so there is one sum per residue."""
     x, count, sizes = node.x(0), len(image), node.sizes(0)
     strides, dilations, padding = patches.strides, patches.dilations, patches.padding
     inner = math.prod(block)
@@ -87,8 +87,8 @@ def _by_numbers(
 
 @dataclass(frozen=True)
 class _Phase:
-    """Places along an axis that are as far from the last that a stride comes to: how many there
-    are, and which places of patches lie there, each with how much further its patch begins."""
+    """Pixels with one residue along an axis: their number, and the patch elements that cover them,
+    with their patch offsets."""
 
     count: int
     taps: tuple[tuple[int, int], ...]
@@ -114,7 +114,7 @@ def _phases(  # noqa: PLR0917  # what an axis has
 
 
 def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
-    """The sum of all that lies at the places of a phase of each axis, each moved there."""
+    """The sum of all elements of a phase of each axis, each shifted to its place."""
     count = len(phases)
     batch, channels, *rest = [known(size) or 0 for size in shape(parts)]
     steps, axes = rest[count:], tuple(range(2, 2 + 2 * count))
@@ -137,7 +137,7 @@ def _added(parts: Expr, phases: Sequence[_Phase]) -> Expr:
         terms.append(op.pad(part, around) if any(map(any, room)) else part)
     if not terms:
         return op.full(wide, 0, dtype(parts))
-    # Views come last: what is cut out is read where it is added.
+    # Views come last, so that slices are read in place.
     return op.reshape(total_of(terms[1:], op.add, terms[0]), wide)
 
 
@@ -175,8 +175,8 @@ def _by_product(x: Expr, block: Sequence[int], rooms: Sequence[int], patches: _P
 def _by_values(
     node: OnnxNode, image: Sequence[Piece], block: Sequence[Piece], patches: _Patches
 ) -> Expr:
-    """For each place of the image and of a patch, the patch that has the one at the other, if
-    there is one; the axes of the image and of a patch stand beside each other."""
+    """For each pixel and patch element, the patch in which they coincide, if any; image and patch
+    axes alternate."""
     x, count = node.x(0), len(image)
     wide = [size_from(node, each, at + 2) for at, each in enumerate(image)]
     windows = [size_from(node, each, f"block {at}") for at, each in enumerate(block)]

@@ -16,7 +16,7 @@ from plica.ir.op.pool import lowest
 from plica.ir.type.dim import known
 
 LARGEST_WINDOW: Final = 1024
-"""How many elements a window may have whose places are asked for."""
+"""The maximum window size for which indices of maxima are computed."""
 
 
 def pool_window(node: OnnxNode) -> Slide:
@@ -46,7 +46,7 @@ def _max_pool(node: OnnxNode) -> list[Expr]:
 
 
 def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Expr:
-    """Where in the whole tensor the first greatest element of each window lies."""
+    """The flat index of the first maximum of each window."""
     x = node.x()
     sizes, wanted = node.sizes(0), [known(size) or 0 for size in shape(y)[2:]]
     if prod(window.kernel) > LARGEST_WINDOW:
@@ -63,7 +63,7 @@ def _max_places(node: OnnxNode, y: Expr, window: Slide, by_columns: bool) -> Exp
     padded = op.pad(x, ((0, 0), (0, 0), *border))
     axes = tuple(range(2, len(sizes)))
     found_at: Expr = const(np.zeros(wanted, np.int64))
-    # From the last place of a window to the first, which is the one that is kept.
+    # From the last window element to the first, which wins.
     for place in reversed(list(np.ndindex(*window.kernel))):
         start = [i * by for i, by in zip(place, window.dilation, strict=True)]
         stop = [i + (n - 1) * by + 1
@@ -117,7 +117,7 @@ def _windows(node: OnnxNode, x: Expr, window: Slide, ceil: bool) -> Expr:
     padded = op.pad(x, ((0, 0), (0, 0), *extra))
     batch, planes, *spatial = shape(padded)
     channels = known(planes)
-    # Of an open number of channels each is an image of its own.
+    # With an open number of channels, each becomes a separate image.
     images = padded if channels is not None else op.reshape(padded, (batch * planes, 1, *spatial))
     groups = 1 if channels is None else channels
     summed = op.nn.conv(

@@ -94,7 +94,7 @@ def _dequantise(node: OnnxNode) -> Expr:
 
 
 def dynamic(x: Expr) -> tuple[Expr, Expr, Expr]:
-    """Bytes for all of x, and the scale and the zero point that its extremes ask for."""
+    """Quantised bytes of x, with the scale and zero point of its range."""
     zero, one = like(0.0, x), like(1.0, x)
     if any(known(size) == 0 for size in shape(x)):
         return op.full(shape=shape(x), value=0, dtype=u8), one, const(0, u8)

@@ -1,4 +1,4 @@
-"""Rows of recurrent networks: what a step is; `plica.frontend.recurrence` goes through them."""
+"""Recurrent networks: the steps; `plica.frontend.recurrence` iterates them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
     "elu":         (op.nn.elu,          {"alpha": 1.0}),
 }
 # fmt: on
-"""What a gate may be computed with, and its settings unless others are given."""
+"""The gate activations, with their default parameters."""
 
 
 @attrs.frozen
 class RecurrentDirection:
-    """One direction of a network: what a step needs."""
+    """One direction of a network: the parameters of a step."""
 
     gates: Expr  # (steps, batch, gates * hidden): the products with the inputs and both biases
     recurrent: Expr  # (gates * hidden, hidden)
@@ -235,7 +235,7 @@ def _start(given: Expr | None, way: int, batch_first: bool, otherwise: Expr) -> 
 
 
 def _within(lengths: Expr, steps: Scalar) -> Expr:
-    """The lengths of sequences, each of which is one of 0 to `steps`, or there is no value."""
+    """The sequence lengths, each within 0 to `steps`, or undefined."""
     all_of_them, given = amount(steps + 1), to(lengths, i64)
     return op.take(
         op.iota(shape=(steps + 1,), dtype=i64), op.where(given < ZERO, all_of_them, given)
@@ -251,4 +251,4 @@ TABLE: Final[dict[str, Row]] = {
 # fmt: on
 
 DYNAMIC_LSTM: Final = TABLE["LSTM"]
-"""The same with weights of integers, which its node is asked for."""
+"""The same with integer weights, taken from its node."""

@@ -23,7 +23,7 @@ _INPUT_FROM: Final = {"ReduceSum": 13}
 
 
 def _filled(whole: AxisMatrix, lowest: bool | None) -> Expr:
-    """A matrix, with one more column where there is no fold of nothing: what changes none."""
+    """A matrix, with a neutral column if the fold of nothing is undefined."""
     x = whole.matrix()
     of = dtype(x)
     if lowest is None or of.name == "bool":
@@ -62,7 +62,7 @@ def _plain(record: Operator) -> Fold:
 
 
 def _after(first: Operator) -> Fold:
-    """The sum of what another operator makes of each element."""
+    """The sum of another operator's results."""
     return lambda node, x, axes, keep: op.sum(first(x), axis=axes, keepdims=keep)
 
 
@@ -110,7 +110,7 @@ def _log_sum_exp(node: OnnxNode, x: Expr, axes: tuple[int, ...], keep: bool) -> 
 
 
 def _float(x: Expr) -> Expr:
-    """What roots and logarithms are taken of: integers as f64, 16-bit floats as f32."""
+    """The operand of roots and logarithms: integers as f64, 16-bit floats as f32."""
     return in_f32(x) if dtype(x).is_float else op.cast(x, "f64")
 
 

@@ -1,4 +1,4 @@
-"""Repetition: a function that calls itself as long as something holds, the language's own loop."""
+"""Repetition: a function that calls itself while a condition holds, the language's loop."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ChangingSize: TypeAlias = tuple[int, int]
 """One of the values that a loop carries, and an axis of it whose size a turn may change."""
 
 MOST_TURNS: Final = 4096
-"""Loops of more turns, and larger batches of the oldest scans, are not written out."""
+"""The maximum iterations that are unrolled, and batch size of the oldest scans."""
 
 
 def of_known_ranks(node: OnnxNode, found: list[TensorValue]) -> list[TensorValue]:
-    """What a body gives to a loop of unknown length, which carries and collects no other ranks."""
+    """A body's results in a loop of unknown length, which must keep their ranks."""
     for each in found:
         if isinstance(each, AnyRankValue):
             message = "A turn gives a tensor whose number of axes is only known when it runs."
@@ -45,7 +45,7 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
     region: Region | None = None,
     changing: Sequence[ChangingSize] = (),
 ) -> list[Expr]:
-    """What is carried once `test` no longer holds; `turn` gives what is carried next.
+    """The carried values once `test` fails; `turn` returns the next ones.
 
     The sizes of a `region` are measured in each turn; `turn` may add to them.  A size that is
     `changing` is carried as a number, too, of which each turn, and who reads the end, makes a dim.
@@ -75,7 +75,7 @@ def repeated(  # noqa: PLR0917  # a loop is made of this
 
 
 def _with_sizes(types: Sequence[Type], dims: Mapping[ChangingSize, ScalarVar]) -> list[Type]:
-    """Types in which some sizes are dims of their own."""
+    """Types in which some sizes are separate dims."""
     return [
         tensor([dims.get((at, axis), size) for axis, size in enumerate(of.shape)], of.dtype)
         if isinstance(of, TensorType)
@@ -96,9 +96,9 @@ def _sizes_of(values: Sequence[Expr], changing: Sequence[ChangingSize]) -> list[
 def changing_sizes(
     node: OnnxNode, state: Sequence[Expr], turn: Callable[..., Sequence[Expr]]
 ) -> list[ChangingSize]:
-    """The sizes of what a loop carries that cannot be shown to stay as they are, turn by turn.
+    """The carried sizes that are not shown to be invariant.
 
-    A size that changes may change others, so that turns are looked at until no further one does.
+    A changing size may change others, so this is iterated to a fixed point.
     """
     types = [type_of(each) for each in state]
     found: dict[ChangingSize, ScalarVar] = {}
@@ -126,7 +126,7 @@ def _moved(node: OnnxNode, before: Expr, after: Expr) -> list[int]:
 
 
 def carry(node: OnnxNode, before: Expr, after: Expr) -> Expr:
-    """What a loop carries on: its sizes are those it had before."""
+    """A loop-carried value, with its sizes asserted unchanged."""
     if same_type(type_of(before), type_of(after)):
         return after
     fits = dtype(before) is dtype(after) and rank(before) == rank(after)
@@ -177,8 +177,8 @@ def collecting(  # noqa: PLR0917  # a loop is made of this
 def no_rows(item: TensorValue, axis: int, region: Region) -> Expr:
     """What stacking no items gives: the item that is not made says the other sizes.
 
-    Those of a `region` would be measured by a turn; with none they are 0, as where the number of
-    turns is only known when the model runs.
+    The sizes of a `region` are measured per iteration; without one they are 0, as if the number of
+    iterations is only known at run time.
     """
     unknown = {*region.values()}
     sizes = [e if unknown.isdisjoint(free_vars(e)) else index(0) for e in item.type.shape]

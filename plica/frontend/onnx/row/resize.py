@@ -247,8 +247,8 @@ def _along(node: OnnxNode, x: Expr, axis: int, grid: ResizeGrid, kernel: ResizeK
 
 
 def _growth(of: tuple[int, ResizeGrid]) -> tuple[bool, int]:
-    """What comes first: axes that shrink, rows before their elements; then those that grow, the
-    elements of a row before it is repeated."""
+    """The order of axes: shrinking ones first, rows before elements; then growing ones, elements
+    before rows."""
     axis, grid = of
     grows = grid.sizes is not None and grid.sizes[1] > grid.sizes[0]
     return grows, -axis if grows else axis
@@ -392,7 +392,7 @@ def _resize(node: OnnxNode) -> Expr:
 
 
 def _elements(of: TensorValue, count: int = 0) -> list[Expr]:
-    """The numbers of a vector, of which there are `count` where it is open how many."""
+    """The elements of a vector, `count` of them if its length is open."""
     if (numbers := of.numbers()) is not None:
         return [number(float(each)) for each in numbers.reshape(-1)]
     length = known(product(of.type.shape))

@@ -24,7 +24,7 @@ def _scan(node: OnnxNode) -> Made:
     if node.opset >= 9:
         inputs = [node.need(at) for at in range(len(node.inputs))]
         return _turns(node, inputs, node.integers("scan_input_directions"))
-    # Before version 9 the first axis of everything is a batch, of which each has a scan of its own.
+    # Before version 9 the first axis of everything is a batch of separate scans.
     if node.value(0) is not None:
         node.unsupported("Scans of different lengths are not supported.", "no lengths", "lengths")
     inputs = [node.need(at) for at in range(1, len(node.inputs))]
@@ -43,7 +43,7 @@ def _scan(node: OnnxNode) -> Made:
 def _turns(
     node: OnnxNode, inputs: list[TensorValue], directions: tuple[int, ...] | None
 ) -> list[Expr]:
-    """What a scan gives: state, then what it collects."""
+    """The results of a scan: states, then collected values."""
     body = node.graph("body")
     count = node.integer("num_scan_inputs")
     states = len(inputs) - count
@@ -142,7 +142,7 @@ def _none_scanned(
     places: list[int],
     out_axes: tuple[int, ...],
 ) -> list[Expr]:
-    """The outputs of a scan without turns, whose body is only asked for its types."""
+    """The outputs of a scan without iterations, whose body only gives types."""
     items = []
     for value, axis in zip(given, places, strict=True):
         of = value.type

@@ -1,6 +1,6 @@
-"""Scores: what the operators of ai.onnx.ml make of the score of each class or target.
+"""Scores: the post-processing of class or target scores in ai.onnx.ml.
 
-Where onnxruntime and the standard's own reference disagree about what a file says, it is refused.
+Where onnxruntime and the standard's reference disagree about a file, it is refused.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def transformed(node: OnnxNode, scores: Expr, how: str, columns: int) -> Expr:
     size = op.absolute(scores)
     greatest = op.max(scores, axis=(1,), keepdims=True)
     counts = size > like(NEARLY_ZERO, scores)
-    # What is nearly 0 is made smaller like the others, and is no part of their sum.
+    # Near-zero scores are scaled like the others, but excluded from the sum.
     least = scores * op.exp(-greatest)
     others = op.exp(scores - greatest)
     total = op.sum(op.where(counts, others, like(0, scores)), axis=(1,), keepdims=True)
@@ -76,6 +76,6 @@ def best_label(scores: Expr, labels: Sequence[int]) -> Expr:
 
 
 def one_of_two(positive: Expr, labels: Sequence[int]) -> Expr:
-    """The second label where something holds, otherwise the first; one for each sample."""
+    """The second label where a condition holds, otherwise the first; one per sample."""
     first, second = (const(each, i64) for each in labels)
     return op.reshape(op.where(positive, second, first), (shape(positive)[0],))

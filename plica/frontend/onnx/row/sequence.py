@@ -64,7 +64,7 @@ def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
             node.malformed("There is no such place in the sequence.", f"0 to {most}", str(given))
         return found
     late = wrapped_index(amount(given), const(count, i64))
-    # Taking from the places themselves refuses what is outside; what is below 0 is past the end.
+    # Gathering from the index numbers refuses values out of bounds; negative ones are past the end.
     inside = op.where(late < ZERO, const(most + 1, i64), late)
     return op.take(const(np.arange(most + 1)), inside)
 

@@ -1,4 +1,4 @@
-"""Operators that give elements another shape, or ask for one.
+"""Operators that reshape tensors, or read shapes.
 
 A size or an axis is a number, a term over dims, or a value that is measured when the model runs.
 """
@@ -39,7 +39,7 @@ with lazy_imports(__name__):  # few models compute sizes
 
 
 def _reshape(node: OnnxNode) -> Expr:
-    """0 is the size that x has there, -1 what is left over."""
+    """0 is the size of x there, -1 is inferred."""
     x, given, keep_zero = node.x(0), pieces(node, 1), node.flag("allowzero")
     sizes: list[Piece] = []
     for at, each in enumerate(given):
@@ -79,7 +79,7 @@ def _reshape(node: OnnxNode) -> Expr:
 
 
 def _copied(size: Piece, at: int, old: Shape) -> Piece:
-    """A size of Reshape, which is that of the old axis where it turns out to be 0."""
+    """A size of Reshape, which is the old one if it is 0 at run time."""
     if isinstance(size, int) or at >= len(old):
         return size
     if isinstance(size, Expr):
@@ -111,7 +111,7 @@ def is_row_major(old: Shape, new: Shape) -> bool:
 
 
 def _axes(node: OnnxNode) -> tuple[int, ...] | None:
-    """The axes that a node names, None where they are left out or not known before it runs."""
+    """The axes of a node, or None if absent or only known at run time."""
     given = listed(node, "axes", 1, 13)
     numbers = None if given is None else numbers_of(given)
     return None if numbers is None else tuple(numbers)

@@ -1,4 +1,4 @@
-"""Signs: tensors of which no element is below zero, whatever goes in.
+"""Signs: tensors whose elements are never negative, for any input.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.graph.expression import Var
@@ -32,8 +32,8 @@ WITH_ALL: Final = frozenset({
     "add", "broadcast_to", "concat", "expand_dims", "mean", "minimum", "multiply", "nn.avg_pool",
     "nn.flatten", "nn.global_avg_pool", "reshape", "slice", "squeeze", "sum", "transpose",
 })  # fmt: skip
-"""What gives none where no argument has one: it moves, adds, averages or multiplies them.  The
-greatest of no elements is minus infinity, so that is not among them."""
+"""Operators without negative results for non-negative arguments: moves, sums, averages and
+products. The maximum of an empty set is minus infinity, so it is excluded."""
 
 
 def never_negative(of: Expr, far: int = FAR) -> bool:

@@ -43,7 +43,7 @@ def _single(node: OnnxNode, at: int) -> Piece:
 
 @attrs.frozen(eq=False)
 class _Axis:
-    """An axis of signals: what lies before it, its size, and what lies behind."""
+    """An axis of signals: the size before it, its own, and the size after it."""
 
     front: Scalar
     size: Scalar
@@ -147,9 +147,8 @@ def _length(node: OnnxNode, given: Piece, hint: str) -> Scalar:
 
 
 def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
-    """The places of a signal (front, places, …) that a transform looks at: no more than it is
-    long; those that are missing are zeros, and there if the length is a number and how many there
-    are is not."""
+    """The elements of a signal that a transform uses: at most its length; missing ones are zeros,
+    materialised if the length is static and their number is not."""
     there, wanted = shape(x)[1], known(most)
     if same_dim(there, most):
         return x

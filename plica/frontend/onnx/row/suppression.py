@@ -1,4 +1,4 @@
-"""Suppression: the loops that keep the best boxes of each class, none that lies over a better one.
+"""Suppression: sequential loops for non-maximum suppression per class.
 
     candidates = the boxes whose score is above the least, as a heap with the best on top
     while there are candidates, and fewer are kept than may be:
@@ -28,18 +28,18 @@ CORNERS: Final = 4
 
 
 LANES: Final = 8
-"""Kept boxes that one is compared with at once."""
+"""Kept boxes compared at once."""
 
 
 def suppression(
     sizes: Sequence[int], most: int, *, centred: bool = False, has_least: bool = True
 ) -> Kernel:
-    """The kernel for a given number of batches, classes and boxes, of which each class keeps `most`
-    at most.
+    """The kernel for a number of batches, classes and boxes, of which each class keeps at most
+    `most`.
 
-    It is given boxes, by two corners or by centre and extent, their scores, how many are kept, how
-    much of two may be common, and the least score if there is one; it gives rows of batch, class
-    and box, how many there are, and, last, what it noted on its way.
+    Its inputs are boxes (as corners, or centre and extent), their scores, the maximum number, the
+    overlap threshold, and the score threshold, if any; it returns rows of batch, class and box,
+    their number, and its scratch buffers.
     """
     return _Suppression(sizes, most, centred, has_least).kernel()
 
@@ -90,7 +90,7 @@ class _Suppression:
         return Kernel((), (*inputs, *outputs), len(inputs), body)
 
     def empty(self) -> list[Stmt]:
-        """Nothing anywhere: all of what a kernel gives is written."""
+        """Initialises all outputs."""
         zero, none = sc.Lit(0.0, f32), sc.Lit(0, i32)
         rows, corners = self.batch * self.classes * self.kept_most, [*map(sc.index, range(CORNERS))]
         return [
@@ -104,7 +104,7 @@ class _Suppression:
     # --- the heap --------------------------------------------------------------------------------
 
     def candidate(self, box: sc.Scalar) -> Stmt:
-        """A box is put behind all candidates so far if its score is above the least."""
+        """Appends a box to the candidates if its score is above the threshold."""
         one: sc.Scalar = sc.index(1)
         if self.has_least:
             above = sc.Lt(sc.Load(self.least, ()), sc.Load(self.scores, (self.b, self.c, box)))
@@ -113,8 +113,8 @@ class _Suppression:
         return seq(self.hold(end, sc.Cast(box, i32)), self.put(self.size, end + one))
 
     def ordered(self) -> Stmt:
-        """The candidates as a heap: from the lowest places that have others below them up to the
-        first, each sinks through as many levels as there are below it."""
+        """Heapifies the candidates: from the lowest parents to the root, each sinks as far as its
+        subtree reaches."""
         size = self.value(self.size)
 
         def level(above: sc.Scalar) -> Stmt:
@@ -133,8 +133,7 @@ class _Suppression:
         return seq(start, self.each(levels, level))
 
     def sunk(self, levels: sc.Scalar) -> Stmt:
-        """What is at a place goes down, through a given number of levels at most, as long as one
-        below it comes before it."""
+        """Sinks an element, at most through a number of levels, while a child precedes it."""
 
         def level(_: sc.Scalar) -> Stmt:
             here, size = self.got(self.at, self.count - 1), self.value(self.size)
@@ -151,8 +150,7 @@ class _Suppression:
         return self.up_to(levels, level)
 
     def raised(self, one: sc.Scalar, other: sc.Scalar) -> Stmt:
-        """What is below changes places with what is above, if it comes before it; that goes on from
-        there, or stays."""
+        """Swaps a child with its parent if it precedes it; continues from there, or stays."""
         exchanged = self.bound(
             (self.held(one), self.held(other)),
             lambda mine, yours: seq(
@@ -162,7 +160,7 @@ class _Suppression:
         return Branch(self.is_before(other, one), exchanged, self.put(self.at, self.count))
 
     def is_before(self, one: sc.Scalar, other: sc.Scalar) -> sc.Scalar:
-        """Whether the box at a place of the heap comes before that at another."""
+        """Whether the box at one heap index precedes that at another."""
         boxes = [self.box_at(each) for each in (one, other)]
         keys = [sc.Load(self.scores, (self.b, self.c, each)) for each in boxes]
         return comes_before((keys[0], boxes[0]), (keys[1], boxes[1]), descending=True)
@@ -179,7 +177,7 @@ class _Suppression:
     # --- what is kept ----------------------------------------------------------------------------
 
     def taken(self) -> Stmt:
-        """The best is taken from the heap, if more may be kept, and kept if it covers none."""
+        """Pops the best box, if more may be kept, and keeps it if it overlaps none."""
         left = sc.Lt(self.value(self.number), self.bounded_most())
         last = self.value(self.size) - 1
         first = sc.index(0)
@@ -214,8 +212,7 @@ class _Suppression:
         return sc.Min(sc.Load(self.most, ()), sc.index(self.kept_most))
 
     def compared(self, mine: Sequence[sc.Scalar], group: sc.Scalar) -> Stmt:
-        """Note whether a box has more in common with one of some kept ones than is allowed, if it
-        has not with others."""
+        """Records whether a box overlaps one of a group of kept ones too much."""
         lane = self.names_of("v")
         at = self.inside(group, self.room // LANES - 1) * LANES + lane
         best = [sc.Load(self.kept, (sc.index(n), at)) for n in range(CORNERS)]
@@ -256,7 +253,7 @@ class _Suppression:
         return sc.Min(a, c), sc.Min(b, d), sc.Max(a, c), sc.Max(b, d)
 
     def keep(self, box: sc.Scalar, corners: Sequence[sc.Scalar]) -> Stmt:
-        """A box is one of those that are kept, and a row of the result."""
+        """Adds a box to the kept ones and to the result."""
         place = self.got(self.number, self.kept_most - 1)
         row = self.inside(sc.Load(self.total, ()), self.batch * self.classes * self.kept_most - 1)
         return seq(
@@ -296,7 +293,7 @@ class _Suppression:
         return sc.Load(of, (sc.index(0),))
 
     def got(self, of: sc.Buffer, most: int) -> sc.Scalar:
-        """A number that is kept, within bounds, so that it is known to be."""
+        """A stored number clamped to its range, so that bounds are provable."""
         return self.inside(self.value(of), most)
 
     def inside(self, of: sc.Scalar, most: int) -> sc.Scalar:

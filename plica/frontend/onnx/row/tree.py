@@ -33,13 +33,13 @@ AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
 def _leaves(node: OnnxNode, x: Expr, of: EnsembleTable) -> Expr:
-    """The leaf of each tree that each sample comes to: [samples, trees]."""
+    """The leaf of each tree for each sample: [samples, trees]."""
     samples_, width = shape(x)
     most = int(of.feature.max(initial=0))
     if (features := known(width)) is not None and most >= features:
         message = "The trees ask for a feature that samples do not have."
         node.malformed(message, f"below {features}", str(most))
-    # A feature that is not there is seen when the model runs, where it is not known before.
+    # A missing feature is detected at run time, if not before.
     mode = "raise" if features is None else "clip"
 
     def gathered(table: Array, at: Expr) -> Expr:

@@ -1,4 +1,4 @@
-"""Tree files: the nodes of the trees that a model holds, in the two forms of ai.onnx.ml."""
+"""Tree files: the nodes of tree ensembles, in the two forms of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def nodes_by_id(node: OnnxNode, word: str) -> tuple[list[TreeNode], list[int]]:
 
 
 def _weights_by_leaf(node: OnnxNode, word: str) -> dict[tuple[int, int], list[tuple[int, float]]]:
-    """What the leaves of a file give, by the numbers of tree and node."""
+    """The leaf contributions of a file, by tree and node numbers."""
     trees, ids, targets = (
         node.integers(f"{word}_{name}") or () for name in ("treeids", "nodeids", "ids")
     )
@@ -122,7 +122,7 @@ def nodes_by_place(node: OnnxNode) -> tuple[list[TreeNode], list[int]]:
             continue
         if not (values := next(members, ())):
             node.malformed("A set of values is missing.", "membership_values", "none")
-        # A test for each value: what is none of these asks for the next, to the end the last.
+        # One test per value: if none matches, the next one is tried.
         place = at
         for value in values[:-1]:
             nodes += [SameNode(ends[0]), ()]
@@ -135,7 +135,7 @@ def nodes_by_place(node: OnnxNode) -> tuple[list[TreeNode], list[int]]:
 
 
 def _member_sets(values: Sequence[float]) -> Iterator[list[float]]:
-    """Sets of values, behind each of which is one that is no number."""
+    """Sets of values, each terminated by NaN."""
     found: list[float] = []
     for each in values:
         if math.isnan(each):

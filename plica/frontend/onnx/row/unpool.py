@@ -16,8 +16,8 @@ from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
 
 
 def _max_unpool(node: OnnxNode) -> Expr:
-    """Each element at its place in what the window was over, and zeros behind that as far as a
-    larger size is asked for."""
+    """Each element at its original index in the window's input, and zeros elsewhere, up to the
+    requested size."""
     x, at, sizes = node.x(0), node.x(1), node.shape(0)
     window = pool_window(node)
     inner = [

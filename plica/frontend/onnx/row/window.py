@@ -1,4 +1,4 @@
-"""Rows of convolutions and pools: how ONNX says where a window goes."""
+"""Convolution and pool rows: ONNX's window attributes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class OpenPadding:
 class Slide:
     """How a window slides over the spatial axes.
 
-    Where auto_pad depends on a size that is open, the padding is the most it can be, and `cuts`
-    say what is left of the padded axis.
+    If auto_pad depends on an open size, the padding is its maximum, and `cuts` say which part of
+    the padded axis remains.
     """
 
     kernel: tuple[int, ...]
@@ -74,11 +74,11 @@ def slide(node: OnnxNode, kernel: Sequence[int]) -> Slide:
 
 
 def _same(node: OnnxNode, of: Slide, upper: bool) -> Slide:
-    """The window whose padding keeps the size of each axis, up to the stride."""
+    """The window whose padding preserves the size of each axis, up to the stride."""
     padding, cuts = [], []
     for at, stride in enumerate(of.strides):
         size, reach = node.shape()[2 + at], of.reach(at)
-        # What the size lacks to be a multiple of the stride is not padded for.
+        # The size is not padded to a multiple of the stride.
         lacks = normal_dim(FloorMod(index(0) - size, index(stride)))
         total = normal_dim(Max(index(0), lacks + (reach - stride)))
         number = known(total)
@@ -128,7 +128,7 @@ def kernel_of(node: OnnxNode, weight: int) -> tuple[int, ...]:
 
 
 def with_bias(node: OnnxNode, y: Expr, at: int) -> Expr:
-    """y with a vector added to its channels, where there is one."""
+    """y with an optional bias added to its channels."""
     bias = node.maybe(at)
     return y if bias is None else y + along(bias, 1, rank(y))
 
@@ -159,7 +159,7 @@ def _conv_transpose(node: OnnxNode) -> Expr:
         node.integers("pads")
         strides, dilation = _each(node, "strides", count), _each(node, "dilations", count)
         window = Slide(kernel, strides, dilation, ((0, 0),) * count)
-        # How much more is made than strides times the size: that much auto_pad takes away.
+        # The excess over strides times the size, which auto_pad removes.
         beyond = [extra[at] + window.reach(at) - strides[at] for at in range(count)]
         if wanted is not None:
             sizes = zip(node.sizes(0)[2:], strides, wanted[-count:], strict=True)

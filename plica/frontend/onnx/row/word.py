@@ -52,10 +52,10 @@ def axes_in(node: OnnxNode, axes: Sequence[int], of: int) -> tuple[int, ...]:
 
 
 def into_storage(node: OnnxNode, x: Expr, into: DType) -> Expr:
-    """x in a dtype that only keeps numbers, as the standard casts.
+    """x in a storage dtype, cast as in the standard.
 
-    Floats are held within the format's greatest, infinities too, unless the node says that it does
-    not saturate; integers wrap around, also those that come from floats.
+    Floats saturate at the format's maximum, infinities too, unless the node disables it; integers
+    wrap around, also those from floats.
     """
     if not into.is_float:
         return op.cast(to(x, i8) if dtype(x).is_float else x, into)

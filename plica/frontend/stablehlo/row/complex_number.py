@@ -24,7 +24,7 @@ PARTWISE: Final = (
     "dynamic_slice", "dynamic_update_slice", "gather", "select", "optimization_barrier", "add",
     "subtract", "negate", "convert",
 )  # fmt: skip
-"""What is done to each part alone."""
+"""Operations on each part separately."""
 
 
 @frozen
@@ -161,7 +161,7 @@ def _halved_inverse(parts: tuple[Expr, ...], lengths: list[int]) -> Expr:
 def _transformed(
     parts: tuple[Expr, ...], axis: int, length: int, half: bool, inverse: bool
 ) -> tuple[Expr, ...]:
-    """One axis: it goes before the columns, the parts before it."""
+    """One axis: moved before the columns, with the parts before it."""
     stacked = op.stack(tuple([op.moveaxis(each, source=axis, destination=-1) for each in parts]),
                        axis=-2)  # fmt: skip
     bins = length // 2 + 1 if half else length

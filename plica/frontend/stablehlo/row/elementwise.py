@@ -68,13 +68,13 @@ def _negate(node: HloNode) -> Expr:
 
 
 def _sign(node: HloNode) -> Expr:
-    """The sign; a zero keeps its own."""
+    """The sign; zeros keep theirs."""
     x = node.x
     return op.where(op.equal(x, like(0, x)), x, op.sign(x)) if dtype(x).is_float else op.sign(x)
 
 
 def _cbrt(node: HloNode) -> Expr:
-    """A third power's root, made better by a step of Newton's; 0, inf and nan stay."""
+    """The cube root, refined by a Newton step; 0, infinity and NaN are unchanged."""
     x = node.x
     wide = to(x, f64)
     y = op.copysign(op.power(op.absolute(wide), like(1 / 3, wide)), wide)

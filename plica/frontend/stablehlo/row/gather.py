@@ -168,7 +168,7 @@ def _sort(node: HloNode) -> list[Expr]:
 
 
 def _order(node: HloNode, body: ScalarBody, axis: int) -> Expr:
-    """The places of the elements in order: equal ones stay as they were."""
+    """The stable sorting permutation."""
     keys = _keys(body)
     if keys is not None:
         order: Expr | None = None
@@ -188,7 +188,7 @@ def _order(node: HloNode, body: ScalarBody, axis: int) -> Expr:
 
 
 def _by_pairs(node: HloNode, body: ScalarBody, axis: int) -> Expr:
-    """The rank of an element counts those that come before it."""
+    """The rank of an element is the number of its predecessors."""
     last = [op.moveaxis(x, source=axis, destination=-1) for x in node.operands]
     rows = [op.expand_dims(x, axis=(-1,)) for x in last]
     columns = [op.expand_dims(x, axis=(-2,)) for x in last]

@@ -175,7 +175,7 @@ def _few(node: HloNode, count: int) -> None:
 
 
 def _cholesky(node: HloNode) -> Expr:
-    """Column by column: what is left of the matrix loses the product of each column."""
+    """Column by column: the remaining matrix is reduced by the product of each column."""
     x = node.x
     lower = node.attribute("lower", default=False)
     if not lower:

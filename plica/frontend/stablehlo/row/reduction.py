@@ -1,7 +1,7 @@
 """Rows of reductions and windows.
 
-A body that Plica has an operator for is that operator; any other joins neighbours in rounds, as
-many as the length has binary digits, which keeps their order.
+A body with a Plica operator becomes that operator; any other combines neighbours in a logarithmic
+number of rounds, in order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_WINDOW: Final = 4096
 
 
 def _split(node: HloNode) -> tuple[list[Expr], list[Expr]]:
-    """What is reduced, and the first values."""
+    """The operands of a reduction, and the initial values."""
     half = len(node.operands) // 2
     if node.attribute("interleaved"):
         return list(node.operands[::2]), list(node.operands[1::2])
@@ -102,8 +102,8 @@ def is_unit(init: Expr, name: str) -> bool:
 def _extreme_place(
     node: HloNode, body: ScalarBody, inputs: list[Expr], inits: list[Expr], axes: list[int]
 ) -> list[Expr] | None:
-    """The greatest or least elements and their first places, if that is what a body says of an
-    iota: nan before all, then by value, of equals the first."""
+    """The extreme elements and their first indices, if the body computes that with an iota: NaN
+    first, then by value, ties to the first."""
     if len(axes) != 1 or len(inputs) != 2 or not dtype(inputs[1]).is_integer:
         return None
     x, places, y, others = body.arguments
@@ -222,8 +222,7 @@ def _running(  # noqa: PLR0917  # a window is these things
 
 
 def _select_and_scatter(node: HloNode) -> Expr:
-    """The gradient of pooling: each element of the source goes to the place that its window
-    selects."""
+    """The gradient of pooling: each source element is added at its window's selected element."""
     x, source, init = node.operands
     shape = sizes(x)
     ones = [1] * len(shape)

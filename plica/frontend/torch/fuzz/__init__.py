@@ -1,4 +1,4 @@
-"""fuzz: random programs of torch, compiled, held against torch itself."""
+"""fuzz: random torch programs, compiled and compared with torch."""
 
 from plica.frontend.torch.fuzz.run import fuzz
 

@@ -1,4 +1,4 @@
-"""Cases: a random program of torch with inputs for it, grown call by call beside torch."""
+"""Cases: a random torch program with inputs, grown call by call together with torch."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ REFUSED: Final = (
 
 @attrs.frozen(eq=False)
 class TorchCase:
-    """Inputs, calls one after another, each of which makes one tensor more, and what is given."""
+    """Inputs, a sequence of calls with one result each, and the inputs' values."""
 
     inputs: tuple[Tensor, ...]
     calls: tuple[tuple[TorchCall, int | None], ...]
-    """Each call, and which of its results is kept if there are several."""
+    """Each call, with the index of its kept result."""
     outputs: tuple[int, ...]
 
     def module(self) -> fx.GraphModule:
         """The program as a module: one line after another, as people write them.
 
-        Where calls are held by functions within functions, dynamo itself takes the result of one
-        for that of another (`torch.Tensor.int` for the `torch.ones_like` after it), with its own
-        backend `eager` as with any, and soon gives up compiling them.
+        If calls are nested functions, dynamo confuses their results (`torch.Tensor.int` with the
+        `torch.ones_like` after it), also with its own backend `eager`, and soon stops compiling
+        them.
         """
         from torch import fx
 
@@ -125,7 +125,7 @@ def torch_case(seed: int, number: int, most: int = 8) -> TorchCase:
 
 
 def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | None, Tensor] | None:
-    """One call more on tensors that are known; None where torch does not take it."""
+    """One more call on known tensors, or None if torch refuses it."""
     import torch
     from torch import fx
 
@@ -156,7 +156,7 @@ def _grown(random: Random, values: Sequence[Tensor]) -> tuple[TorchCall, int | N
 def _node(
     graph: fx.Graph, call: TorchCall, nodes: Sequence[fx.Node], held: dict[str, Tensor]
 ) -> fx.Node:
-    """A call as a node of a graph; what is constant is put among what is held."""
+    """A call as a graph node, with constants stored separately."""
     import torch
 
     if call.path in ("weight", "spread", "places"):

@@ -1,9 +1,8 @@
 """Open results: what torch itself gives otherwise where it rounds or orders otherwise.
 
-Torch promises neither the last digits of a sum or of a function like `exp`, nor the order of equal
-elements.  A program is run anew by torch with the inputs a little moved, with the sums and such
-functions in it a little moved, and with equal elements in other orders: where one of these changes
-a result, it says nothing about a compiler.
+Torch defines neither the last digits of sums and functions such as `exp`, nor the order of equal
+elements. A program is rerun by torch with perturbed inputs, sums and functions, and with equal
+elements permuted: a result that changes says nothing about a compiler.
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64
 """Of the largest number of a result; half a dozen calls may lie in between."""
 
 RUNS: Final = 6
-"""How often what rounds is moved."""
+"""The number of perturbed runs."""
 
 FEW_DIGITS: Final = 1024
-"""A number whose product with this is whole is what a function gives exactly, as `exp` of 0."""
+"""Numbers that are integral when multiplied by this are exact function values, such as
+`exp` of 0."""
 
 
 def eager(
@@ -37,7 +37,7 @@ def eager(
     source: torch.Generator | None = None,
     order: Order | None = None,
 ) -> tuple[Tensor, ...] | None:
-    """What torch gives; None where it does not take the program.
+    """Torch's results, or None if it refuses the program.
 
     With a `source` of random numbers sums and functions are moved, with an `order` equal elements
     are met in another one.
@@ -104,7 +104,7 @@ def _moved(x: Tensor, source: torch.Generator, scale: Tensor) -> Tensor:
 
 
 def difference(mine: Tensor, other: Tensor) -> str | None:
-    """How a result differs from torch's; None where it does not by more than calls round."""
+    """How a result differs from torch's beyond rounding, or None."""
     if (mine.dtype, mine.shape) != (other.dtype, other.shape):
         return f"{mine.dtype}{list(mine.shape)} for {other.dtype}{list(other.shape)}"
     name = str(other.dtype).removeprefix("torch.")

@@ -40,7 +40,7 @@ def fuzz(
     first: int = 0,
     say: Say | None = None,
 ) -> FuzzReport[Finding]:
-    """So many programs, in the ways by turns, until the first finding."""
+    """A number of programs, cycling through the ways, until the first finding."""
     names = tuple(ways)
 
     def oracle(case: TorchCase, number: int, tally: Tally) -> Finding | None:
@@ -66,7 +66,7 @@ def fuzz(
 
 
 def judged(case: TorchCase, way: Way, tally: Tally | None = None) -> str | None:
-    """What is wrong with a case; None where nothing is, or where it is refused."""
+    """The error of a case, or None if it passes or is refused."""
     import torch
 
     if (expected := eager(case)) is None:

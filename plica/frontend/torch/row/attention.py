@@ -70,7 +70,7 @@ def _flash(node: TorchNode) -> list[Expr | None]:
 
 
 def _flash_backward(node: TorchNode) -> list[Expr | None]:
-    """The slopes of attention by queries, keys and values, from the sums kept for that."""
+    """The gradients of attention for queries, keys and values, from the saved sums."""
     if node.number("dropout_p"):
         node.unsupported("Dropout in training draws random numbers.", "dropout_p=0")
     d, query, key, value, out = (

@@ -50,7 +50,7 @@ def take_in_turn(rows: Expr, chosen: Expr) -> Expr:
 
 
 def _unique(node: TorchNode) -> list[Expr | None]:
-    """Elements that differ, in order; which each is and how often are there where asked for."""
+    """Distinct elements, sorted; inverse and counts on request."""
     x = node.x()
     node.flag("sorted")  # torch sorts in any case
     inverse, counts = node.flag("return_inverse"), node.flag("return_counts")
@@ -75,7 +75,7 @@ def _repeat_interleave(node: TorchNode) -> Expr:
 
 
 def _bincount(node: TorchNode) -> Expr:
-    """How often each number is there, or the weights of each together."""
+    """The number of occurrences of each integer, or their total weights."""
     x, weights, least = node.x(), node.maybe("weights"), node.integer("minlength")
     places = casted(x, i64)
     before = op.full(shape=(1,), value=least - 1, dtype=i64)  # there may be no numbers
@@ -90,7 +90,8 @@ def _bincount(node: TorchNode) -> Expr:
 
 
 def _histc(node: TorchNode) -> Expr:
-    """How many elements lie in each of equal intervals; equal bounds mean those of the elements."""
+    """The number of elements in each of equal intervals; equal bounds select the elements'
+    range."""
     x, bins = op.reshape(node.x(), (product(shape(node.x())),)), node.integer("bins")
     least: Expr = like(node.number("min"), x)
     greatest: Expr = like(node.number("max"), x)

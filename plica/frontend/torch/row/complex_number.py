@@ -52,7 +52,7 @@ def is_complex(value: Any) -> bool:  # Any: an argument
 
 
 class PartNode(TorchNode):
-    """A node as it is on one part of its complex arguments."""
+    """A node restricted to one part of its complex arguments."""
 
     def dtype(self, at: int = 0) -> DType:
         """The element type of a part of the result."""
@@ -76,7 +76,7 @@ class PartNode(TorchNode):
 
 
 def _sum(a: Expr | None, b: Expr | None, minus: bool = False) -> Expr | None:
-    """A sum or difference in which what is left out is 0."""
+    """A sum or difference in which missing operands are 0."""
     if b is None:
         return a
     if a is None:
@@ -318,7 +318,7 @@ PARTWISE: Final = {
 
 
 def on_parts(row: Row, node: Callable[[int], PartNode]) -> Expr | Complex | list[Complex]:
-    """What a row makes of one part and of the other; `node` gives it with one of them.
+    """A row's results for both parts; `node` returns the node of one.
 
     Where the result is real, second parts are left out, as torch does.
     """
@@ -339,8 +339,8 @@ _SAME: Final = ("index", "indices")
 
 
 def part_of(name: str, value: Any, at: int) -> Any:  # Any: an argument
-    """One part of an argument, which is 0 for the second of what is real; sizes and indices are
-    the same for both."""
+    """A part of an argument: 0 for the imaginary part of a real one; sizes and indices are
+    shared."""
     if name in _SAME:
         return value
     if isinstance(value, list):

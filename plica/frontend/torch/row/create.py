@@ -25,7 +25,7 @@ def _filled(node: TorchNode, value: object) -> Expr:
 
 
 def _number(node: TorchNode, value: object, of: DType) -> bool | int | float:
-    """A number as tensors that are filled with it hold it: torch cuts off what a type has not."""
+    """A fill value converted as torch does, by truncation."""
     if isinstance(value, int | float) and isfinite(value) and not of.is_float:
         value = value != 0 if of.name == "bool" else int(value)
     found: bool | int | float = constant(node, value, of).numpy().item()  # type: ignore[attr-defined]  # a constant

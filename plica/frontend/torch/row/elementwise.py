@@ -41,7 +41,7 @@ def _floating(record: Callable[[Expr], Expr]) -> Row:
 
 
 def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
-    """A function that keeps the type; with `whole`, integers are as they are."""
+    """A function that preserves the type; with `whole`, integers are unchanged."""
 
     def row(node: TorchNode) -> Expr:
         x = node.x()
@@ -123,7 +123,7 @@ def _remainder(x: Expr, y: Expr) -> Expr:
 
 
 def _scaled(record: Binary, logical: Binary | None) -> Row:
-    """`self + alpha * other`, and the like."""
+    """`self + alpha * other`, and similar."""
 
     def row(node: TorchNode) -> Expr:
         x, y = operands(node, "self", "other")
@@ -251,7 +251,7 @@ def _clamp(low: str = "min", high: str = "max") -> Row:
 
 
 def _bounded(node: TorchNode, low: str, high: str) -> Expr:
-    """What is within bounds as it is, at them too: there the gradient is that of x."""
+    """A clamped value, with the gradient of x at the bounds, too."""
     present = [name for name in (low, high) if node.has(name)]
     of = computation(node, ("self", *present))
     x = operand(node, "self", of)

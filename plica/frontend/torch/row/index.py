@@ -42,7 +42,7 @@ def _embedding(node: TorchNode) -> Expr:
 def _embedding_bag(node: TorchNode) -> list[Expr | None]:
     """Rows of a table, joined bag by bag: sums, means or the greatest of each.
 
-    Bags are told by where they begin; those without rows are 0.
+    Bags are given by their starts; empty ones are 0.
     """
     for name in ("scale_grad_by_freq", "sparse"):
         node.argument(name)  # they speak of gradients
@@ -135,7 +135,7 @@ def _index(node: TorchNode) -> Expr:
     found = op.gather_nd(op.transpose(x, axes + others), places)
     if front or not start:
         return found
-    # The axes before the indexed ones come back in front of what the indices made.
+    # The axes before the indexed ones are moved before the index axes.
     order = (*range(wide, wide + start), *range(wide), *range(wide + start, rank(found)))
     return op.transpose(found, order)
 
@@ -158,7 +158,7 @@ def _adjacent(axes: tuple[int, ...]) -> bool:
 
 
 def _inside(places: Expr, length: Scalar) -> Expr:
-    """Indices that must not count from the end; what is outside is refused when they are taken."""
+    """Indices without negative ones; gathering refuses values out of bounds."""
     wrapped = op.where(places < like(0, places), amount(length), places)
     return op.take(op.iota(shape=(length,), dtype=i64), wrapped, axis=0)
 
@@ -190,7 +190,7 @@ def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _masked_put(node: TorchNode, x: Expr, mask: Expr, values: Expr) -> Expr:
-    """The same for every place of a mask, or for each in turn what is given for it."""
+    """One value for all elements of a mask, or one each."""
     inner = shape(x)[rank(mask) :]
     wide = op.reshape(mask, (*shape(mask), *(1,) * len(inner)))
     if rank(values) <= len(inner) or known(shape(values)[0]) == 1:
@@ -215,7 +215,7 @@ def _scatter(kind: str, source: str) -> Row:
 
 
 def _scattered(node: TorchNode, kind: str, x: Expr, places: Expr, given: Expr) -> Expr:
-    """The data with what is meant for it."""
+    """The data with the updates."""
     if not rank(x):
         node.integer("dim")
         one, places = op.reshape(x, (1,)), op.reshape(places, (-1,))

@@ -47,8 +47,8 @@ def _widened(of: Expr) -> Expr:
 def _grouped(x_name: str, weight_name: str) -> Row:
     """Rows times the matrix of their group; `offs` says where each group of rows ends.
 
-    Few rows gather their matrices; many rows are multiplied with every matrix, and each is kept in
-    its group.  Rows after the last group are zero.
+    Few rows gather their matrices; many rows are multiplied with every matrix, and the right
+    results selected. Rows after the last group are zero.
     """
 
     def row(node: TorchNode) -> Expr:
@@ -115,8 +115,8 @@ def _times(node: TorchNode, x: Expr, factor: bool | int | float, of: DType) -> E
 
 
 def _trilinear(node: TorchNode) -> Expr:
-    """Three tensors, with axes of size 1 put in, multiplied and summed over axes: two products,
-    each summed over the axes that nothing behind it has."""
+    """The product of three tensors, with unit axes inserted, summed over axes: two products, each
+    summed over axes that later operands lack."""
     given = [node.x(name) for name in ("i1", "i2", "i3")]
     put = [node.integers(name) for name in ("expand1", "expand2", "expand3")]
     node.has("unroll_dim")  # how torch goes about it

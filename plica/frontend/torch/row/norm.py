@@ -42,14 +42,14 @@ def _batch_norm(node: TorchNode) -> list[Expr | None]:
     y = op.nn.batch_norm(
         casted(x, inner), gamma, beta, middle, spread, axis=1, epsilon=float(node.number("eps"))
     )
-    # Nothing is kept; on a GPU torch leaves there what nobody reads.
+    # Nothing is saved; on a GPU torch returns unused tensors there.
     empty = tuple(node.result[1].shape) == (0,)
     none = op.full(shape=(0,), value=0.0, dtype=node.dtype(1)) if empty else None
     return [casted(y, node.dtype()), none, none]
 
 
 def _batch_norm_stats(node: TorchNode) -> list[Expr | None]:
-    """Normalisation by the statistics of the batch itself; nothing is kept of them."""
+    """Normalisation by the batch's own statistics, which are not saved."""
     x = node.x("input")
     node.has("momentum")
     if not node.flag("training"):
@@ -83,7 +83,7 @@ def _layer_norm(node: TorchNode) -> list[Expr | None]:
 
 
 def _rms_norm(node: TorchNode) -> list[Expr | None]:
-    """What a GPU's torch exports `rms_norm` as: without an epsilon that of the numbers it uses."""
+    """The form of `rms_norm` exported on GPUs: the default epsilon is the dtype's."""
     x = node.x("input")
     axes = tuple(range(rank(x) - len(node.sizes("normalized_shape")), rank(x)))
     inner = opmath(dtype(x))

@@ -97,7 +97,7 @@ def _steps(  # noqa: PLR0917  # what a direction is made of
 ) -> SequenceSteps:
     """The steps of one direction of a layer."""
     products = op.nn.dense(x, weights.inputs)
-    # The second bias of a GRU stands inside of what its reset gate multiplies.
+    # The second bias of a GRU is inside the reset gate's product.
     for bias in weights.biases[:1] if gates == 3 else weights.biases:
         products = products + bias
     return SequenceSteps(

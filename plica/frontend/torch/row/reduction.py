@@ -132,8 +132,7 @@ def _running_extreme(record: Operator) -> Row:
 
 
 def _log_running(node: TorchNode) -> Expr:
-    """Logarithms of running sums: of blocks twice as long each time, or of all rows of a matrix
-    where it is open how many there are."""
+    """Logarithms of running sums: by doubling blocks, or by rows of a matrix for open lengths."""
     x = casted(node.x(), opmath(node.dtype()))
     axis = node.axis("dim", rank(x))
     if not rank(x):
@@ -156,8 +155,7 @@ def _log_running(node: TorchNode) -> Expr:
 
 
 def _middle(numbers_only: bool) -> Row:
-    """The lower of the middle elements along an axis, or of all: nan if there is one, or of those
-    that are none."""
+    """The lower median along an axis, or of all: NaN if there is one, or ignoring NaN."""
 
     def row(node: TorchNode) -> Expr | list[Expr | None]:
         x = node.x()
@@ -202,7 +200,7 @@ def _middle_of(x: Expr, axis: int, numbers_only: bool) -> tuple[Expr, Expr]:
 
 
 def _mode(node: TorchNode) -> list[Expr | None]:
-    """What is most often along an axis, the least of them, and the last of its places."""
+    """The most frequent element along an axis, the smallest on ties, and its last index."""
     x = node.x()
     axis, keep = node.axis("dim", rank(x)), _keeps(node)
     if not rank(x):

@@ -57,7 +57,7 @@ def _settled(expr: Expr) -> Expr:
 
 
 def _factors(node: TorchNode, count: int) -> list[float | None]:
-    """How much larger each axis is asked to be, where that is said beside the size."""
+    """The scale factors of each axis, if given besides the size."""
     if node.has("scale_factors"):
         return [float(each) for each in node.argument("scale_factors")]
     names = ["scales_d", "scales_h", "scales_w"][-count:] if count > 1 else ["scales"]

@@ -35,7 +35,7 @@ INFERRED_SIZE: Final = -1
 def _reshaped(node: TorchNode) -> Expr:
     """The elements in their order, in the shape of the result.
 
-    Of a size that is given torch may say how it comes to it, which has no value where an axis is 0.
+    Torch may give the formula of a size, which is undefined where an axis is 0.
     """
     sizes = node.shape()
     for name in ("size", "shape", "dim"):
@@ -88,7 +88,7 @@ def _has_either_sign(bound: Size | None) -> bool:
 
 
 def _last(stop: Size | None, size: Scalar) -> Size | None:
-    """Where a slice ends; None where it goes on to the end of its axis."""
+    """The end of a slice, or None for the end of its axis."""
     if stop is None or (isinstance(stop, int) and stop >= _END):
         return None
     return _from_front(stop, size)
@@ -116,7 +116,7 @@ def _slice(node: TorchNode) -> Expr:
     may_be_short = not isinstance(shape(x)[axis], ScalarVar) and not is_size(dim(length))
     if node.has_own_length(may_be_short or any(map(_has_either_sign, (start, stop)))):
         return made
-    # Torch may know that the slice stays inside its axis: its length is asserted.
+    # Torch may know that the slice is in bounds: its length is asserted.
     return matched(made, (*shape(made)[:axis], dim(length), *shape(made)[axis + 1 :]))
 
 
@@ -139,8 +139,7 @@ def _select(node: TorchNode) -> Expr:
     at, size = node.size("index"), shape(x)[axis]
     if isinstance(at, int) and known(size) is not None:
         return select(x, at % (known(size) or 1), axis)
-    # Whether there is such a place is only known when it is taken; what a program computes to be
-    # below 0 counts from the end there.
+    # Whether the index exists is known at run time; negative computed ones count from the end.
     return op.take(x, constant(node, at, i64), axis=axis)
 
 
@@ -181,7 +180,7 @@ def _select_scatter(node: TorchNode) -> Expr:
 def _written(
     x: Expr, source: Expr, axis: int, ends: tuple[Size | None, Size | None], step: int = 1
 ) -> Expr:
-    """x with Python's slice of an axis taken from a source; sizes and ends may be symbolic."""
+    """x with a Python slice of an axis replaced by a source; sizes and ends may be symbolic."""
     start, stop = ends
     size = known(shape(x)[axis])
     if size is not None and isinstance(start, int | None) and isinstance(stop, int | None):
@@ -210,7 +209,7 @@ def _written(
 
 
 def _diagonal_scatter(node: TorchNode) -> Expr:
-    """x with a diagonal taken from a source, whose last axis goes along it."""
+    """x with a diagonal replaced by a source, whose last axis is along it."""
     x, source = node.x(), casted(node.x("src"), dtype(node.x()))
     count = rank(x)
     one, other = node.axis("dim1", count), node.axis("dim2", count)
@@ -228,7 +227,7 @@ def _diagonal_scatter(node: TorchNode) -> Expr:
 
 
 def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
-    """x with some places along an axis taken from a source that has only these."""
+    """x with some indices along an axis replaced by a source."""
     if not places:
         return x
     size = known(shape(x)[axis])
@@ -239,14 +238,14 @@ def _replaced(x: Expr, source: Expr, axis: int, places: range) -> Expr:
         pieces = ([before] if places.start else []) + [source]
         pieces += [after] if places.stop < size else []
         return op.concat(tuple(pieces), axis=axis) if len(pieces) > 1 else source
-    # Interleaved: what is before the first place, then each place and its neighbours.
+    # Interleaved: the part before the first index, then each element and its neighbours.
     order = np.arange(size)
     order[list(places)] = size + np.arange(len(places))
     return op.take(op.concat((x, source), axis=axis), const(order.astype(np.int64)), axis=axis)
 
 
 def _unfold(node: TorchNode) -> Expr:
-    """Windows along an axis, as an axis of their own at the end."""
+    """Windows along an axis, as an additional last axis."""
     x = node.x()
     axis = node.axis("dimension", rank(x))
     if not rank(x):
@@ -321,7 +320,7 @@ def _triangle(record: Callable[..., Expr]) -> Row:
 
 def _cat(node: TorchNode) -> Expr:
     given = node.xs("tensors")
-    # An empty vector goes with anything, for history's sake.
+    # An empty vector is compatible with anything, for compatibility.
     if not (filled := [x for x in given if not (rank(x) == 1 and known(shape(x)[0]) == 0)]):
         return casted(given[0], node.dtype())
     axis = node.axis("dim", rank(filled[0]))
@@ -341,7 +340,7 @@ def _repeat(node: TorchNode) -> Expr:
         return x
     if all(isinstance(each, int) for each in times):
         return op.tile(wide, times)
-    # An axis before each, of as many places as it is repeated.
+    # An axis before each, with the number of repetitions.
     pairs = [each for pair in zip(times, shape(wide), strict=True) for each in pair]
     single = [each for size in shape(wide) for each in (1, size)]
     return op.reshape(op.broadcast_to(op.reshape(wide, single), pairs), node.shape())
@@ -377,7 +376,7 @@ def _rolled(x: Expr, shift: Size, axis: int) -> Expr:
 
 
 def _pairs(widths: Sequence[SizeT], count: int, none: SizeT) -> list[tuple[SizeT, SizeT]]:
-    """Widths for each of a given number of axes: torch begins with the last."""
+    """Widths for a number of axes: torch starts with the last."""
     pairs = [(widths[at], widths[at + 1]) for at in range(0, len(widths), 2)]
     return [(none, none)] * (count - len(pairs)) + pairs[::-1]
 

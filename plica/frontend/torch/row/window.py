@@ -22,7 +22,7 @@ from plica.ir.type.dtype import i64
 
 
 def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
-    """A number for each axis, where one stands for all."""
+    """A number per axis; a single one applies to all."""
     return given * count if len(given) == 1 else given
 
 
@@ -50,8 +50,8 @@ def _convolution(node: TorchNode) -> Expr:
 
 
 def _convolution_backward(node: TorchNode) -> list[Expr | None]:
-    """The slopes of a convolution by its data, its weight and what is added, those that are asked
-    for; the sizes of the last are those of the channels."""
+    """The gradients of a convolution for its data, weight and bias, as requested; bias sizes are
+    those of the channels."""
     d, x, weight = (node.x(name) for name in ("grad_output", "input", "weight"))
     node.argument("bias_sizes")
     pull = conv_transpose_pullback if node.flag("transposed") else conv_pullback
@@ -188,8 +188,8 @@ def _adaptive_max(count: int) -> Row:
 
 
 def _fold(node: TorchNode) -> Expr:
-    """Windows put back where they were cut out, and summed where they overlap: a convolution
-    backwards, whose kernels are 1 at one place each."""
+    """Windows written back and summed where they overlap: a transposed convolution with one-hot
+    kernels."""
     x = node.x("input") if node.has("input") else node.x()
     kernel = each(node.integers("kernel_size"), 2)
     strides, padding, dilation = (

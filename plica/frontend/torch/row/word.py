@@ -1,7 +1,7 @@
 """Words that rows are written with: how torch brings operands to one type.
 
-Torch computes on 16-bit floats in f32 and rounds once at the end; numbers that are no tensors weigh
-less than tensors when a common type is sought.  Both are asked of torch itself.
+Torch computes 16-bit floats in f32 and rounds once at the end; in type promotion Python numbers
+have lower priority than tensors. Both are taken from torch itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def casted(x: Expr, wanted: DType) -> Expr:
 
 
 def constant(node: TorchNode, value: Any, of: DType) -> Expr:  # Any: a number of Python
-    """A number as a tensor of rank 0, if the type can hold it; a size is one, and what is computed
-    from sizes is a tensor already."""
+    """A number as a scalar tensor, if representable; sizes are numbers, and values computed from
+    sizes are tensors already."""
     if isinstance(value, Scalar):
         return casted(amount(value), of)
     if isinstance(value, Expr):
@@ -80,7 +80,7 @@ def opmath(of: DType) -> DType:
 
 
 def where_defined(pole: Expr, x: Expr, function: Callable[[Expr], Expr], instead: Expr) -> Expr:
-    """`function(x)`, and `instead` at poles: there its slope counts no more than its value does.
+    """`function(x)`, and `instead` at poles, with a zero gradient there.
 
     A `where` around the function alone would leave 0 times an infinite slope in the gradient.
     """

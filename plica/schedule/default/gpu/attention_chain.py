@@ -1,7 +1,7 @@
 """A chain of two products with a fold that rescales between them: its axes and what it reads.
 
-Stages that `plica.schedule.online_softmax` made are read here: which axes are lots, rows, keys and
-columns, what the elements of each side are, and which keys a row sees at all.
+Reads the stages built by `plica.schedule.online_softmax`: which axes are batches, rows, keys and
+columns, the elements of each operand, and which keys a row attends to.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Chain:
         return sc.dtype_of(self.left)
 
     def size(self, *axes: sc.ScalarVar) -> int:
-        """How many elements there are along some axes."""
+        """The number of elements along some axes."""
         return math.prod([self.sizes[axis] for axis in axes])
 
 
@@ -68,7 +68,7 @@ class RescaledProduct:
     out: Each
     depth: sc.ScalarVar
     sides: tuple[sc.Scalar, sc.Scalar]
-    """What is multiplied, over the axes of the fold and depth."""
+    """The factors, over the axes of the fold and depth."""
     sizes: dict[sc.ScalarVar, int]
 
     @property
@@ -77,7 +77,7 @@ class RescaledProduct:
 
 
 def rescaled_product(of: Stages, names: Names) -> RescaledProduct | None:
-    """The parts of stages that online softmax made, None where they are others, open or empty."""
+    """The parts of online softmax stages, or None for others, and for open or empty ones."""
     if len(of.stages) != 3:
         return None
     held, fold, out = of.stages
@@ -105,7 +105,7 @@ def rescaled_product(of: Stages, names: Names) -> RescaledProduct | None:
 
 
 def chain_of(of: Stages) -> Chain | None:
-    """The roles in stages that online softmax made; None where tensor cores cannot do them."""
+    """The roles in online softmax stages, or None if tensor cores cannot compute them."""
     found = rescaled_product(of, Names(of))
     if found is None or found.fold.values[1] is not sc.Lit(1.0, f32):
         return None
@@ -163,7 +163,8 @@ def seen_keys(of: Chain) -> tuple[int | None, int | None]:
 
 
 def narrow(of: Term) -> sc.Scalar | None:
-    """What is read as f32, where tensor cores multiply it as it is; itself, if it is of f32."""
+    """The load behind an f32 value that tensor cores multiply in its storage type; itself, if it is
+    f32."""
     if isinstance(of, sc.Cast) and of.dtype is f32 and sc.dtype_of(of.value) in NARROW:
         return of.value
     return of if isinstance(of, sc.Scalar) and sc.dtype_of(of) is f32 else None

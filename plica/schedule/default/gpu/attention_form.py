@@ -2,8 +2,8 @@
 
     y = softmax(q * k + …) * v    -->    tiles of rows, each of which goes through the keys once
 
-Sides of f16 and bf16 are multiplied as they are; those of f32 in parts
-(see `plica.schedule.default.gpu.tensor_core_meaning`).
+f16 and bf16 operands are multiplied directly; f32 operands are split (see
+`plica.schedule.default.gpu.tensor_core_meaning`).
 
 >>> [tile.rows for tile in ATTENTION[:3]]
 [256, 128, 64]
@@ -77,7 +77,7 @@ WIDE_ATTENTION: Final[tuple[AttentionTile, ...]] = (
 
 
 def _shapes(tiles: tuple[AttentionTile, ...]) -> list[AttentionTile]:
-    """Tiles that ask other things of a warp: how many warps there are is all the same to it."""
+    """Tiles with different per-warp requirements; the number of warps does not matter."""
     return [AttentionTile(1, *each) for each in sorted({(tile.high, tile.keys) for tile in tiles})]
 
 
@@ -98,7 +98,7 @@ ATTENTION_INTRINSICS: Final = tuple(
         for each in group_attention_intrinsics(tile, columns, dtype)
     ]
 )
-"""What all of them ask of the threads of a warp."""
+"""The warp intrinsics of all of them."""
 
 
 def chained(of: Stages) -> Chain | None:

@@ -1,4 +1,4 @@
-"""Attention in tiles of warps that multiply together: sides come by the copy engine.
+"""Attention in warp-group tiles: operands are loaded by the copy engine.
 
 What `plica.schedule.default.gpu.attention_tile` writes, with other memory and other instructions:
 queries, keys and values lie in swizzled rows of 128 bytes, four warps have 64 rows, and the sums of
@@ -45,7 +45,7 @@ def group_attention_tiles(of: Chain, tile: AttentionTile) -> Stages:
 def group_attention_intrinsics(
     tile: AttentionTile, columns: int, dtype: DType
 ) -> tuple[TensorIntrinsic, ...]:
-    """What such a tile asks of the threads of four warps."""
+    """The warp-group intrinsics of such a tile."""
     high, keys = tile.high, tile.keys // OCTET
     return (
         group_scores(high, keys, dtype), row_max(high, keys), row_power(high, keys), row_sum(high),

@@ -6,9 +6,9 @@
     for lot, r, j:                                  launch 2
         y[r, j] = …                                 as `plica.schedule.default.gpu.decode_writer`
 
-Heads that share keys, and few queries of one head, are too few tiles for all processors, and more
-products than threads do while the keys are read.  What is multiplied is what a tile of attention
-multiplies; what is joined is what parts of a decode step leave: both say the same law.
+Heads that share keys, and few queries of one head, give too few tiles for all processors, and too
+many products for threads while keys are read. The products are those of an attention tile; the join
+is that of a decode step's parts: both follow the same law.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class PartTile:
 
 
 def rows_of(of: DecodeChain) -> Chain | None:
-    """The same fold with one axis of rows; None where tensor cores do not multiply its sides."""
+    """The same fold with a single row axis, or None if tensor cores do not multiply its
+    operands."""
     sides = [narrow(each) for each in (of.left, of.right, of.values)]
     left, right, values = sides
     if left is None or right is None or values is None:
@@ -75,7 +76,7 @@ def rows_of(of: DecodeChain) -> Chain | None:
 
 
 def part_tile(of: DecodeChain, gpu: Gpu) -> PartTile | None:
-    """How rows and keys are cut; None where threads do as well, or tensor cores cannot."""
+    """The split of rows and keys, or None if threads are as good, or tensor cores cannot."""
     rows = of.size(*of.rows)
     if not FEW_ROWS < rows <= MOST_ROWS or (chain := rows_of(of)) is None:
         return None
@@ -166,7 +167,7 @@ class _PartWriter(AttentionWriter):
         )
 
     def _within(self, row: Scalar, body: Stmt) -> Stmt:
-        """What is done for a row that there is."""
+        """A body guarded by the row being in range."""
         if self.rows * self.tile.rows == self.of.size(self.of.row):
             return body
         return Branch(Lt(row, index(self.of.size(self.of.row))), body, NOTHING)

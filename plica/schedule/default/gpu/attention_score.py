@@ -23,16 +23,16 @@ LARGEST: Final = float(np.finfo(np.float32).max)
 
 
 def power(of: Scalar) -> Scalar:
-    """A power of two: what machines have an instruction for."""
+    """A power of two, which machines have an instruction for."""
     return Intrinsic("exp2", (of,))
 
 
 def scale_of(most: Scalar, unit: float) -> Scalar:
-    """By what the scores of a row are multiplied: the unit, or one where that would be infinite.
+    """The factor of a row's scores: the unit, or one if that would be infinite.
 
-    A key that is left out may have the least number there is, not minus infinity, and all keys of a
-    row may be such.  Numbers so large are equal or further apart than any power can tell: of
-    which number it is does not matter.
+    A masked key may have the lowest finite number instead of minus infinity, and all keys of a row
+    may be masked. Numbers that large are equal or further apart than any exponential can
+    distinguish: which of them it is does not matter.
     """
     if unit <= 1:
         return Lit(unit, f32)
@@ -41,7 +41,7 @@ def scale_of(most: Scalar, unit: float) -> Scalar:
 
 
 def factored(of: Scalar) -> tuple[float, Scalar]:
-    """Scores in units of which two to the power is taken: a positive factor, and what it is of."""
+    """Scores in units for powers of two: a positive factor, and the remaining term."""
     whole, unit = of, math.log2(math.e)
     conditions: list[Scalar] = []
     while isinstance(of, Select) and of.orelse is LEAST:

@@ -1,6 +1,6 @@
 """Sides of attention: which rows a block has, and how it fetches queries, keys and values.
 
-Not here: what is done with them (`attention_writer`).
+Not here: their use (`attention_writer`).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _up(size: int, step: int) -> int:
 
 
 def threads_across(down: int, across: int, count: int) -> int:
-    """How many of some threads are beside one another, others below: a power of two with which so
-    many things down and across are done in the fewest turns; the most such.
+    """How many of some threads are side by side, the others below: the power of two with the fewest
+    iterations; the largest such.
 
     >>> threads_across(8, 8, 16), threads_across(16, 10, 32), threads_across(2, 10, 32)
     (8, 2, 16)
@@ -58,7 +58,7 @@ class AttentionSides:
     """Knows the names, where a thread is, and how sides lie in shared memory."""
 
     step = STEP
-    """Of how many columns there are multiples."""
+    """The multiple to which columns are padded."""
 
     def __init__(self, of: Chain, tile: AttentionTile, names: TileNames | None = None) -> None:
         self.of, self.tile = of, tile
@@ -110,10 +110,10 @@ class AttentionSides:
         return self.names.buffer(like, shapes[like], self.of.dtype, "shared")
 
     def _fetches(self, to: Buffer, element: Element, rows: int, columns: int) -> tuple[Stmt, ...]:
-        """Rows of octets copied by all threads: eight threads write what lies together.
+        """Rows of octets copied by all threads: eight threads write contiguous data.
 
-        Threads across are a power of two, whatever the columns are: who copies what is then seen
-        to be apart, and copies of all turns are under way together.
+        The number of threads across is a power of two for any number of columns: copies are then
+        provably disjoint, and those of all iterations overlap.
         """
         down, across, eights = rows // OCTET, columns // self.octet, self.tile.threads // OCTET
         wide = threads_across(down, across, eights)
@@ -138,7 +138,7 @@ class AttentionSides:
     def _place(
         self, to: Buffer, down: Scalar, row: Scalar, along: Scalar, v: Scalar
     ) -> tuple[Scalar, ...]:
-        """Where an element lies: 8 x 8 elements together, as tensor cores read them."""
+        """The place of an element: 8 x 8 elements are contiguous, as tensor cores read them."""
         like = to.name.hint
         if like == "left":  # s, warp, i, half, h, g, e
             high = self.tile.high
@@ -156,7 +156,7 @@ class AttentionSides:
                                        of.depth: (depth, self.deep)})  # fmt: skip
 
     def _element(self, of: Scalar, at: Mapping[ScalarVar, tuple[Scalar, int]]) -> Scalar:
-        """An element of a side, 0 beyond what it has."""
+        """An element of an operand, 0 out of bounds."""
         told: dict[Term, Term] = {**self.lots, **{axis: place for axis, (place, _) in at.items()}}
         found = term(substitute(of, told))
         guards: list[Scalar] = []

@@ -1,4 +1,4 @@
-"""Tiles of attention: how large they are, what they ask of warps, and words to write them with.
+"""Attention tiles: their sizes, warp requirements, and naming.
 
 Not here: the statements of a tile (`attention_writer`).
 
@@ -29,8 +29,8 @@ STEP: Final = 16
 
 @frozen
 class AttentionTile:
-    """Warps down a block, squares of 16 rows of each, keys of a slice, and warps that have the same
-    rows, each with keys of its own: parts of a slice, joined when all slices are done."""
+    """Warps per block, squares of 16 rows of each, keys of a slice, and warps that share rows with
+    separate keys: parts of a slice, joined at the end."""
 
     warps: int = 4
     high: int = 2
@@ -83,7 +83,7 @@ def region_of(of: Buffer, starts: Mapping[int, Scalar], extents: Mapping[int, in
 def attention_intrinsics(
     tile: AttentionTile, columns: int, dtype: DType
 ) -> tuple[TensorIntrinsic, ...]:
-    """What a tile whose values have a given number of columns asks of the threads of a warp."""
+    """The warp intrinsics of a tile with a number of value columns."""
     high, keys = tile.high, tile.keys // OCTET
     return (
         scores_mma(high, keys, dtype),

@@ -15,8 +15,8 @@
 
 Scores are kept as exponents of two, which machines have an instruction for.
 
-It is made of the stages of `plica.schedule.online_softmax`, and of nothing else: what reads the
-sides, what the scores are and what the result is are terms of those.
+It is built from the stages of `plica.schedule.online_softmax` alone: loads, scores and results are
+their terms.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class AttentionWriter(AttentionSides):
         return stages(of.of.inputs, (ExternStage((out,), self._launched(self._block(out))),))
 
     def _launched(self, body: Stmt) -> Stmt:
-        """What the threads of all blocks do."""
+        """The code of all threads and blocks."""
         threads: list[tuple[ScalarVar, int, LoopKind]] = [
             (self.lane, LANES, "threadIdx.x"),
             (self.warp, self.tile.threads // LANES, "threadIdx.y"),
@@ -165,7 +165,7 @@ class AttentionWriter(AttentionSides):
         top: Buffer,
         sums: Buffer,
     ) -> Stmt:
-        """What is done with a slice of keys."""
+        """The processing of one slice of keys."""
         tile, names, lane = self.tile, self.names, self.lane
         high, keys, wide = tile.high, tile.keys // OCTET, self.wide // OCTET
         part = names.buffer("part", (LANES, high, 2, keys, 2), f32, "warp")
@@ -270,7 +270,7 @@ class AttentionWriter(AttentionSides):
         def inverted(i: Scalar, half: Scalar) -> Stmt:
             whole = total[i, half]
             if (rows := self.of.size(self.of.row)) < self.rows * self.tile.rows:
-                # Nobody divides by what a row that is none adds up to: that takes very long.
+                # Division by the sum of an empty row is avoided: it is very slow.
                 whole = Select(Lt(self._row(i, half), index(rows)), whole, Lit(1.0, f32))
             return Store(inverse, (i, half), Lit(1.0, f32) / whole)
 
@@ -294,8 +294,8 @@ class AttentionWriter(AttentionSides):
     ) -> Stmt:
         """What follows of a triple, in a row and a column, of which there may be more than results.
 
-        A narrow result is multiplied by the inverse of the sum, which is rounded once more than a
-        quotient is, far below what the result can tell.
+        A narrow result is multiplied by the inverse of the sum, which rounds once more than a
+        quotient, far below the result's precision.
         """
         of, results = self.of, self.of.fold.results
         row, column = at

@@ -1,4 +1,4 @@
-"""A launch whose blocks have threads along rows and, where there are several, across them.
+"""A launch whose blocks have threads along rows and optionally across them.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.loop.statement import NOTHING, statements
@@ -23,14 +23,14 @@ from plica.core import substitute
 from plica.ir.loop import For, Stmt, scalar as sc
 
 Counted: TypeAlias = tuple[sc.ScalarVar, int]
-"""A variable, and how many numbers it goes through."""
+"""A variable and its extent."""
 
 
 def block_launch(
     body: Stmt, blocks: Counted, along: Counted, across: Counted, *, beside: bool = True
 ) -> Stmt:
-    """What each thread does as a launch; neighbours in memory are those of a warp: across rows
-    where there are several `beside` one another, else along the row."""
+    """A per-thread body as a launch; contiguous elements belong to the threads of a warp: across
+    rows if several are `beside` one another, else along the row."""
     (block, count), (thread, rows), (lane, columns) = blocks, along, across
     if columns == 1:
         body = substitute(body, {lane: sc.index(0)})

@@ -3,8 +3,8 @@
     x if i < 1 else (y if i < 2 else (z if i < 3 else …))
       -->  (x if i < 1 else y) if i < 2 else (z if i < 3 else …)
 
-Elements of what was put together of many pieces (the steps of a recurrent layer, say) ask which
-piece they are of; each thread asks for itself, and a question takes as long as a sum.
+Elements of a concatenation (the steps of a recurrent layer, say) select their piece; each thread
+does so, and a condition costs as much as an addition.
 
 >>> from plica.core.name import Name
 >>> from plica.ir.type.dtype import f32, i64
@@ -57,7 +57,7 @@ class ChoiceChain:
 
 
 def with_halves(of: Stages) -> Stages:
-    """Stages whose long choices are made in halves; themselves where there are none."""
+    """Stages with long chains of selects balanced; unchanged if there are none."""
     made = [_halved_stage(each) for each in of.stages]
     same = all(new is old for new, old in zip(made, of.stages, strict=True))
     return of if same else stages(of.inputs, made, of.outputs)
@@ -102,7 +102,7 @@ def _chain(of: sc.Select) -> ChoiceChain | None:
         match at.condition:
             case sc.Lt(left, sc.Lit(limit)) if isinstance(limit, int):
                 pass
-            # The first places are asked for one after another: the next is the least that is left.
+            # The first places are found one after another: the next is the smallest remaining.
             case sc.Eq(sc.ScalarVar() as left, sc.Lit(place)) if place == len(limits):
                 limit = len(limits) + 1
             case _:

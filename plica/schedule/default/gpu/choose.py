@@ -1,8 +1,8 @@
 """The default schedule on a GPU: form rules, then a trace whose decisions are analytical.
 
-`GPU_FORMS` says which stages to begin with, `TEMPLATES` how to schedule what each form makes; both
-are tables.  `candidates` goes through everything that could be done, the best first and the
-plainest last, so that whoever lowers takes the first that can be lowered.
+`GPU_FORMS` lists which stages to start from, `TEMPLATES` how to schedule the result of each form;
+both are tables. `candidates` enumerates all alternatives, best first and plainest last, so that the
+first that can be lowered is taken.
 
 >>> from plica.ir.type.dtype import f16, f32
 >>> from plica.ir.loop.scalar import Cast
@@ -275,7 +275,7 @@ TEMPLATES: Final[dict[str, Template]] = {
     "thread-elements": _of_kernel(plain_threads),
 }
 # fmt: on
-"""How what a form makes is scheduled."""
+"""The template of each form's result."""
 
 
 THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
@@ -283,19 +283,20 @@ THREADS: Final = ScheduleTables(GPU_FORMS, TEMPLATES)
 
 
 def template_of(form: str, templates: Mapping[str, Template] = TEMPLATES) -> Template:
-    """How what a form makes is scheduled; that of a library is spread over threads."""
+    """The template of a form's result; for a library's form, elements are distributed over
+    threads."""
     return templates.get(form, templates[SPREAD])
 
 
 SPREAD: Final = "thread-elements"
-"""The template of stages for which there is no other: each element by a thread."""
+"""The fallback template: one element per thread."""
 
 
 @frozen(eq=False)
 class GpuCandidate:
-    """A form, what is left of it once constants are hoisted, and its schedule.
+    """A form, its stages after hoisting constants, and its schedule.
 
-    Where there is no schedule, the form is all there is to say.
+    Without a schedule, the form is the result.
     """
 
     form: Formed
@@ -306,13 +307,13 @@ class GpuCandidate:
 
 
 def laid_out(of: Stages, facts: Facts) -> Stages:
-    """Stages as all forms are asked about them: sums in free order where they may be, axes as they
-    lie in memory, choices in halves."""
+    """Stages as passed to all forms: sums in free order if allowed, axes in memory order, selects
+    balanced."""
     return with_halves(as_they_lie(in_free_order(of)) if facts.reassociates else of)
 
 
 TRIES: Final = 3
-"""How often a form is tried, the cheapest of what it makes first."""
+"""The number of attempts per form, cheapest result first."""
 
 
 def candidates(
@@ -328,7 +329,7 @@ def candidates(
 def forms_of(
     of: Stages, facts: Facts, gpu: Gpu, tables: ScheduleTables = THREADS
 ) -> Iterator[Formed]:
-    """The forms of stages as they are laid out, the best first."""
+    """The forms of the prepared stages, best first."""
     forms = (*tables.forms, *[priced(each, element_cost) for each in installed()])
     for rank in sorted({each.rank for each in forms}):
         mine = [each for each in forms if each.rank == rank]
@@ -342,7 +343,7 @@ def forms_of(
 def traced(
     form: Formed, facts: Facts, gpu: Gpu, tables: ScheduleTables = THREADS
 ) -> GpuCandidate | None:
-    """A form with the trace of its template, None where that does not know it."""
+    """A form with the trace of its template, or None if the template does not accept it."""
     apart = hoist(form.stages, facts.constant)
     if (made := template_of(form.form, tables.templates)(apart.rest, gpu)) is None:
         return None

@@ -5,8 +5,8 @@
                                                        for x in threadIdx.x(32):
                                                            for k0: s[i] += …
 
-Neighbours among the threads read neighbours among the terms; or, where those of the sums are
-neighbours in memory, each of a sum of its own, and terms are shared down the block.
+Adjacent threads read adjacent terms; or, if adjacent sums are contiguous in memory, terms of
+adjacent sums, and terms are distributed down the block.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
     turns * slices * max(multiply, fetch)  +  beginning and end  +  joining the parts of the terms
 
-A slice takes as long as it takes to multiply or to fetch it, and no less than memory takes to
-answer with a given number of slices under way.  The figures are of an H200; what counts is how they
-compare.
+A slice takes the maximum of multiplying and fetching it, and at least the memory latency divided by
+the number of slices in flight. The figures are for an H200; only their ratios matter.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ GROUPED: Final = 2048
 """The same where four warps multiply together."""
 
 BYTES: Final = 40
-"""Bytes that come to a processor in a cycle from the second level of cache."""
+"""Bytes per cycle and processor from the second-level cache."""
 
 FETCHED: Final = 48
 """The same by the copy engine.  Of ten large products by the tiles that are priced lowest on one
@@ -44,21 +43,21 @@ STREAM: Final = 12
 """Bytes that a processor reads or writes in a cycle where all do."""
 
 GATHER: Final = 8
-"""How much longer fetching takes where elements come one by one, not eight at once."""
+"""The cost factor of fetching elements one by one instead of eight at once."""
 
 LATENCY: Final = 800
 """Cycles until memory answers."""
 
 LAUNCH: Final = 2500
-"""Cycles that one more launch takes."""
+"""Cycles of an additional launch."""
 
 JOIN: Final = 0.5
 """Cycles of a processor for each element of a part that is written and added up."""
 
 MEASURED: Final = {True: 1.5, False: 2.7}
-"""What slices took beside what they should, of products with few tiles: of warps that multiply
-together, and of such that do so alone.  Of 55 products of f16 by 579 tiles on one H200 those that
-this prices lowest take 1.034 times as long as the best, on average; 1.11 times without it."""
+"""The measured cost of slices relative to the estimate, for products with few tiles: of warp
+groups, and of single warps. Of 55 f16 products by 579 tiles on an H200, the tiles with the lowest
+estimate take 1.034 times the best, on average; 1.11 times without it."""
 
 EPILOGUE: Final = 2.35
 """Cycles of a thread for each operation that follows the sum, of each element that it has."""
@@ -67,25 +66,25 @@ ISSUED: Final = 109
 """Such operations that a processor does in a cycle: more threads do no more of them."""
 
 ANYWHERE: Final = 16
-"""Bytes that come to a processor in a cycle where rows begin anywhere: words are shifted then."""
+"""Bytes per cycle and processor for unaligned rows, whose words are shifted."""
 
 HELD_LATENCY: Final = 1900
 """Cycles of a slice in such rows, until threads have asked for it, stored and multiplied it."""
 
 MULTIPLYING: Final = 1.5
-"""What multiplying a slice takes then beside what it should.  This and the four around it are of 55
-pairs of a product and a tile on one H200, which take 1.15 times as long or as short, on average."""
+"""The cost factor of multiplying a slice then. This and the four figures around it are from 55
+pairs of a product and a tile on an H200, with an average error factor of 1.15."""
 
 STORED: Final = {1: 0.22, 2: 0.25, 4: 0.25}
 """Cycles of a processor for an element of a tile that is stored, where rows have no whole octets:
 by how many are neighbours in all rows."""
 
 ENDS: Final = 1500
-"""Cycles before the first slice is there and after the last one is multiplied."""
+"""Cycles before the first slice arrives and after the last one is multiplied."""
 
 
 def ends_of(parts: int) -> float:
-    """Cycles of what is read in one launch, or in parts that another one joins."""
+    """The prologue and epilogue cycles of a single launch, or of parts joined by another one."""
     return 3 * ENDS if parts == 1 else 3 * ENDS + LAUNCH
 
 
@@ -98,8 +97,8 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     boxed: int = 0,
     shifts: Sides = NEITHER,
 ) -> float:
-    """A product on tensor cores; `gathers` says on which side elements come one by one, `shifts`
-    on which rows begin anywhere, `boxed` how many rows there are in tiles that are boxes."""
+    """The cost of a product on tensor cores; `gathers` lists operands fetched element by element,
+    `shifts` those with unaligned rows, `boxed` the rows of box-shaped tiles."""
     rows, columns, terms = warps.tile
     m, n, lots = boxed or of.size("rows"), of.size("columns"), of.size("batch")
     tiles = -(-m // rows) * -(-n // columns) * lots * parts
@@ -109,7 +108,7 @@ def warps_cost(  # noqa: PLR0917  # what a product in tiles is made of
     multiply = rows * columns * terms / at_once
     left, right = (GATHER if each else 1 for each in gathers)
     fetch = of.dtype.bytes * terms * (rows + columns) / (FETCHED if warps.together else BYTES)
-    # Beyond the last term nothing is read, which counts where elements come one by one.
+    # Terms beyond the last are not read, which matters for element-wise fetches.
     inside = of.depth / (parts * slices * terms)
     gather = inside * of.dtype.bytes * terms * (rows * left + columns * right) / BYTES
     wait = LATENCY / (warps.ahead + 1)
@@ -139,8 +138,8 @@ def pad_cost(of: Operands, side: Load, gpu: Gpu) -> float:
 
 
 def blocks_at_once(warps: Warps, gpu: Gpu, size: int, slices: int) -> int:
-    """Blocks that a processor has memory and registers for; elements have a given number of bytes,
-    and there are a given number of slices."""
+    """The number of blocks per processor that memory and registers allow, for a given element size
+    and number of slices."""
     rows, columns, terms = warps.tile
     shared = size * warps.versions(slices) * terms * (rows + columns)
     sums = rows * columns // warps.threads
@@ -152,11 +151,11 @@ EXPONENT: Final = 6 / 128
 """Cycles of a processor for a score: scale, greatest, exponential, sum, rounding."""
 
 WAITING: Final = 1.4
-"""What was measured of such tiles, beside what their products and exponents would take."""
+"""The measured cost of such tiles relative to their products and exponentials."""
 
 
 def shared_bytes(of: Chain, tile: AttentionTile, step: int) -> int:
-    """Bytes that a block of a tile holds in shared memory, where widths are multiples of a step."""
+    """The shared memory of a tile's block, with widths rounded up to a step."""
     deep, wide = (-(-of.size(axis) // step) * step for axis in (of.depth, of.column))
     versions = 2 if of.size(of.key) > tile.span else 1
     sides = of.dtype.bytes * (tile.rows * deep + versions * tile.span * (deep + wide))
@@ -165,7 +164,7 @@ def shared_bytes(of: Chain, tile: AttentionTile, step: int) -> int:
 
 
 def turns_of(of: Chain, tile: AttentionTile) -> tuple[float, int]:
-    """How many turns blocks go through the keys that their rows see: on average, and at most."""
+    """The number of iterations over the keys that rows attend to: average and maximum."""
     slices, tiles = -(-of.size(of.key) // tile.span), -(-of.size(of.row) // tile.rows)
     below, above = seen_keys(of)
     if below is None and above is None:
@@ -188,7 +187,7 @@ class AttentionCost:
     """
 
     begin: float
-    """Before the first slice is asked for."""
+    """Cycles before the first slice is requested."""
     products: float
     """Products in a cycle."""
     score: float
@@ -196,7 +195,7 @@ class AttentionCost:
     turn: float
     """In which a turn waits for others and for itself."""
     fetched: float
-    """Bytes that come to a processor in a cycle."""
+    """Bytes per cycle and processor."""
     join: tuple[float, float]
     """Of warps with the same rows: at once, and for 128 numbers of a part."""
     registers: tuple[float, float, float]
@@ -237,14 +236,14 @@ def tiles_cost(of: Chain, tile: AttentionTile, gpu: Gpu, by: AttentionCost, step
 
 
 TILE_STREAM: Final = 9
-"""Bytes that a processor reads in a cycle where all read what nobody has read before, in tiles."""
+"""Bytes per cycle and processor in tiles that all read new data."""
 
 RESIDENT: Final = 64
 """Warps that a processor runs at once."""
 
 BY_WARPS: Final = AttentionCost(700, 256, 0.14, 1630, 23, (570, 4.8), (21, 0.62, 0.63))
-"""Tiles of f16 and bf16 of warps that multiply alone: of 56 tiles and attentions, within 9 % of
-what they take on average."""
+"""Tiles of f16 and bf16 by single warps: from 56 tiles and attention shapes, with an average error
+of 9 %."""
 
 BY_GROUPS: Final = AttentionCost(2500, 512, 0.19, 540, 60, (1150, 6), (40, 0.33, 0.75))
 """The same of four warps together, to which the copy engine brings what they need: 31 of these,
@@ -260,14 +259,14 @@ IN_PARTS: Final = 170
 """Products of f32 that tensor cores do in a cycle: each is three of half as many terms."""
 
 HELD: Final = {16: 1.6, 8: 1.5, 4: 1.55, 2: 2.2}
-"""What a product in parts takes, by squares of a warp, beside what tensor cores alone would, in the
-unit of those below: of 15 products by 60 kernels on one H200.  Few squares read more for each."""
+"""The cost of a product in parts, by squares of a warp, relative to tensor cores alone, in the unit
+below: from 15 products by 60 kernels on an H200. Fewer squares read more for each."""
 
 NARROW_TILE: Final = 2.4
-"""The same where all warps are beside one another, or below."""
+"""The same if all warps are side by side, or below each other."""
 
 SCATTERED: Final = 2
-"""How much longer fetching takes where elements of f32 come one by one, not four at once."""
+"""The cost factor of fetching f32 elements one by one instead of four at once."""
 
 
 def product_part_cost(
@@ -298,8 +297,8 @@ ROW: Final = 8
 """What fetching an element of a row costs, in products."""
 
 COPIED: Final = {128: 1.06, 64: 0.97, 32: 1.09, 16: 1.35}
-"""What a product takes where slices are copied while others are multiplied, by sums of a thread: of
-six products by 54 kernels on one H200, in the unit of those below."""
+"""The cost of a product with overlapped slice copies, by sums per thread: from six products by 54
+kernels on an H200, in the unit below."""
 
 FILLED: Final = 4
 """Warps in whose time one that is alone waits once more, where slices are copied."""
@@ -311,23 +310,23 @@ UNEVEN: Final = 1.25
 """How much longer tiles take that reach beyond a side which threads hold: each read asks."""
 
 AT_ONCE: Final = {128: 3, 256: 1}
-"""Blocks of so many threads that have registers enough on one processor."""
+"""The number of blocks of this many threads that a processor's registers allow."""
 
 WINDOW: Final = 20
-"""What fetching an element of a window costs: where it is takes quotients."""
+"""The cost of fetching a window element: its address takes divisions."""
 
 JOINED: Final = 24
 """What writing and adding up an element of a part costs."""
 
 
 def is_window(of: Operands) -> bool:
-    """Whether where an element of the data is takes quotients."""
+    """Whether data addresses take divisions."""
     return len(of.groups["terms"]) > 1 or of.bordered is not None
 
 
 def turn_ways(of: Operands, held: Sides, gpu: Gpu) -> Iterator[tuple[Sides, float]]:
-    """Which sides may be transposed first, and what that takes, in products of a processor: none,
-    or all that threads would hold."""
+    """Which operands may be transposed first, with the cost in product units: none, or all that
+    threads would hold."""
     yield NEITHER, 0.0
     groups: tuple[Group, Group] = ("rows", "columns")
     sides = [

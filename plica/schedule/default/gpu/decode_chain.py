@@ -54,7 +54,7 @@ class DecodeChain:
     """Axes of the fold in terms of lots, rows and column."""
 
     def size(self, *axes: sc.ScalarVar) -> int:
-        """How many elements there are along some axes."""
+        """The number of elements along some axes."""
         return prod(self.sizes[axis] for axis in axes)
 
     def digits(self, of: sc.Scalar, axes: tuple[sc.ScalarVar, ...]) -> dict[Term, Term]:
@@ -68,7 +68,7 @@ class DecodeChain:
 
     @property
     def bytes(self) -> float:
-        """What is read of keys and values."""
+        """The bytes read of keys and values."""
         each = self.size(*self.lots, self.key)
         return each * sum(
             self.size(axis) * sum(read.buffer.dtype.bytes for read in along(side, axis))
@@ -77,7 +77,7 @@ class DecodeChain:
 
 
 def along(of: sc.Scalar, axis: sc.ScalarVar) -> list[sc.Load]:
-    """What is read of a side along an axis."""
+    """The loads of an operand along an axis."""
     return [each for each in loads(of) if axis in free_vars(each)]
 
 
@@ -88,7 +88,7 @@ def neighbours(of: sc.Scalar, axis: sc.ScalarVar, size: int) -> int:
 
 
 def decode_chain(of: Stages) -> DecodeChain | None:
-    """The roles in stages that online softmax made; None where keys are apart."""
+    """The roles in online softmax stages, or None if keys are not shared."""
     names = Names(of)
     product = rescaled_product(of, names)
     if product is None or any(sc.dtype_of(each) is not f32 for each in product.fold.values):
@@ -142,7 +142,7 @@ def _put(of: sc.Scalar, old: sc.Scalar, new: sc.Scalar) -> sc.Scalar:
 
 
 def _shared_by(axis: sc.ScalarVar, sides: tuple[sc.Scalar, ...], size: int) -> int | None:
-    """How many neighbours along an axis read the same of all sides; None where it is one each."""
+    """How many neighbours along an axis read the same elements of all operands, or None."""
     found: set[int | None] = set()
     for node in post_order(sc.Add(*sides)):
         if axis not in node._children:
@@ -154,7 +154,7 @@ def _shared_by(axis: sc.ScalarVar, sides: tuple[sc.Scalar, ...], size: int) -> i
 
 
 def _is_read_back(fold: Fold, out: Each) -> bool:
-    """Whether what follows a fold has an element for each of its own."""
+    """Whether the consumer of a fold has one element for each of its own."""
     places = {load.indices for load in loads(out.value) if load.buffer in fold.results}
     if len(places) != 1:
         return False

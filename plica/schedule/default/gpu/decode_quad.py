@@ -6,9 +6,9 @@
         a[j, r] = sum over k of v[k, j] * exp(s[k, r] - m[r])   16 keys of a warp, quads of threads
     for lot, r, j:                                  launch 2: the parts, rescaled
 
-Threads read keys and values as they lie, 16 bytes at a time, the next while these are multiplied.
-Keys are rows of the first product, columns of values those of the second: so what a thread has read
-is what it holds of them, and up to eight rows cost no more than one.
+Threads read keys and values in memory order, 16 bytes at a time, the next while these are
+multiplied. Keys are rows of the first product, columns of values those of the second: so loaded
+registers are operands, and up to eight rows cost no more than one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WIDEST: Final = 128
 
 
 def quad_intrinsics() -> tuple[TensorIntrinsic, ...]:
-    """What such parts ask of the threads of a warp."""
+    """The warp intrinsics of such parts."""
     return tuple(
         [quad_mix(dtype) for dtype in NARROW]
         + [quad_mma((size // DEEP, OCTET), dtype)
@@ -72,7 +72,7 @@ def quad_intrinsics() -> tuple[TensorIntrinsic, ...]:
 
 
 def quad_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
-    """How keys are cut; None where threads do as well, or tensor cores cannot."""
+    """The split of keys, or None if threads are as good, or tensor cores cannot."""
     rows, deep, wide = of.size(*of.rows), of.size(of.depth), of.size(of.column)
     if not FEW_ROWS < rows <= OCTET or deep % DEEP or wide % WIDE or max(deep, wide) > WIDEST:
         return None
@@ -101,7 +101,7 @@ def quad_parts(of: DecodeChain, tile: DecodeTile) -> Stages:
 
 @frozen(eq=False)
 class _WarpAhead:
-    """What the threads of a warp read for a step, the next of which is under way."""
+    """The loads of a warp for a step, with the next one's in flight."""
 
     writer: _QuadWriter
     axes: Mapping[str, int]
@@ -110,7 +110,7 @@ class _WarpAhead:
     later: Buffer
 
     def asked(self, step: Scalar) -> Stmt:
-        """What a step needs is under way."""
+        """Issues the loads of a step."""
 
         def one(i: Scalar, j: Scalar, v: Scalar) -> Stmt:
             return Store(self.later, (i, j, v), self.read(step, i, j, v))
@@ -118,7 +118,7 @@ class _WarpAhead:
         return self.writer.each(self.axes, one, "vectorized")
 
     def over(self, body: Callable[[Scalar], Stmt]) -> Stmt:
-        """What is done in each step, once the first is under way."""
+        """The loop over steps, after the first loads were issued."""
         writer, step = self.writer, self.writer.names.var("n")
         steps, lane = writer.steps, writer.lane
 
@@ -133,7 +133,7 @@ class _WarpAhead:
 
 
 class _QuadWriter(DecodeWriter):
-    """Writes a part of the keys; what joins them is as it is for threads alone."""
+    """Writes a part of the keys; the join is the same as for plain threads."""
 
     def __init__(self, of: DecodeChain, chain: Chain, tile: DecodeTile) -> None:
         super().__init__(of, tile, Names(of.of))
@@ -166,14 +166,14 @@ class _QuadWriter(DecodeWriter):
         return (step * WARPS + self.warp) * KEYS
 
     def _row_of(self, r: Scalar) -> Scalar:
-        """A row, or the last one for those that are none, whose sums nobody reads."""
+        """A row, or the last one for padding rows, whose sums are unused."""
         rows = self.tile.rows
         return r if rows == OCTET else Min(r, index(rows - 1))
 
     def _ahead_of(
         self, sizes: tuple[int, int, int], read: Callable[[Scalar, Scalar, Scalar, Scalar], Scalar]
     ) -> _WarpAhead:
-        """What a warp reads, step by step."""
+        """The loads of a warp, step by step."""
         now, later = (
             Buffer(self.names.name(word), tuple(map(index, shape)), self.dtype, scope)
             for word, shape, scope in (("now", (LANES, *sizes), "warp"), ("next", sizes, "local"))

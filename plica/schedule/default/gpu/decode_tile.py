@@ -29,10 +29,10 @@ ROWS: Final = 32
 """Rows that read the same keys, at most: more are worth tiles of tensor cores or of threads."""
 
 FEW_ROWS: Final = 2
-"""Rows for which reading takes longer than anything else."""
+"""The number of rows up to which reading dominates."""
 
 HELD: Final = 64
-"""Elements of a side that a thread holds in registers, at most."""
+"""The maximum number of an operand's elements in a thread's registers."""
 
 BLOCKS: Final = 4
 """Blocks that a processor runs at once: a few more than all processors run are a second turn, in
@@ -50,7 +50,7 @@ FEW: Final = 4 / 128
 
 @frozen
 class KeyLanes:
-    """How threads share an element's row: neighbours of a thread, threads across, and turns."""
+    """How threads share an element's row: elements per thread, threads across, and iterations."""
 
     near: int
     across: int
@@ -90,7 +90,7 @@ class DecodeTile:
 
 
 def decode_tile(of: DecodeChain, gpu: Gpu) -> DecodeTile | None:
-    """How a fold is cut; None where its rows do not fit into registers, or are many."""
+    """The split of a fold, or None if its rows do not fit into registers, or are many."""
     rows = of.size(*of.rows)
     if rows > ROWS:
         return None
@@ -127,5 +127,5 @@ def decode_cost(of: DecodeChain, tile: DecodeTile, gpu: Gpu) -> float:
 
 
 def decode_intrinsics(rows: int, across: int, ahead: int) -> tuple[TensorIntrinsic, ...]:
-    """What such a tile asks of the threads of a warp."""
+    """The warp intrinsics of such a tile."""
     return lanes_sum(across, ahead * rows), lanes_max(LANES, rows)

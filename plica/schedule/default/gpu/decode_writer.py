@@ -81,7 +81,7 @@ class Weighed:
     one: Callable[[Scalar], Scalar] | None
     """How often a key counts, if not once."""
     values: Scalar
-    """What a key has at a column, over `column` and what `places` says."""
+    """The contribution of a key at a column, over `column` and `places`."""
     column: ScalarVar
     places: Callable[[Scalar], Mapping[Term, Term]]
     """Where a key is."""
@@ -90,7 +90,7 @@ class Weighed:
     write: Callable[[Scalar, Scalar, tuple[Scalar, ...]], Stmt]
     """What becomes of a row and a column."""
     again: bool = False
-    """Whether each thread makes the shares that it needs: then nobody waits for others."""
+    """Whether each thread computes the weights it needs, without waiting for others."""
 
 
 def decode_tiles(of: DecodeChain, tile: DecodeTile) -> Stages:
@@ -122,7 +122,7 @@ class DecodeWriter:
         self.lots = self.of.digits(self.lot, of.lots)
 
     def stages(self) -> Stages:
-        """Both launches; one where there is one part."""
+        """Both launches, or one if there is one part."""
         body = self._launched(self._block(), self.block, self.many * self.chunks * self.parts)
         if self.parts == 1:
             return stages(self.of.of.inputs, (ExternStage((self.out,), body),))
@@ -247,7 +247,7 @@ class DecodeWriter:
     def _inside(self, here: Scalar) -> Scalar:
         """The key at a place of a part, or the last one: its score and its share are none then.
 
-        So nobody asks before it reads, and reads are under way together.
+        Without branches before loads, so that they overlap.
         """
         key, last = self.part * self.tile.keys + here, self.of.size(self.of.key)
         return key if self.parts * self.tile.keys <= last else Min(key, index(last - 1))
@@ -337,7 +337,7 @@ class DecodeWriter:
         told: Callable[[Scalar], tuple[Scalar, Scalar]],
         before: Stmt,
     ) -> Stmt:
-        """The weighted sum, and what is written of it; the first values are read before."""
+        """The weighted sum and its store; the first values are loaded before."""
         rows, ahead, lanes, groups = of.rows, of.ahead, of.lanes, of.lanes.beside
         deep = {"c": lanes.turns, "v": lanes.near}
         sums = self._buffer("mine", (rows, lanes.turns, lanes.near), "local")
@@ -385,7 +385,7 @@ class DecodeWriter:
         return Alloc(mixed, Alloc(sums, body))
 
     def _written(self, r: Scalar, column: Scalar, triple: tuple[Scalar, ...]) -> Stmt:
-        """What a block leaves of an element: the result, or the triple of its part."""
+        """The output of a block for an element: the result, or the triple of its part."""
         row = self._row(r)
         top, total, mixed = triple
         if self.parts == 1:
@@ -453,12 +453,12 @@ class DecodeWriter:
         return self._launched(body, block, self.many * self.count)
 
     def _launched(self, body: Stmt, block: ScalarVar, blocks: int) -> Stmt:
-        """What the threads of some blocks do."""
+        """The code of the threads of some blocks."""
         body = For(self.warp, index(WARPS), "threadIdx.y",
                    For(self.lane, index(LANES), "threadIdx.x", body))  # fmt: skip
         return For(block, index(blocks), "blockIdx.x", body)
 
 
 def _share(of: Scalar, top: Scalar) -> Scalar:
-    """What a score counts beside the greatest; nothing where that is nothing."""
+    """The weight of a score relative to the maximum; zero if that is minus infinity."""
     return Select(Eq(top, LEAST), ZERO, Intrinsic("exp", (of - top,)))

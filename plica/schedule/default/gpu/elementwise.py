@@ -5,10 +5,9 @@
                                       for n in unrolled(2):
                                           for v in vectorized(4): y[…] = f(x[…], …)
 
-A thread's vectors are far apart, so that neighbouring threads always have neighbouring ones; more
-than one of them are under way at once.  Rows that fill no vectors are cut as one row of all
-elements: what is read of it are vectors, what several elements share is read by each.  The last
-thread has its elements one by one where they are no whole vector.
+A thread's vectors are strided, so that adjacent threads always have adjacent ones; several are in
+flight. Rows that fill no vectors are merged to one row of all elements: its operands are vectors,
+and shared values are read per element. The last thread handles a partial vector element by element.
 
     y[i, j] = f(x[i, j], b[j])    -->  for t in threads:
                                            for v in vectorized(8):
@@ -44,7 +43,7 @@ from plica.schedule.default.gpu.shape import BlockStage
 from plica.schedule.do import Body, do
 
 TURNS: Final = 2
-"""Vectors that a thread has under way at once, where there are enough for all threads."""
+"""The vectors in flight per thread, if there are enough for all threads."""
 
 BUSY: Final = 2048
 """Threads that a processor runs at once."""
@@ -103,8 +102,8 @@ def elementwise(of: BlockStage, size: int, gpu: Gpu, last: int = 1, even: bool =
 
 
 def flat_elements(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages without sums as vectors of all their elements; None where they are no such, where rows
-    are vectors by themselves, or where something else than what lies as the result is large."""
+    """Stages without sums as vectors of all their elements; None for others, if rows are whole
+    vectors, or if large operands are not in the order of the result."""
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
         return None

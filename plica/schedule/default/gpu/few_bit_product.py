@@ -6,9 +6,9 @@
             c[n, m] += a[n, k] * x[m, k]                                    tensor cores
         out[m, n] = f(sum over warps of c[n, m])
 
-It is for few rows of data: what it takes to read the weight decides, which is a quarter of that of
-floats for 4 bits.  Rows of the weight are rows of the product on tensor cores, so that threads hold
-of them what they have read; terms come in whatever order they lie in memory, the same of both.
+For few rows of data: reading the weight dominates, which for 4 bits is an eighth of that for
+floats. Rows of the weight are rows of the tensor core product, so loaded registers are operands;
+terms are in memory order, equal for both operands.
 
 >>> [each.name for each in few_bit_intrinsics()][:2]
 ['cuda.restored_f16_2', 'cuda.quad_mma_f16_1x16']
@@ -65,8 +65,8 @@ TILE: Final = 16
 
 
 UNDER_WAY: Final = 16
-"""Vectors of each row that the warps of a block have under way together, for each of its threads:
-this many of one warp, or one of this many."""
+"""The vectors in flight per row, over all warps of a block, per thread: this many of one warp, or
+one of this many."""
 
 FEW_BIT_WARPS: Final = (4, 8, 16)
 """Warps of a block that are considered."""
@@ -77,7 +77,7 @@ ALONE: Final = 8
 
 @frozen
 class FewBitTile:
-    """Warps of a block, each of which has a part of the terms."""
+    """The warps of a block, each with a part of the terms."""
 
     warps: int
 
@@ -88,7 +88,7 @@ class FewBitTile:
 
 
 def few_bit_intrinsics() -> tuple[TensorIntrinsic, ...]:
-    """What products by weights of few bits ask of the threads of a warp."""
+    """The warp intrinsics of products with low-bit weights."""
     return tuple(
         [each for dtype in NARROW for bits in BITS
          for each in (restored(bits, dtype), quad_mma((1, 32 // bits), dtype))]
@@ -111,8 +111,8 @@ def data_rows(of: FewBits) -> int:
 def few_bit_cost(of: FewBits, tile: FewBitTile, gpu: Gpu) -> float:
     """Cycles of the processor with most blocks, of which most go into reading the words.
 
-    Where blocks are few, more warps of each keep a processor busy; where they are many, those of
-    fewer warps begin and end beside one another.
+    With few blocks, more warps of each keep a processor busy; with many, blocks with fewer warps
+    overlap their starts and ends.
     """
     rows, groups, held, _ = of.sizes
     blocks = -(-rows // (TILE * gpu.processors))
@@ -185,7 +185,7 @@ class _FewBitWriter:
 
     @property
     def _data_buffer(self) -> sc.Buffer:
-        """The data as it lies in memory."""
+        """The data in memory order."""
         view = self.of.whole.data.buffer
         return sc.Buffer(view.name, view.shape, self.of.dtype)
 
@@ -301,7 +301,7 @@ class _FewBitWriter:
         return allocated(step, (words, scales, zeros))
 
     def _data(self, j: sc.Scalar, word: sc.Scalar, part: sc.Scalar) -> sc.Scalar:
-        """A number of the data; beyond the last row one of that: nobody reads such sums."""
+        """A number of the data; padding rows repeat the last one, because their sums are unused."""
         of, number = self.of, j * OCTET + self.lane // QUADS
         if self.wide * OCTET > self.count:
             number = sc.Min(number, sc.index(self.count - 1))
@@ -317,7 +317,7 @@ class _FewBitWriter:
     # --- results --------------------------------------------------------------------------------
 
     def _written(self, out: sc.Buffer, parts: sc.Buffer) -> Stmt:
-        """The sums of all warps, and what is made of them."""
+        """The sums of all warps, and the epilogue."""
         whole, turn = self.of.whole, self.names.var("n")
         threads, many = self.tile.warps * LANES, TILE * self.count
         total = self._buffer("total", (1,), f32, "local")

@@ -1,4 +1,4 @@
-"""The fold template for GPUs: a reduction and what is made of it, as a trace by levels.
+"""The fold template for GPUs: a reduction and its epilogue, as a trace over machine levels.
 
     terms[i, k] = body                      for blocks, for rows of a block, for threads of a row:
     total[i]    = sum over k of terms  -->      for turns:  terms, vectors into registers
@@ -6,10 +6,10 @@
                                                 total = joined across the threads
                                                 out[i]
 
-Rows are folded along neighbours in memory: a thread has vectors of terms, and the threads of a row
-join what they have by shuffles.  Columns are folded down, neighbouring threads having neighbouring
-columns: a thread has a vector of columns, and the threads of a block join what they have of each in
-shared memory, in two steps.  What a plan cuts at the level of the grid is joined by a launch more.
+Rows are folded along contiguous elements: a thread has vectors of terms, and the threads of a row
+join their totals by shuffles. Columns are folded down, adjacent threads having adjacent columns: a
+thread has a vector of columns, and the threads of a block join their totals in shared memory, in
+two steps. A split at the grid level is joined by another launch.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages
@@ -55,7 +55,7 @@ from plica.schedule.trace import Trace
 
 
 def fold_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of terms, their fold and what is made of it."""
+    """The schedule of terms, their fold and its epilogue."""
     if (fold := fold_nest(of)) is None:
         return None
     if not fold.columns:
@@ -82,10 +82,9 @@ def staged_schedule(of: Stages, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 @frozen
 class FoldNest:
-    """The loops of a fold: what is read for its terms, axes of its results, how many rows these are
-    without their columns, sums of a row, how many columns and terms, neighbours in memory along the
-    vectors, bytes of what is read for a term and of a total, and whether totals are wider than
-    terms."""
+    """The loops of a fold: operands of its terms, axes of its results, number of rows (without
+    columns), sums per row, columns and terms, contiguous elements along vectors, bytes of operands
+    per term and of a total, and whether totals are wider than terms."""
 
     terms: tuple[str, ...]
     rank: int
@@ -100,7 +99,7 @@ class FoldNest:
 
 
 def fold_nest(of: Stages) -> FoldNest | None:
-    """The loops of terms, their fold and what is made of it; None for other stages."""
+    """The loops of terms, their fold and its epilogue, or None for other stages."""
     match of.stages:
         case (*terms, Each(total, wide, sc.Reduce() as fold), Each()) if terms:
             pass
@@ -179,7 +178,7 @@ def along_rows(fold: FoldNest, how: Plan, *, staged: bool = False) -> Body:
 
 @do
 def staged_rows(terms: Handle, row: Handle, blocks: Handle, count: int) -> Body:
-    """What a block reads of rows that follow one another, in shared memory; gives the copies."""
+    """Stages consecutive rows of a block in shared memory; returns the copies."""
     yield pr.compute_at(terms, row)
     copies = list[Handle]()
     for number in range(count):
@@ -200,8 +199,8 @@ def by_all_threads(copy: Handle, threads: tuple[int, int], lanes: int) -> Body:
 
 @do
 def in_few_terms(own: Handle, digits: int, count: int) -> Body:
-    """What a thread folds in a turn, in the dtype of the terms; gives the block of that, None where
-    there is one turn."""
+    """Folds a thread's iteration in the dtype of the terms; returns its block, or None if there is
+    one iteration."""
     if count == 1:
         yield pr.narrow_sum(own)
         return None
@@ -216,8 +215,8 @@ def own_terms(
     own: Handle, few: Handle | None, terms: Sequence[Handle], counts: tuple[int, int, int, int],
     *, staged: bool = False,
 ) -> Body:  # fmt: skip
-    """The partial folds of a thread: loops over turns, vectors in flight, sums and lanes, without
-    those of extent 1; returns the loop around them."""
+    """The partial folds of a thread: loops over iterations, vectors in flight, sums and lanes,
+    without unit loops; returns the outer loop."""
     inner, digits = own, dict[int, Handle]()
     if few is not None:
         *_, around, digits[0] = yield pr.loops(own)
@@ -299,8 +298,8 @@ def begun(folds: Sequence[Begin]) -> Body:
 def one_launch(
     fold: FoldNest, how: Plan, blocks: tuple[Handle, Handle, Handle], outer: int
 ) -> Body:
-    """One launch: terms, their fold, and what is made of it in vectors of columns; parts come
-    before the outer axes of results.  Gives the folds that are to begin before their loops."""
+    """One launch: terms, their fold, and the epilogue in vectors of columns; parts precede the
+    outer axes of results. Returns the folds whose inits must precede their loops."""
     terms, total, out = blocks
     along, group = count_of(how, "term", "block"), count_of(how, "term", "thread")
     across, wide = count_of(how, "column", "block"), count_of(how, "column", "vector")
@@ -346,8 +345,8 @@ def one_launch(
 
 @do
 def partial_fold(block: Handle, around: Handle, counts: tuple[int, int, int], spread: bool) -> Body:
-    """What a given number of threads of a block fold of columns, told to others in shared memory
-    where neighbouring threads have neighbouring places; gives the loops over the threads.
+    """The fold of a number of a block's threads over columns, stored in shared memory with adjacent
+    threads at adjacent places; returns the thread loops.
 
     Those who have several columns fold them all, or others do each where they are `spread`.
     """
@@ -372,7 +371,7 @@ def partial_fold(block: Handle, around: Handle, counts: tuple[int, int, int], sp
 
 
 def by_lanes(rank: int, wide: int) -> IndexMap:
-    """Where a partial fold is kept: those of one lane of all threads are neighbours."""
+    """The layout of partial folds: those of one lane are contiguous over threads."""
     return index_map(lambda t, *at: (*at[:-1], at[-1] % wide, t, at[-1] // wide), rank + 1)
 
 
@@ -380,8 +379,8 @@ def by_lanes(rank: int, wide: int) -> IndexMap:
 def own_columns(
     own: Handle, few: Handle | None, terms: Handle, counts: tuple[int, int, int]
 ) -> Body:
-    """What a thread folds of its own columns: turns, rows in flight and columns; gives the folds
-    that are to begin before their loops."""
+    """A thread's fold of its own columns: iterations, rows in flight and columns; returns the folds
+    whose inits must precede their loops."""
     turns, group, wide = counts
     inner, folds = own, list[Begin]()
     if few is not None:

@@ -1,4 +1,4 @@
-"""Folds as stages: terms, their reduction and what is made of it, as the fold template has them.
+"""Folds as stages: terms, their reduction and its epilogue, for the fold template.
 
     y[i] = f(sum over k of body)   -->   terms[i, k] = body
                                          total[i]    = sum over k of terms[i, k]
@@ -44,8 +44,8 @@ TOTAL: Final = "total"
 
 
 def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages with one reduction, whose terms are neighbours, as terms, their fold and what is made
-    of it; None where they are no such, or read something for several results."""
+    """Stages with one reduction over contiguous terms, as terms, fold and epilogue; None for
+    others, or if operands are shared by several results."""
     if (found := _row_fold(of)) is None:
         return None
     most, lanes = _lanes(found)
@@ -56,8 +56,8 @@ def row_folds(of: Stages, gpu: Gpu) -> Stages | None:
 
 
 def staged_folds(of: Stages, gpu: Gpu) -> Stages | None:
-    """The same of short rows that fill no vectors and follow one another, whose elements have one
-    axis, as have the rows; None where they are no such, or are read as fast one by one."""
+    """The same for short consecutive rows that fill no vectors, with one element axis and one row
+    axis; None for others, or if they are read as fast element by element."""
     if (found := _row_fold(of)) is None:
         return None
     most, lanes = _lanes(found)
@@ -102,7 +102,7 @@ def _is_dense(of: OneFold) -> bool:
 
 
 def column_folds(of: Stages) -> Stages | None:
-    """Stages with one reduction whose results are neighbours where what is read is, likewise."""
+    """Likewise for one reduction with contiguous results and operands."""
     found = _found(of)
     columns = () if found is None else columns_of(found)
     if found is None or not columns:
@@ -130,7 +130,7 @@ def _names(of: Stages, found: OneFold) -> Names:
 
 
 def _in_stages(of: Stages, found: OneFold, columns: tuple[sc.ScalarVar, ...]) -> Stages:
-    """The terms, their fold and what is made of it, with one axis of terms and one of columns."""
+    """The terms, their fold and its epilogue, with one axis of terms and one of columns."""
     names = _names(of, found)
     k, c = names.var("k"), names.var("c")
     place = digits(found.row, found.sizes, k) | digits(columns, found.sizes, c)
@@ -141,8 +141,8 @@ def _in_stages(of: Stages, found: OneFold, columns: tuple[sc.ScalarVar, ...]) ->
 
 
 def _peeled(of: Stages, found: OneFold, lanes: int) -> Stages:
-    """The same of rows that begin anywhere: the vectors in each are its terms, and what is before
-    and behind them is joined to the first term of a vector each."""
+    """The same for unaligned rows: the aligned vectors in each are its terms, and the elements
+    before and behind them are added to the first term of a vector."""
     names, length = _names(of, found), _length(found)
     whole = (length - lanes + 1) // lanes * lanes
     begin, k = joined(found.wide, found.sizes) * length, names.var("k")
@@ -194,7 +194,7 @@ def narrowed(body: sc.Scalar) -> sc.Scalar:
 
 
 def stored(term: sc.Scalar) -> sc.Scalar:
-    """A term as it is in memory, if it is nothing but read and widened; else itself."""
+    """The stored form of a term that is only loaded and widened; else itself."""
     if isinstance(term, sc.Cast) and isinstance(term.value, sc.Load):
         return term.value
     return term
@@ -250,8 +250,8 @@ def _staged(  # noqa: PLR0917  # what stages are made of
 
 
 def columns_of(of: OneFold) -> tuple[sc.ScalarVar, ...]:
-    """The last axes of results, along which neighbours are neighbours in memory, behind all terms;
-    none where something is read for several results, which tiles of a product do better."""
+    """The last axes of results, contiguous in memory after all terms; empty if operands are shared
+    by several results, which product tiles handle better."""
     axes = of.wide
     mine = [each for each in of.read if axes and axes[-1] in free_vars(each)]
     if not mine or not all(is_along(each, axes[-1]) for each in mine):

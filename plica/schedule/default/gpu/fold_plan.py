@@ -52,7 +52,7 @@ ELEMENTS_IN_FLIGHT: Final = 16
 """Elements of four bytes that a thread has under way at once."""
 
 STAGED_ELEMENTS: Final = (4, 20)
-"""Elements of a staged row that a thread holds, at least and at most."""
+"""The minimum and maximum elements of a staged row per thread."""
 
 BYTES_A_CYCLE: Final = 20
 """Bytes that a processor reads in a cycle where all do."""
@@ -63,7 +63,7 @@ BLOCKS_A_PROCESSOR: Final = 8
 
 @frozen
 class PlannedDigit:
-    """How many values one digit of an axis has, and which level of the machine goes through it."""
+    """A digit of an axis: its extent, and the machine level that iterates over it."""
 
     axis: Axis
     level: Level
@@ -71,7 +71,8 @@ class PlannedDigit:
 
 
 Plan: TypeAlias = tuple[PlannedDigit, ...]
-"""The digits of all axes; what is left of rows and columns is the grid's, of terms a loop's."""
+"""The digits of all axes; the rest of rows and columns is for the grid, that of terms for a
+loop."""
 
 
 def plan(**counts: int) -> Plan:
@@ -119,12 +120,12 @@ def lane_plan(length: int, lanes: int, gpu: Gpu) -> Plan:
 
 
 def pays_staged(width: int, own: float, elements: int, gpu: Gpu) -> bool:
-    """Whether rows that fill no vectors are there sooner through shared memory than where threads
-    ask for a given number of bytes of a row at once, `own` bytes each.
+    """Whether rows that fill no vectors load faster through shared memory than directly, with `own`
+    bytes per thread and access.
 
-    Where threads have few elements each, what memory takes to answer counts, and each trip through
-    shared memory is one more.  Of many, less than whole lines are asked for where a row has few
-    threads, or threads have less than a vector each; else single elements keep up.
+    If threads have few elements each, latency dominates, and shared memory adds a round trip. With
+    many, direct loads are less than whole lines if a row has few threads, or threads have less than
+    a vector each; else single elements keep up.
 
     >>> [pays_staged(4 * 2, 73 * 2 / 4, rows * 73, Gpu()) for rows in (2185, 21853)]
     [False, True]
@@ -139,8 +140,8 @@ def pays_staged(width: int, own: float, elements: int, gpu: Gpu) -> bool:
 def staged_plan(
     rows: int, length: int, size: int, gpu: Gpu, vector_rows: int = WIDE // 2
 ) -> Plan | None:
-    """How rows are cut whose elements, of some bytes in all, go through shared memory, those of a
-    block a multiple of what begins with a vector; None where they have no room there.
+    """The split of rows staged in shared memory, with a block's rows a multiple of a vector's
+    alignment; None if they do not fit there.
 
     >>> print(shown(staged_plan(21853, 73, 2, Gpu())))
     row/block 16, term/block 4, term/thread 19
@@ -174,8 +175,8 @@ def in_flight(count: int, least: int) -> int:
 
 @frozen
 class ColumnFold:
-    """How many rows of columns there are, columns of each, terms, columns of the innermost axis,
-    and the bytes of the elements that are read for a term."""
+    """The number of rows, their columns, terms, innermost columns, and the bytes of operands per
+    term."""
 
     outer: int
     columns: int
@@ -185,8 +186,8 @@ class ColumnFold:
 
 
 def column_plan(of: ColumnFold, gpu: Gpu, *, alone: bool = False) -> Plan:
-    """The plan that should take the fewest cycles: more threads of a block, or parts that one more
-    launch joins; where one launch is `alone` there are none."""
+    """The plan with the fewest estimated cycles: more threads per block, or parts joined by another
+    launch; without parts if one launch is `alone`."""
     widest, size = max(of.sizes), sum(of.sizes)
     wide = vector_lanes(of.inner, widest)
     group = min(MAX_ROWS_IN_FLIGHT, COLUMN_BYTES_IN_FLIGHT // (wide * widest))
@@ -226,8 +227,9 @@ def column_plan(of: ColumnFold, gpu: Gpu, *, alone: bool = False) -> Plan:
 
 
 def joining_groups(along: int, wide: int) -> int:
-    """In how many groups the threads of columns join what they have: first those of a group, then
-    the groups; where a thread has several columns, others join each, if there are as many."""
+    """The number of groups in which column threads join their totals: first within a group, then
+    between groups; if a thread has several columns, different threads join each, if there are
+    enough."""
     groups = 1 << ((along // wide).bit_length() // 2)
     spread = 1 < wide <= along // groups
     return groups if spread else 1 << (along.bit_length() // 2)

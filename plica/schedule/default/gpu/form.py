@@ -45,7 +45,7 @@ from plica.schedule.default.gpu.operand import GROUPS, Group, Operands, Where, o
 from plica.schedule.default.gpu.window_box import WindowBox
 
 Digits: TypeAlias = tuple[tuple[str, int], ...]
-"""What the digits of a number are called, and how many values each but the first has."""
+"""The names of a number's digits, with the extents of all but the first."""
 
 
 Sides: TypeAlias = tuple[bool, bool]
@@ -82,9 +82,9 @@ def tiled(  # noqa: PLR0917  # what a form is made of
 ) -> Stages:
     """A product in tiles, its terms in a given number of parts.
 
-    Sides that `pads` names are copied first, with rows of whole octets; those that `turns` names
-    are transposed first, so that rows (or columns) are neighbours and not terms.  Rows of a tile
-    are those of a `box`, if there is one.
+    Operands in `pads` are first copied to rows of whole octets; those in `turns` are transposed
+    first, so that rows (or columns) are contiguous instead of terms. Rows of a tile are those of a
+    `box`, if given.
     """
     names = Names(*of.inputs, *of.axes, of.reduced, of.value, of.left, of.right)
     slices = -(-of.depth // (parts * layout.tile[2]))
@@ -241,7 +241,7 @@ class _Number:
         return _joined(self.places, self.lengths)
 
     def inside(self, size: int) -> list[sc.Scalar]:
-        """What holds where the number is below a size, if that need be said.
+        """The condition that the number is below a size, if necessary.
 
         Digits below one that divides the size say nothing about it.
         """
@@ -262,8 +262,8 @@ def _number(
     names: Names,
     first: tuple[int, tuple[sc.Scalar, int] | None] | None = None,
 ) -> _Number:
-    """The number of a row, a column or a term; `first` is how often its first digit goes, and in
-    which of several parts."""
+    """The number of a row, a column or a term; `first` is the extent and part of its first
+    digit."""
     steps = [count for _, count in of[1:]]
     many, part = (-(-size // prod(steps)), None) if first is None else first
     own = [names.var(word) for word, _ in of]

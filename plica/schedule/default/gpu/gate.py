@@ -39,7 +39,7 @@ MAX_READS: Final = 4
 
 @frozen(eq=False)
 class Gates:
-    """What an element is made of: sums over the same terms, where they are read, and the rest."""
+    """The parts of an element: sums over the same terms, their loads, and the rest."""
 
     of: Stages
     out: Each
@@ -50,7 +50,7 @@ class Gates:
 
     @property
     def sides(self) -> tuple[sc.Load, ...]:
-        """What is read along the terms."""
+        """The loads along the terms."""
         read = [each for _, body in self.sums for each in loads(body)]
         return tuple([each for each in dict.fromkeys(read) if self.term in free_vars(each)])
 
@@ -60,7 +60,7 @@ class Gates:
 
 
 def gates_of(of: Stages) -> Gates | None:
-    """Elements as what is made of sums; None where they are something else, or worth tiles."""
+    """Elements as functions of sums, or None for others, or if tiles are worthwhile."""
     of = in_free_order(of)
     if of.dims or len(of.outputs) != 1 or not all(isinstance(each, Each) for each in of.stages):
         return None
@@ -136,7 +136,7 @@ def gate_folds(of: Gates) -> Stages:
 def chosen(values: Sequence[sc.Scalar], number: sc.ScalarVar) -> sc.Scalar:
     """Selects one of several values by its number.
 
-    Values that differ only in what they read select that, so that a multiply-add stays one.
+    Values that differ only in a load select that load, so that a multiply-add stays one.
 
     >>> from plica.ir.loop.tensor import axis, buffer
     >>> x, w, v = (sc.Load(buffer(each, (), f32), ()) for each in "xwv")

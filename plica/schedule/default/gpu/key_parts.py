@@ -1,4 +1,4 @@
-"""Attention whose keys are read in parts: which ways there are for rows that share their keys.
+"""Attention with keys read in parts: the alternatives for rows that share keys.
 
     one or two rows        by threads: nothing takes longer than reading does
     some of f16 or bf16    by threads, or by tensor cores, whatever is reckoned to be faster: up to
@@ -55,17 +55,17 @@ PART_INTRINSICS: Final = tuple(
     ]
     + [each.name for each in quad_intrinsics()]
 )
-"""What all ways ask of the threads of a warp."""
+"""The warp intrinsics of all alternatives."""
 
 
 def shared_keys(of: Stages) -> DecodeChain | None:
-    """A product, softmax and a product whose rows read the same keys; None where it is none."""
+    """A product, softmax and a product whose rows read the same keys, or None."""
     found = online_softmax(in_free_order(of))
     return None if found is None else decode_chain(found)
 
 
 def in_key_parts(of: Stages, gpu: Gpu) -> Iterator[Made]:
-    """The ways to read keys in parts, each with what it costs."""
+    """The alternatives for reading keys in parts, with their costs."""
     if (chain := shared_keys(of)) is None:
         return
     if (tile := decode_tile(chain, gpu)) is not None:

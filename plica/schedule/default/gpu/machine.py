@@ -65,6 +65,5 @@ class Gpu:
         return self.processors * 512
 
     def threads_for(self, work: int) -> int:
-        """Threads of a block for a given number of pieces of work: whole warps, not more than
-        needed."""
+        """Threads of a block for a number of work items: whole warps, not more than needed."""
         return min(self.threads, max(self.warp, power_of_two(work)))

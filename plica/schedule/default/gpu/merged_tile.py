@@ -1,4 +1,5 @@
-"""Sorted runs merged on a GPU: each block has a tile of what two runs become, and reads it once.
+"""Merging sorted runs on a GPU: each block produces a tile of the merged run, and reads its inputs
+once.
 
     y[k] = … of the place of the k-th of two runs, found by halving
       -->  for block of 4096 places:
@@ -7,10 +8,9 @@
                own = those of both that belong here, with where they were   registers
                y[…] = … of where they were, neighbours by neighbouring threads
 
-`merge_runs` says of every place for itself where its element comes from, which asks each thread for
-a search in memory.  Threads of a block have neighbouring places: so they have two searches
-together, and the rest is in what they share.  What is made of a place is made of it where it is
-found.
+`merge_runs` computes the source of each output separately, which would take a search in memory per
+thread. The threads of a block have adjacent outputs: so they share two searches, and do the rest in
+shared memory. The epilogue of an output is applied in place.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer
@@ -49,7 +49,7 @@ from plica.schedule.default.gpu.shared_run import (
 from plica.schedule.default.merging import runs_of
 
 OWN: Final = 16
-"""Neighbours that a thread takes."""
+"""Outputs per thread."""
 
 MOST_BESIDE: Final = 4
 """Elements that are made of one place, at most."""
@@ -57,14 +57,14 @@ MOST_BESIDE: Final = 4
 
 @frozen(eq=False)
 class TiledRuns:
-    """A stage of merged runs: what is read, which axes of the result say which row, what is made of
-    a place, and how long the runs are."""
+    """A stage of merged runs: its operand, the result axes that identify the row, the epilogue, and
+    the run length."""
 
     x: sc.Buffer
     out: sc.Buffer
     axes: tuple[sc.ScalarVar, ...]
     leading: tuple[sc.Scalar, ...]
-    """The places of a row along all but the last axis of what is read."""
+    """The indices of a row along all but the last axis of the operand."""
     width: int
     descending: bool
     place: sc.ScalarVar
@@ -77,7 +77,7 @@ class TiledRuns:
 
     @property
     def others(self) -> tuple[sc.ScalarVar, ...]:
-        """The axes of what is made of one place."""
+        """The axes of one output's epilogue."""
         return tuple([each for each in self.axes[:-1] if each not in self.leading])
 
     def extent(self, axis: sc.ScalarVar) -> int:
@@ -85,7 +85,7 @@ class TiledRuns:
 
 
 def merged_tiles(of: Stages, gpu: Gpu) -> Stages | None:
-    """A stage of merged runs as statements of threads, None where it is another."""
+    """A stage of merged runs as thread statements, or None."""
     match of.stages:
         case (Each(out, axes, value),) if axes and not isinstance(value, sc.Reduce):
             pass
@@ -104,7 +104,7 @@ def merged_tiles(of: Stages, gpu: Gpu) -> Stages | None:
 
 
 def _tiled(inputs: Sequence[sc.Buffer], of: Each, names: Names) -> TiledRuns | None:
-    """What runs a stage merges, None where it does another thing."""
+    """The merge of a stage, or None."""
     nodes = [*post_order(of.value)]
     sizes = {axis: known(n) for axis, n in zip(of.axes, of.out.shape, strict=True)}
     for x in inputs:
@@ -183,14 +183,14 @@ class _TileWriter:
         return For(self.block, sc.index(self.blocks), "blockIdx.x", body)
 
     def _key(self, place: sc.Scalar) -> sc.Scalar:
-        """A key in memory, the nearest where there is none."""
+        """A key in memory, clamped to the row."""
         inside = sc.Max(sc.Lit(0, i32), sc.Min(place, sc.Lit(self.size - 1, i32)))
         found: sc.Scalar = sc.Load(self.of.x, (*self.leading, sc.Cast(inside, i64)))
         dtype = self.runs.keys.dtype
         return found if self.of.x.dtype is dtype else sc.Cast(found, dtype)
 
     def _ends(self, begin: sc.Buffer, end: sc.Buffer) -> Stmt:
-        """How many of the left run come before the tile, and before its end: all threads know."""
+        """The number of left-run elements before the tile, and before its end, for all threads."""
         left, right = self.pair.lengths
         steps: list[Stmt] = []
         stores: list[Stmt] = []
@@ -233,7 +233,7 @@ class _TileWriter:
         return seq(*[runs.each(OWN, each) for each in (fetch, share)])
 
     def _written(self) -> Stmt:
-        """What is made of the places, neighbours by neighbouring threads."""
+        """The outputs, stored contiguously by adjacent threads."""
         of, runs = self.of, self.runs
         own = self.runs.local("place", 1, i64)
 

@@ -3,7 +3,7 @@
     sum over k of cast(x[m, k], f32) * cast(w[k, n], f32)    x and w of f16
       -->  sum over k of wide[m, k] * wide_1[k, n]           each stands for what it is read from
 
-What looks at a contraction sees loads, and a tensor core is given what lies in memory.
+Contractions see loads, and tensor cores take data in its storage type.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -29,12 +29,12 @@ NARROW: Final = (f16, bf16)
 """What tensor cores multiply and sum in f32."""
 
 BYTES: Final = (i8, u8)
-"""What is multiplied by tensor cores and summed in i32."""
+"""Types multiplied by tensor cores with i32 sums."""
 
 
 def widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
-    """Stages whose sums read inputs of f32 instead of narrow ones that are cast, and which buffer
-    each of those stands for, by name."""
+    """Stages whose sums read f32 inputs instead of cast narrow ones, and the original buffer of
+    each, by name."""
     names = Names(of)
     twins: dict[Load, Buffer] = {}
 
@@ -64,7 +64,7 @@ def widened(of: Stages) -> tuple[Stages, dict[Name, Buffer]]:
 
 
 def _is_read_as(narrow: DType, wide: DType) -> bool:
-    """Whether what is multiplied as it lies is read as what sums of it are."""
+    """Whether a storage type is multiplied directly in sums of another type."""
     return (wide is f32 and narrow in NARROW) or (wide is i32 and narrow in BYTES)
 
 
@@ -75,7 +75,7 @@ def _twin(of: Load, twins: dict[Load, Buffer], names: Names, dtype: DType) -> Bu
 
 
 def narrowed(of: Load, narrow: Mapping[Name, Buffer]) -> Load:
-    """A load of what a wide buffer stands for, in the shape that has now."""
+    """The load from a wide buffer's original, in its current shape."""
     if (real := narrow.get(of.buffer.name)) is None:
         return of
     return Load(Buffer(real.name, of.buffer.shape, real.dtype), of.indices)

@@ -1,7 +1,7 @@
 """Octets: whether eight neighbours of a side of a product (16 bytes) are fetched at once.
 
-They are neighbours in memory among the terms of a sum, or among rows or columns, and all inside of
-what is there or all outside.
+They are contiguous among the terms of a sum, or among rows or columns, and all in bounds or all out
+of bounds.
 """
 
 from __future__ import annotations

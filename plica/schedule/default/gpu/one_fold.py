@@ -1,4 +1,4 @@
-"""One reduction on a GPU: stages as one fold of terms, and what is made of it.
+"""A single reduction on a GPU: stages as one fold of terms, and its epilogue.
 
     held[j] = sum over k of x[k, j]                 body   x[k, j]           what is joined
     y[j]    = held[j] * 2                   -->     value  held[j] * 2       what is made of it
@@ -37,7 +37,7 @@ class OneFold:
     body: sc.Scalar
     """A term."""
     value: sc.Scalar
-    """What is made of the total."""
+    """The epilogue of the total."""
     last: Each
     row: tuple[sc.ScalarVar, ...]
     """Axes of the terms."""
@@ -55,7 +55,7 @@ class OneFold:
 
 
 def one_fold(of: Stages, names: Names) -> OneFold | None:
-    """Stages as one reduction and what is made of it, None where they are no such."""
+    """Stages as one reduction and its epilogue, or None."""
     every = [each for each in of.stages if isinstance(each, Each)]
     folds = [each for each in every if isinstance(each.value, sc.Reduce)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,) or len(folds) != 1:

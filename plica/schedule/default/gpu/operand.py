@@ -2,10 +2,10 @@
 
     out[z, m, n] = epilogue(sum over k of left[z, m, k] * right[z, k, n], …)
 
-Any contraction is read so: axes of one kind that are neighbours in the result are one number.
-Columns are the axes that are neighbours in the result, rows the last run of the other kind before
-them, and all others are batch, but for those that fill up few rows or columns.  Sides of f16 or
-bf16 that are but read and cast to f32 count as what they are in memory.
+Any contraction is read this way: adjacent result axes of one kind are one number. Columns are the
+contiguous axes of the result, rows the last run of the other kind before them, and all others are
+batch, except those that fill up few rows or columns. f16 or bf16 operands that are only loaded and
+cast to f32 count in their storage type.
 
 >>> from plica.ir.type.dtype import f16, f32
 >>> from plica.ir.loop.scalar import Cast
@@ -49,8 +49,8 @@ GROUPS: Final[tuple[Group, ...]] = ("batch", "rows", "columns", "terms")
 
 @frozen(eq=False)
 class Where:
-    """Where something is: the number of each group, which is all of its axes as one, and the axes
-    that are not told by those."""
+    """The position of an element: the number of each group (all its axes merged), and the remaining
+    axes."""
 
     numbers: Mapping[Group, Scalar]
     axes: Mapping[Term, Scalar]
@@ -62,24 +62,24 @@ class Operands:
 
     inputs: tuple[Buffer, ...]
     axes: Axes
-    """Those of the result, in its order; such of length 1 are in no group."""
+    """The groups of the result, in order; unit axes are in no group."""
     groups: Mapping[Group, Axes]
     sizes: Mapping[ScalarVar, int]
     left: Load
     right: Load
     border: tuple[Scalar, ...]
-    """What holds where the data is inside, over the axes."""
+    """The condition that the data is in bounds, over the axes."""
     bordered: Load | None
     """The side that is 0 outside of the border."""
     reduced: Buffer
     value: Scalar
     ends: tuple[Scalar, ...] = ()
-    """What holds where terms are, over the axes; both sides are 0 elsewhere."""
+    """The condition that terms exist, over the axes; both operands are 0 elsewhere."""
     small: frozenset[Name] = frozenset()
     """Inputs of i32 that are known to hold bytes."""
 
     def kind(self, side: Load) -> DType:
-        """What a side is multiplied as."""
+        """The type in which an operand is multiplied."""
         return i8 if side.buffer.name in self.small else side.buffer.dtype
 
     def size(self, group: Group) -> int:
@@ -88,7 +88,7 @@ class Operands:
 
     @property
     def dtype(self) -> DType:
-        """What is multiplied: f32 where one side is of that, and the other is read as such.
+        """The multiplication type: f32 if one operand has it, and the other is read as such.
 
         Of bytes one side may have a sign and the other none.
         """
@@ -109,7 +109,7 @@ class Operands:
     def views(self) -> Mapping[Buffer, Buffer]:
         """Inputs in another shape of the same elements, in which axes that are one number are one.
 
-        A buffer that is read in two ways stays as it is.
+        A buffer with two access patterns is unchanged.
         """
         found: dict[Buffer, set[tuple[int, ...]]] = {}
         for load in (self.left, self.right, *self.others()):
@@ -121,7 +121,7 @@ class Operands:
         }
 
     def others(self) -> Iterator[Load]:
-        """What the epilogue reads besides the sum."""
+        """The operands of the epilogue besides the sum."""
         return (load for load in loads(self.value) if load.buffer is not self.reduced)
 
     def depends(self, of: Load, group: Group) -> bool:
@@ -136,20 +136,20 @@ class Operands:
         return bool(last) and bool(terms) and last[-1] is terms[-1]
 
     def at(self, of: Load, where: Where) -> Load:
-        """A load where its axes are told."""
+        """A load with its axes substituted."""
         if (view := self.views.get(of.buffer)) is None:
             return Load(of.buffer, tuple([self.put(each, where) for each in of.indices]))
         return Load(view, tuple([self._run(run, where) for _, run in self._runs(of)]))
 
     def inside(self, side: Load, where: Where) -> list[Scalar]:
-        """What holds where a side is not 0, where the axes are told."""
+        """The condition that an operand is not 0, with the axes substituted."""
         border = self.border if side is self.bordered else ()
         return [self.put(each, where) for each in (*border, *self.ends)]
 
     def result(self, names: Names) -> tuple[Axes, tuple[Scalar, ...], Where]:
         """Axes of the result, the shape, and where an element of it is.
 
-        Where the groups lie one behind another, each is one axis: z, if there are several, m and n.
+        Contiguous groups are one axis each: z, if there are several, m and n.
         """
         if not self.is_plain():
             return self.pixels()
@@ -199,7 +199,8 @@ class Operands:
         return False
 
     def _run(self, run: tuple[Scalar, ...], where: Where) -> Scalar:
-        """Where a run of axes is; all of a group is its number, unless each axis is told."""
+        """The index of a run of axes; a whole group is its number, unless axes are given
+        separately."""
         for group, axes in self.groups.items():
             if run[0] in axes and run[-1] in axes and group in where.numbers:
                 first, last = axes.index(run[0]), axes.index(run[-1])
@@ -226,7 +227,7 @@ class Operands:
 
 @lru_cache(maxsize=1024)
 def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
-    """The product some stages are, None where they are none; `small` inputs of i32 hold bytes.
+    """The product of some stages, or None; `small` i32 inputs hold bytes.
 
     Sides are of f32, f16 or bf16, and sums are of f32; or sides are bytes, and sums are of i32.
     """
@@ -250,7 +251,7 @@ def operands(of: Stages, small: tuple[int, ...] = ()) -> Operands | None:
 
 
 def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Operands | None:
-    """Axes in groups; None where a buffer would have to have two shapes."""
+    """Axes in groups, or None if a buffer would need two shapes."""
     kinds: dict[ScalarVar, str] = {}
     for axis in found.axes:
         if found.sizes[axis] > 1:
@@ -282,7 +283,7 @@ def _arranged(of: Stages, found: Contraction, data: Load, weight: Load) -> Opera
 
 
 def _cut(kinds: Mapping[ScalarVar, str]) -> tuple[Axes, Axes, Axes]:
-    """Batch, rows and columns among axes of a result, each of which is of a side or of both."""
+    """Batch, rows and columns among a result's axes, each of one operand or of both."""
     order = list(kinds)
     columns = _last_run(order, kinds, ("weight", "data"))
     left = [axis for axis in order if axis not in columns]
@@ -318,7 +319,7 @@ def _last_run(
 
 
 def _border(of: Contraction, data: Load) -> Iterator[Scalar]:
-    """What holds where a place of the data is inside of it."""
+    """The conditions that an index of the data is in bounds."""
     if not of.guarded:
         return
     for place, size in zip(data.indices, data.buffer.shape, strict=True):

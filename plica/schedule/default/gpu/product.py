@@ -6,9 +6,9 @@
                 for k1:                     a column and a row of it, in registers
                     for vi, vj, i, j: part[…] += left[…] * right[…]
 
-A thread has several small squares of the result, far apart: threads that are neighbours read
-neighbours, so that no two meet in a bank of shared memory.  What is gathered into `left` and
-`right` is gathered where the slices are fetched, or was before.
+A thread has several small squares of the result, strided so that adjacent threads read adjacent
+elements without bank conflicts. `left` and `right` are gathered when slices are fetched, or in
+advance.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ProductTile:
     near: int = 1
     """Tiles that follow one another down before the next ones across."""
     kept: bool = False
-    """Whether slices on the left stay as they lie in memory, if terms are neighbours there."""
+    """Whether left slices stay in memory order, if terms are contiguous there."""
 
     @property
     def cut(self) -> tuple[Digits, Digits, Digits]:
@@ -74,14 +74,14 @@ class ProductTile:
         return self.kept and along[0] and self.across == self.terms
 
     def copies(self, along: tuple[bool, bool]) -> bool:
-        """Whether slices of both sides lie in memory as threads read them: they are copied, and no
-        thread holds anything of them."""
+        """Whether slices of both operands can be copied asynchronously, without staging in
+        registers."""
         return self.ahead > 0 and not any(along)
 
 
 @frozen
 class Blocks:
-    """What the blocks of a product are called, and how many tiles there are: in z, down, across.
+    """The names of a product's blocks, and the number of tiles: in z, down, across.
 
     A side that was gathered before has none.
     """
@@ -143,7 +143,7 @@ def product(tile: ProductTile, blocks: Blocks, along: tuple[bool, bool] = (False
     yield pr.vectorize((yield pr.loops(result))[-1])
     yield pr.decompose_reduction(c, k0)
     if tile.copies(along):
-        # What the next term needs is read from shared memory while this one is multiplied.
+        # The operands of the next term are loaded from shared memory while this one is multiplied.
         yield pr.unroll(k1)
     if tile.ahead:
         ahead = max(tile.ahead, COPIED) if tile.copies(along) else tile.ahead
@@ -177,7 +177,7 @@ def tiles(
 ) -> Body:
     """Tiles in an order in which those that run at once read much of the same.
 
-    There are this many (`count`) down and across, in each of some `lots`.
+    There are `count` down and across, in each of `lots`.
     """
     down, across = count
     if near == 1 or lots is not None or max(down // near, across) > BLOCKS:
@@ -212,8 +212,8 @@ def laid_out(axes: tuple[tuple[Handle, int], ...]) -> Body:
 def fetched(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Body:
     """A slice copied by all threads of a block together: terms, squares, threads, four at once.
 
-    Threads across are those of the slice, for as many terms as there are more of them; threads down
-    have a term each.  So every place follows from one thread, and neighbours from neighbours.
+    Threads across handle the slice's columns, for several terms if there are more threads; threads
+    down have a term each. So every place is determined by one thread, and neighbours by neighbours.
     """
     squares, threads, _ = steps
     k, *between, t, lanes = (yield pr.loops(copy))[-4 if squares > 1 else -3 :]
@@ -230,7 +230,7 @@ def fetched(copy: Handle, tile: ProductTile, steps: tuple[int, int, int]) -> Bod
 
 @do
 def fetched_rows(copy: Handle) -> Body:
-    """A slice copied by all threads as it is: four neighbouring terms at once."""
+    """A slice copied unchanged by all threads: four contiguous terms at once."""
     t, i, k = (yield pr.loops(copy))[-3:]
     k0, lanes = yield pr.split(k, (None, WIDE))
     x = yield pr.fuse(i, k0)

@@ -1,7 +1,6 @@
 """Forms of products on a GPU: tiles of threads and of tensor cores, and what each would cost.
 
-Tables say which tiles there are; a form goes through those that suit a product, each by the cycles
-that it is reckoned to take.
+Tables list the tiles; a form enumerates those that suit a product, with estimated cycles.
 
 >>> [each.tile for each in WARPS[:2]]
 [(128, 256, 32), (128, 128, 32)]
@@ -48,7 +47,7 @@ PANEL: Final = 64
 """Rows or columns that the copy engine fetches side by side."""
 
 BESIDE: Final = 2
-"""Blocks of a processor, at least, where threads wait for what they ask for: others work then."""
+"""The minimum number of blocks per processor if threads wait for loads: others work meanwhile."""
 
 PARTS: Final = (1, 2, 4, 8, 16, 32)
 """In how many parts the terms of a sum go."""
@@ -64,7 +63,7 @@ FEW_COLUMNS: Final = ProductTile(128, 32, 8, 8, 8, ahead=1)
 """For windows that few channels are made of."""
 
 HIGH: Final = ProductTile(256, 128, 16, 16, 16, ahead=2, kept=True)
-"""For products of matrices of which there are not many tiles."""
+"""For matrix products with few tiles."""
 
 PANELS: Final = (
     Warps(2, 1, 1, 32, 4, ahead=2, together=True, near=8),
@@ -148,7 +147,7 @@ def _constant(of: Stages, found: Operands, facts: Facts) -> tuple[bool, bool]:
 
 
 def along_of(of: Stages, found: Operands, facts: Facts) -> Along:
-    """On which sides slices are fetched along the terms; what was gathered before lies so.
+    """For which operands slices are fetched along the terms; operands gathered in advance are.
 
     So do bytes, as tensor cores read them in no other order.
     """
@@ -180,7 +179,7 @@ def in_tiles(  # noqa: PLR0917  # what a form is made of
     of: Stages, facts: Facts, found: Operands, tile: ProductTile, parts: int = 1,
     turns: Sides = NEITHER,
 ) -> Stages:  # fmt: skip
-    """A product in tiles of threads, after `turns` of some sides."""
+    """A product in thread tiles, after transposing some operands."""
     left, right = held_sides(of, facts, found)
     along = (left and not turns[0], right and not turns[1])
     return tiled(found, tile.layout(along), parts, turns=turns)
@@ -250,8 +249,7 @@ def box_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
 
 
 def part_tiles(of: Stages, facts: Facts, gpu: Gpu) -> Iterator[Made]:
-    """Products of f32 in tiles whose terms are neighbours: where they are none in memory, elements
-    come one by one."""
+    """f32 products in tiles with contiguous terms: otherwise elements are fetched one by one."""
     found = product_of(of, facts, LEAST // 2)
     if found is None or {found.kind(each) for each in (found.left, found.right)} != {f32}:
         return

@@ -1,4 +1,4 @@
-"""Reading ahead: what the next step needs of a side is under way while this one multiplies.
+"""Read ahead: operands of the next step are loaded while this one multiplies.
 
     next = side[step 0]
     ...                              whatever else there is to do before
@@ -7,8 +7,8 @@
         next = side[step n + 1]      16 bytes by a thread, as they lie: widened where they are used
         use now
 
-So a step waits for what was asked for a step ago.  Where half as many vectors are read at a time,
-that takes the same registers.
+So a step waits for loads issued one step before. With half as many vectors at a time, it takes the
+same registers.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ Guard = tuple[Scalar, int, int]
 """A place, how far it reaches, and how far it may."""
 
 AXES: Final = ("u", "c", "v")
-"""Keys of a thread, turns of a row, and neighbours."""
+"""Keys of a thread, iterations of a row, and contiguous elements."""
 
 
 def within(of: Scalar, at: Mapping[Term, Term], guards: list[Guard]) -> Scalar:
-    """An element of a side; 0 where a place that reaches so far is beyond what there is."""
+    """An element of an operand; 0 if an index that may overshoot is out of bounds."""
     found = substitute(of, at)
     tests: list[Scalar] = [Lt(at, index(size)) for at, reach, size in guards if reach > size]
     zero = Lit(0, dtype_of(of))
@@ -67,7 +67,7 @@ class ReadAhead:
     side: Scalar
     axis: ScalarVar
     sizes: tuple[int, int, int]
-    """Keys of a thread, turns of a row, neighbours."""
+    """Keys of a thread, iterations of a row, contiguous elements."""
     at: Callable[[Scalar, Scalar, Scalar, Scalar], Mapping[Term, Term]]
     """Where a thread reads in a step."""
     guards: Callable[[Scalar, Scalar, Scalar], list[Guard]]
@@ -87,7 +87,7 @@ class ReadAhead:
         return Buffer(self.names.name(word), sizes, load.buffer.dtype, "local")
 
     def value(self, step: Scalar, u: Scalar, c: Scalar, v: Scalar) -> Scalar:
-        """An element of the side, made of what was read."""
+        """An element of the operand, computed from the loaded data."""
 
         def read(node: Term) -> Term:
             return self.now[node][u, c, v] if node in self.now else node

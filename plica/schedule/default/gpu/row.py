@@ -7,9 +7,9 @@
                                                    s across the threads
                                                    row of y                      threads, vectors
 
-Each thread has the same places of every row, so that a row is read once and written once.  Short
-rows share a block, one beside the other; the last block may have fewer.  Rows that are too long for
-registers, or cannot be cut evenly among whole warps, are `plica.schedule.default.gpu.row_block`'s.
+Each thread has the same places of every row, so that a row is read once and written once. Short
+rows share a block; the last block may have fewer. Rows too long for registers, or not evenly
+divisible among whole warps, are handled by `plica.schedule.default.gpu.row_block`.
 
 >>> shape_of(8192, 8192, 4, Gpu())
 RowShape(threads=256, lanes=4, beside=1)
@@ -51,11 +51,11 @@ from plica.schedule.do import Body, do
 from plica.schedule.handle import Handle
 
 MOST: Final = 32
-"""Elements of a row that a thread keeps where there are rows enough for all threads; where there
-are fewer, as many as leave something for each thread that runs at once."""
+"""Elements of a row per thread, if there are enough rows for all threads; otherwise as many as
+leave work for each concurrent thread."""
 
 FULL: Final = 64
-"""Elements that it keeps at most; half of the registers at most."""
+"""The maximum elements per thread; at most half of the registers."""
 
 SHORTEST: Final = 32
 """Sums of fewer terms are a thread's own."""
@@ -64,7 +64,7 @@ THREADS: Final = 1024
 """Threads of a block, at most."""
 
 SHARED: Final = 64
-"""Threads of a row that keep their places of what all rows share."""
+"""The row threads from which values shared by rows are kept per thread."""
 
 WORD: Final = 4
 """Bytes of a register."""
@@ -72,7 +72,7 @@ WORD: Final = 4
 
 @frozen
 class RowShape:
-    """Threads of a row, neighbours that a thread takes at once, and rows of a block."""
+    """Threads per row, contiguous elements per thread, and rows per block."""
 
     threads: int
     lanes: int
@@ -80,7 +80,7 @@ class RowShape:
 
 
 def shape_of(rows: int, length: int, size: int, gpu: Gpu) -> RowShape | None:
-    """How a row of elements of some bytes is cut; None where it cannot be cut evenly."""
+    """The split of a row of elements of some bytes, or None if it cannot be even."""
     lanes = vector_lanes(length, size)
     units = length // lanes
     few = min(MOST, max(lanes, -(-rows * length // gpu.most)))
@@ -125,7 +125,8 @@ def _is_costly(node: Block) -> bool:
 
 
 def _reads_row(node: Block, buffer: Buffer) -> bool:
-    """Whether a block reads an element of a row of its own: all its rows, and its last variable.
+    """Whether a block reads elements of its own row: indexed by all row variables, and its last
+    variable.
 
     Axes of length 1 say nothing.
     """
@@ -138,8 +139,7 @@ def _reads_row(node: Block, buffer: Buffer) -> bool:
 
 @frozen(eq=False)
 class Rowed:
-    """The stages of rows, their shape, and which inputs are kept: a reader, a number,
-    how many axes.
+    """The stages of rows, their shape, and which inputs are kept: reader, number, axes.
 
     The last stage makes a row, or `ends` in one element of each.
     """
@@ -153,8 +153,8 @@ class Rowed:
 def rowed(
     kernel: Kernel, left: tuple[BlockStage, ...], gpu: Gpu, *, uneven: bool = True
 ) -> Rowed | None:
-    """Stages as stages of rows, None where they are not such; or, unless `uneven` ones will do,
-    where threads of a row are more than a warp and no whole warps."""
+    """Stages as stages of rows, or None for others; unless `uneven` is allowed, also None if a row
+    has more threads than a warp and no whole warps."""
     sums = [each for each in left if each.reduce]
     last = left[-1]
     if not sums:
@@ -271,7 +271,7 @@ def by_rows(of: Rowed, inline: tuple[Name, ...]) -> Body:
 
 
 def laid_out(rank: int, shape: RowShape) -> IndexMap:
-    """Where an element of a row is kept: turn, thread, neighbour."""
+    """The layout of row elements: iteration, thread, neighbour."""
     turn, lanes = shape.threads * shape.lanes, shape.lanes
     return index_map(
         lambda *places: (*places[:-1], places[-1] // turn, places[-1] % turn // lanes,

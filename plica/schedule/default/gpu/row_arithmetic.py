@@ -3,10 +3,9 @@
     exp(x)          -->  exp2(x * log2(e))
     x[i, j] / s[i]  -->  (x[i, j] * k[i]) * (1 / (s[i] * k[i]))        k is 1, or 2^64 for small s
 
-A thread has many elements of a row, of which an exponential and a quotient are most of the work.  A
-quotient by what a row shares is one reciprocal for all of them; `k` keeps that of a number near
-the least ones finite.  Both are off by some roundings: `FEWER` says how far.  Where a quotient is
-rounded to an integer it stays one.
+A thread has many elements of a row, and an exponential and a quotient are most of the work. A
+quotient by a value shared by the row becomes one reciprocal; `k` keeps that of tiny numbers finite.
+Both add a few roundings: `FEWER` bounds them. Quotients that are rounded to an integer are kept.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.stages import stages

@@ -1,4 +1,5 @@
-"""Rows of any length along any axes on a GPU: a block keeps what it can of them, and reads once.
+"""Rows of any length along any axes on a GPU: a block keeps as much of them as possible, and reads
+once.
 
     m[i]    = max over k of x[i, k]            for block i, for threads:
     s[i]    = sum over k of exp(…)      -->        own  = slices of x            registers
@@ -6,13 +7,12 @@
                                                    m = joined across threads;  s likewise
                                                    y[…] = … of own, of held, of what is read again
 
-Rows that a warp can keep are a warp's (or a part's of it), several of a block, and no thread waits
-for others than those of its row.
-Threads go through a row in slices, neighbours by neighbouring threads.  The first slices stay in
-registers, the next ones in shared memory, and what has no room in either is read once more by each
-pass: it is in a cache then.  A row along other axes than the last (a softmax of columns) has others
-beside it: neighbouring threads have those, two each, as many of them as leave a row its room.  The
-statements are `plica.schedule.default.gpu.row_writer`'s.
+Rows that fit in a warp's registers belong to a warp (or a part of it), several per block, and
+threads only wait for those of their row. Threads traverse a row in slices, adjacent elements by
+adjacent threads. The first slices stay in registers, the next in shared memory, and the rest is
+read again in each pass, from cache. A row along other axes than the last (a softmax of columns) is
+adjacent to others: adjacent threads have these, two each, as many as fit. The statements are those
+of `plica.schedule.default.gpu.row_writer`.
 
 >>> cut_of(1280, 50257, 1, 4, 1, 1, Gpu())
 RowCut(across=1, along=512, lanes=1, group=8, registers=4, shared=6, wide=1, high=1, staged=False)
@@ -53,30 +53,30 @@ KEPT: Final = 24
 """Registers of a thread for elements of a row, where a block has all threads; else a half more."""
 
 FEW: Final = 32
-"""Elements of a row that a thread of a warp has, where there are rows enough for all threads."""
+"""Elements of a row per thread of a warp, if there are enough rows for all threads."""
 
 AHEAD: Final = 48
-"""Elements that a thread holds where what rows share is asked for before it is needed, at most."""
+"""The maximum elements of a thread if values shared by rows are prefetched."""
 
 HELD: Final = 40
-"""Elements of a thread whose terms it holds instead of making them once more, at most."""
+"""The maximum elements of a thread whose terms are kept instead of recomputed."""
 
 PAIR: Final = 2
-"""Columns beside one another that a thread has: what more of them need has no room in registers."""
+"""Adjacent columns per thread: more do not fit in registers."""
 
 MOST_BLOCKS: Final = 3
 """Blocks of columns on a processor, at most."""
 
 TOLD: Final = 9
-"""Bytes of shared memory for what a thread tells others in a pass, with what is joined of it."""
+"""Shared memory bytes per thread and pass for joining totals."""
 
 
 def cut_of(  # noqa: PLR0917  # what rows are, and where
     rows: int, length: int, beside: int, size: int, kept: int, lanes: int, gpu: Gpu,
     passes: int = 2, wide: int = 1,
 ) -> RowCut:  # fmt: skip
-    """How rows are cut whose kept elements have some bytes in all, of a given number of loads each;
-    a thread has this many of those beside one another."""
+    """The split of rows with some bytes of kept elements, from a number of loads each; a thread has
+    this many adjacent ones."""
     if beside == 1 and (found := _in_warps(rows, length, size, lanes, gpu)) is not None:
         return found
     gpu = _shared_out(gpu, 2) if beside == 1 else _beside_others(length, size, passes, gpu)
@@ -106,8 +106,8 @@ def cut_of(  # noqa: PLR0917  # what rows are, and where
 
 
 def _in_warps(rows: int, length: int, size: int, lanes: int, gpu: Gpu) -> RowCut | None:
-    """Rows that threads of one warp keep in registers, several of a block: they join what they have
-    without waiting for others.  None where rows are too long for that, or too few."""
+    """Rows kept in the registers of single warps, several per block: their joins need no barriers.
+    None if rows are too long, or too few."""
     few = max(lanes, min(FEW, -(-rows * length // gpu.most)))
     along = power_of_two(-(-length // few))
     if along > gpu.warp and length > GROUP * gpu.warp and rows * gpu.warp < gpu.most:
@@ -136,8 +136,8 @@ def _free(gpu: Gpu, passes: int) -> int:
 
 
 def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
-    """What a block has that keeps columns: a part of a processor, if columns of a sector, which
-    memory gives at once, have their room in it."""
+    """The size of a block that keeps columns: a part of a processor, if columns of a memory sector
+    fit in it."""
     for blocks in range(MOST_BLOCKS, 1, -1):
         part = _shared_out(gpu, blocks)
         if max(SECTOR, size) * length <= _free(part, passes) + KEPT * part.block * 4:
@@ -146,13 +146,13 @@ def _beside_others(length: int, size: int, passes: int, gpu: Gpu) -> Gpu:
 
 
 def _wide(of: RowPasses, size: int) -> int:
-    """Rows beside one another that a thread has: neighbours in memory, which it reads at once."""
+    """Adjacent rows per thread: contiguous in memory, and loaded together."""
     inner = next(of.sizes[axis] for axis in reversed(of.lanes) if of.sizes[axis] != 1)
     return PAIR if inner % PAIR == 0 and PAIR * size <= WIDE else 1
 
 
 def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
-    """Stages of rows (of columns) as statements of threads, None where they are no such."""
+    """Stages of rows (of columns) as thread statements, or None."""
     found = row_passes(of)
     if found is None or (found.beside > 1) != columns:
         return None
@@ -161,10 +161,10 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
     most = 1 if columns else WIDE // largest
     lanes = 1 if columns else vector_lanes(found.sizes[found.row[-1]], largest)
     length = found.length
-    # Single elements of a word move as many bytes as a warp can ask for; smaller ones do not.
+    # Single elements of a word move as many bytes as a warp can request; smaller ones do not.
     shortest = gpu.threads if min(sizes) >= WORD else gpu.warp
-    # What rows share lies elsewhere than vectors that begin where memory does: those who have
-    # neighbouring vectors read it far apart.
+    # Values shared by rows are not aligned with the vectors: threads with adjacent vectors read
+    # them far apart.
     if lanes < most and found.is_dense and length > shortest * most and not found.shared:
         lanes = most  # vectors begin where memory does, and rows where they may
         length = (length - lanes + 1) // lanes * lanes
@@ -178,9 +178,8 @@ def kept_rows(of: Stages, gpu: Gpu, *, columns: bool) -> Stages | None:
 
 
 def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages of rows that fill no vectors and follow one another, those of a block as vectors of
-    all of them through shared memory; None where they are no such, or where threads of a warp read
-    whole lines of a row without that."""
+    """Stages of consecutive rows that fill no vectors, a block's rows loaded as vectors through
+    shared memory; None for others, or if a warp's threads read whole lines of a row anyway."""
     found = row_passes(of)
     if found is None or found.beside > 1 or not found.is_dense:
         return None
@@ -204,7 +203,7 @@ def staged_rows(of: Stages, gpu: Gpu) -> Stages | None:
 
 
 def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
-    """How rows are cut that go through shared memory, wherever those of a block begin."""
+    """The split of rows staged in shared memory, whatever their alignment."""
     if (plan := staged_plan(rows, length, size, gpu, vector_rows=1)) is None:
         return None
     along, high = count_of(plan, "term", "block"), count_of(plan, "row", "block")
@@ -213,7 +212,7 @@ def staged_cut(rows: int, length: int, size: int, gpu: Gpu) -> RowCut | None:
 
 
 def _with_shared(of: RowPasses, cut: RowCut) -> RowPasses:
-    """Rows with what they share among what is kept, if there is room: asked for together."""
+    """Rows with shared values kept, too, if there is room: all are loaded together."""
     mine = -(-of.length // cut.step) * cut.lanes
     if cut.shared or mine * (len(of.kept) + len(of.shared)) > AHEAD:
         return of

@@ -22,9 +22,9 @@ GROUP: Final = 16
 
 @frozen
 class RowCut:
-    """Threads across rows beside one another and along each, neighbours of a thread in its row;
-    slices of a group, and how many groups registers and shared memory keep; rows beside one
-    another that a thread has; and rows of a block that follow one another in memory."""
+    """Threads across adjacent rows and along each, contiguous elements of a thread in its row;
+    slices of a group, and how many groups registers and shared memory keep; adjacent rows of a
+    thread; and consecutive rows of a block."""
 
     across: int
     along: int

@@ -39,7 +39,7 @@ from plica.ir.type import known
 
 @frozen(eq=False)
 class RowPass:
-    """A reduction of a row: into which buffer, and of what."""
+    """A reduction of a row: its buffer and its value."""
 
     out: sc.Buffer
     combiner: sc.Combiner
@@ -48,7 +48,7 @@ class RowPass:
 
 @frozen(eq=False)
 class HeldTerm:
-    """A term of a pass that later values read again: which pass, and a load that stands for it."""
+    """A term of a pass that later values read: the pass, and its placeholder load."""
 
     number: int
     load: sc.Load
@@ -56,7 +56,7 @@ class HeldTerm:
 
 @frozen(eq=False)
 class RowPasses:
-    """The passes over a row and what is made last, in terms of the axes of rows and of one row."""
+    """The passes over a row and the final value, in terms of the axes of rows and of one row."""
 
     passes: tuple[RowPass, ...]
     last: Each
@@ -75,7 +75,7 @@ class RowPasses:
 
     @property
     def lanes(self) -> tuple[sc.ScalarVar, ...]:
-        """The axes behind those of a row: rows beside one another lie there."""
+        """The axes behind those of a row: adjacent rows."""
         axes = self.last.axes
         inner = max([n for n, each in enumerate(axes) if each in self.row], default=len(axes) - 1)
         return axes[inner + 1 :]
@@ -86,12 +86,12 @@ class RowPasses:
 
     @property
     def rows(self) -> tuple[sc.ScalarVar, ...]:
-        """The axes that say which row, but for those of rows beside one another."""
+        """The axes that identify the row, except adjacent rows."""
         return tuple([e for e in self.last.axes if e not in self.row and e not in self.lanes])
 
     @property
     def is_dense(self) -> bool:
-        """Whether rows follow one another in memory in all that is kept, and in the result."""
+        """Whether rows are consecutive in memory in all kept inputs and in the result."""
         wide = [each for each in self.last.axes if self.sizes[each] != 1]
         every = [*[each.value for each in self.passes], self.value]
         own = {each.buffer for each in self.kept}
@@ -101,12 +101,12 @@ class RowPasses:
         )
 
     def is_element(self, load: sc.Load) -> bool:
-        """Whether something lies where the same element of the result does."""
+        """Whether a load has the position of the result element."""
         return lies_along(load, self.last.axes, self.sizes)
 
     @property
     def shared(self) -> tuple[sc.Load, ...]:
-        """What rows share that each of their elements needs: a scale, a shift."""
+        """Values shared by rows that each element needs: a scale, a shift."""
         every = [e for value in (*[one.value for one in self.passes], self.value)
                  for e in loads(value)]  # fmt: skip
         found = [e for e in every if e not in self.kept and not free_vars(e).isdisjoint(self.row)]
@@ -114,12 +114,12 @@ class RowPasses:
 
     @property
     def count(self) -> int:
-        """How many rows there are, without those beside one another."""
+        """The number of rows, without adjacent ones."""
         return prod([self.sizes[each] for each in self.rows])
 
 
 def row_passes(of: Stages) -> RowPasses | None:
-    """The passes that stages are, None where they are none, or read no element twice."""
+    """The passes of stages, or None if there are none, or no element is read twice."""
     every = [each for each in of.stages if isinstance(each, Each)]
     if len(every) != len(of.stages) or of.outputs != (every[-1].out,):
         return None
@@ -213,7 +213,7 @@ class _Reader:
 
 
 def holding_terms(of: RowPasses) -> RowPasses:
-    """Passes whose first terms that take much (exponentials) and are read again are held.
+    """Passes with the first expensive terms (exponentials) kept if they are read again.
 
     >>> from plica.ir.type.dtype import f32
     >>> from plica.ir.loop.stage import stage

@@ -1,11 +1,11 @@
-"""Elements of rows on a GPU: which of them a thread has, and where they are kept.
+"""Row elements on a GPU: which thread has them, and where they are kept.
 
     own[…]   = vectors of x                registers, with those that not all threads have
     held[…]  = more of them                shared memory
     edge     = what is before and behind   where a row begins at no multiple of a vector
 
-What is the same for all of a row (a mean, a scale of it) is computed once by each thread.  Passes
-over all of that are in `plica.schedule.default.gpu.row_writer`.
+Values uniform in a row (its mean, its scale) are computed once per thread. Passes are in
+`plica.schedule.default.gpu.row_writer`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plica.schedule.default.gpu.row_passes import RowPasses, reads_inside
 
 
 class RowPlaces:
-    """Who has which elements of a block's rows, and where they are kept."""
+    """The distribution of a block's row elements over threads, and their storage."""
 
     def __init__(  # noqa: PLR0917  # what rows are, and how they are cut
         self, of: Stages, found: RowPasses, cut: RowCut, length: int, names: Names | None = None,
@@ -38,7 +38,7 @@ class RowPlaces:
         assert self.edge <= cut.along, "Each element of the edge has a thread."
         self.block, self.lane, self.thread = map(self.names.var, ("b", "l", "a"))
         self.near = self.names.var("w")
-        """Which of the rows beside one another that a thread has."""
+        """The adjacent row of a thread."""
         self.strips = -(-found.beside // (cut.across * cut.wide))
         self.whole = self.strips * cut.across * cut.wide == found.beside
         self.column = (self.block % self.strips * cut.across + self.lane) * cut.wide
@@ -52,10 +52,10 @@ class RowPlaces:
             inner = next(e for e in reversed(found.lanes) if found.sizes[e] != 1)
             self.places[inner] = _number(self.places[inner]) + self.near
         self.number = self.block // self.strips
-        """Which of the rows that follow one another a thread has; the last where there is none."""
+        """The consecutive row of a thread, clamped to the last."""
         self.blocks = found.count * self.strips
         self.inside: sc.Scalar | None = None
-        """Whether a thread has a row or column of its own, where not all do."""
+        """Whether a thread has a valid row or column, if not all do."""
         if not self.whole:
             self.inside = sc.Lt(self.column, sc.index(found.beside))
         if cut.high > 1:
@@ -103,7 +103,7 @@ class RowPlaces:
         return sc.Buffer(self.names.name(word), (sc.index(count),), like.buffer.dtype, "local")
 
     def _each_row(self, word: str, dtype: DType) -> sc.Buffer:
-        """What a thread holds of each of its rows."""
+        """A thread's storage per row."""
         return sc.Buffer(self.names.name(word), (sc.index(self.cut.wide),), dtype, "local")
 
     def _of(self, near: sc.Scalar) -> sc.Scalar:
@@ -153,7 +153,7 @@ class RowPlaces:
     def _in_lot(
         self, of: Lot, body: Callable[[sc.Scalar, sc.Scalar], Stmt], kind: LoopKind
     ) -> Stmt:
-        """What is done to each element of a lot; of the last ones some may be beyond the row."""
+        """A body for each element of a lot; the last ones may be beyond the row."""
 
         def slice_(u: sc.Scalar) -> Stmt:
             inner = self._each(of.lanes, lambda v: body(u, v), kind)
@@ -195,7 +195,7 @@ class RowPlaces:
         return sc.Buffer(self.names.name("rows"), (sc.index(count),), of.dtype, "shared")
 
     def _vectors(self, of: sc.Buffer) -> int:
-        """Vectors in which a block's rows are, wherever they begin."""
+        """The vectors that cover a block's rows, whatever their alignment."""
         lanes, elements = WIDE // of.dtype.bytes, self.cut.high * self.found.length
         return -(-elements // lanes) + (1 if elements % lanes else 0)
 
@@ -213,8 +213,8 @@ class RowPlaces:
             self._begin(of)[1] + row)  # fmt: skip
 
     def _each_vector(self, of: sc.Buffer, body: Callable[[sc.Scalar, sc.Scalar], Stmt]) -> Stmt:
-        """What is done to each vector of a block's rows, by one of all its threads: by which of
-        this thread's, and which of all it is."""
+        """A body for each vector of a block's rows, by one thread: given its iteration and its
+        vector index."""
         count, threads = self._vectors(of), self.cut.along * self.cut.rows
 
         def turn(n: sc.Scalar) -> Stmt:
@@ -226,9 +226,9 @@ class RowPlaces:
         return self._each(-(-count // threads), turn)
 
     def _put(self, of: sc.Buffer) -> Stmt:
-        """A block's rows to shared memory; zeros where there are no more.
+        """Copies a block's rows to shared memory; zeros past the end.
 
-        All that a thread moves is asked for before it waits for the first of it.
+        All loads of a thread are issued before it waits for the first.
         """
         flat, there = self.flat[of], self.staged[of]
         lanes, total = WIDE // of.dtype.bytes, known(flat.shape[0]) or 0
@@ -304,7 +304,7 @@ class RowPlaces:
         return self._each(cut.group, slice_)
 
     def _of_row(self, value: sc.Scalar) -> tuple[sc.Scalar, list[sc.Buffer], list[Stmt]]:
-        """A value that reads what is the same for all of a row, where that is held, and how."""
+        """A value with its uniform parts replaced by registers, and their definitions."""
         held: dict[sc.Scalar, sc.Buffer] = {}
 
         def put(node: Term) -> Term:
@@ -337,7 +337,7 @@ class RowPlaces:
         return found, [*held.values()], made
 
     def _filled(self, value: sc.Scalar, of: Lot, u: sc.Scalar, v: sc.Scalar) -> sc.Scalar:
-        """What is made of an element that a thread has."""
+        """A value of a thread's element."""
         place = (u * of.lanes + v + of.base,)
         mine = [*self.found.kept, *[each.load for each in self.found.held]]
         there: dict[Term, Term] = {

@@ -1,4 +1,4 @@
-"""Passes over rows on a GPU, whose elements are where they are kept (`row_place`).
+"""Passes over rows on a GPU, with elements where they are kept (`row_place`).
 
     m        = joined over own, edge, held, what is read again;  across threads
     y[…]     = … of the same
@@ -25,7 +25,7 @@ from plica.schedule.default.gpu.row_place import RowPlaces
 from plica.schedule.default.gpu.warp_meaning import JOINED, SHUFFLED, lanes_joined
 
 Terms: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
-"""What is joined, by number."""
+"""The terms to join, by index."""
 
 
 class RowWriter(RowPlaces):
@@ -53,7 +53,7 @@ class RowWriter(RowPlaces):
         return [self._put(each) for each in self.staged]
 
     def _through(self, use: Callable[[Lot], Stmt], fresh: bool) -> Stmt:
-        """A pass over a row; what is kept is fetched where it is a `fresh` one.
+        """A pass over a row; kept elements are loaded in a `fresh` one.
 
         Law: every element is used once by one thread.
         """
@@ -125,7 +125,7 @@ class RowWriter(RowPlaces):
         return allocated(body, (*same, own))
 
     def _joined(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner) -> Stmt:
-        """What the threads of a row have, joined: by shuffles in a warp, if rows are along it."""
+        """The joined totals of a row's threads: by shuffles in a warp, if rows are along it."""
         cut = self.cut
         if cut.along == 1:
             return self._each(cut.wide, lambda w: Store(into, (w,), sc.Load(own, (w,))))
@@ -137,7 +137,7 @@ class RowWriter(RowPlaces):
         return self._in_groups(own, into, combiner)
 
     def _shuffled(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner, width: int) -> Stmt:
-        """Threads of a warp join what they have, then every thread what warps have."""
+        """Joins the totals of a warp, then those of warps."""
         start, join = MEANING[combiner]
         cut, zero = self.cut, sc.index(0)
         dtype = own.dtype if own.dtype in SHUFFLED else f32  # an extreme is the same in either
@@ -170,7 +170,7 @@ class RowWriter(RowPlaces):
     def _in_groups(self, own: sc.Buffer, into: sc.Buffer, combiner: sc.Combiner) -> Stmt:
         """The same through shared memory: first groups of threads, then those by who needs it.
 
-        Where a thread has several rows, others join what it has of each, if there are as many.
+        If a thread has several rows, different threads join each, if there are enough.
         """
         start, join = MEANING[combiner]
         cut, dtype = self.cut, own.dtype

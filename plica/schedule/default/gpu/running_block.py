@@ -6,9 +6,9 @@
                    part[thread] = the last of own                          in shared memory
                    y[…] = what came before, parts of threads before, own
 
-Axes behind that of the totals are lanes, which lie across the threads of a block.  Where there are
-fewer rows than processors, rows are cut: a first launch makes the totals of the pieces, and the
-second begins each piece with those before it.
+Axes behind the scanned one are lanes, across the threads of a block. With fewer rows than
+processors, rows are split: a first launch computes the totals of the pieces, and the second starts
+each piece from those before it.
 
 >>> from plica.ir.loop.stages import stages_of
 >>> from plica.ir.loop.tensor import buffer, compute, prefix
@@ -60,7 +60,7 @@ MOST: Final = 1024
 
 
 def running_blocks(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages of a running total as statements of threads, None where they are none."""
+    """Stages of a running total as thread statements, or None."""
     match of.stages:
         case (Scan() as scan,):
             epilogue = None
@@ -74,7 +74,7 @@ def running_blocks(of: Stages, gpu: Gpu) -> Stages | None:
 
 
 class _BlockWriter:
-    """Writes the statements: who has which place, and what is joined with what."""
+    """Builds the statements: the distribution of elements, and the joins."""
 
     def __init__(self, of: Stages, scan: Scan, epilogue: Each | None, gpu: Gpu) -> None:
         self.of, self.scan, self.epilogue, self.names = of, scan, epilogue, Names(of)
@@ -153,13 +153,14 @@ class _BlockWriter:
         return (tile * self.along + self.thread) * NEIGHBOURS + near
 
     def _stored(self, total: sc.Scalar) -> Store:
-        """What is stored where the fold up to the place at the axes is known."""
+        """The store of the fold up to the current index."""
         if self.epilogue is None:
             return Store(self.scan.out, self.scan.axes, total)
         return stored_epilogue(self.epilogue, self.scan, total)
 
     def _inside(self, near: sc.Scalar) -> sc.Scalar | None:
-        """Whether that is in the row, None where all of them are; neighbours may be so together."""
+        """Whether the index is in the row, or None if always; adjacent ones may share the
+        condition."""
         if self.pieces * self.turns * self.tile == self.size:
             return None
         step = self._step(near if self.size % NEIGHBOURS else sc.index(0))
@@ -182,7 +183,7 @@ class _BlockWriter:
         return self._each(NEIGHBOURS, fetch, self._kind())
 
     def _kind(self) -> LoopKind:
-        """How neighbours are gone through: at once where they are neighbours in memory."""
+        """The kind of the loop over adjacent elements: vectorized if contiguous."""
         return "unrolled" if self.lanes or self.scan.reverse else "vectorized"
 
     def _each(
@@ -192,7 +193,7 @@ class _BlockWriter:
         return For(var, sc.index(count), kind, body(var))
 
     def _joined(self, into: sc.Buffer, value: sc.Scalar, when: sc.Scalar | None = None) -> Stmt:
-        """A value joined to what a thread holds, where something is so."""
+        """Joins a value to a thread's total, under a condition."""
         zero = (sc.index(0),)
         held = sc.Load(into, zero)
         new = self.join(held, value)
@@ -217,7 +218,7 @@ class _BlockWriter:
         return seq(Store(part, (self.thread, self.lane), own), Branch(one, summed, NOTHING))
 
     def _everything(self, into: sc.Buffer, whole: sc.Buffer) -> Stmt:
-        """All groups, joined to what a thread holds."""
+        """Joins all groups to a thread's total."""
         return self._each(self.groups, lambda h: self._joined(into, sc.Load(whole, (h, self.lane))))
 
     def _before(self, into: sc.Buffer, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
@@ -239,8 +240,8 @@ class _BlockWriter:
     # --- launches ---------------------------------------------------------------------------------
 
     def _pieces(self) -> Stmt:
-        """The total of a piece of a row, from its end on: the second launch begins with what this
-        one has read last, which is in a cache then."""
+        """The total of a piece of a row, from its end: the second launch starts with what this one
+        has read last, which is in cache."""
         own, total, sum_ = self._local("own", NEIGHBOURS), self._local("all"), self._local("sum")
         part, whole = self._shared("part", self.along), self._shared("whole", self.groups)
         zero = (sc.index(0),)
@@ -260,7 +261,7 @@ class _BlockWriter:
         return allocated(body, (total, sum_, part, whole))
 
     def _first(self, body: Stmt) -> Stmt:
-        """What the first thread of each lane does."""
+        """A body for the first thread of each lane."""
         first: sc.Scalar = sc.Eq(self.thread, sc.index(0))
         if self.strips * self.across != self.beside:
             first = sc.And(first, sc.Lt(self.column, sc.index(self.beside)))
@@ -292,7 +293,7 @@ class _BlockWriter:
         return allocated(body, (carry, part, whole))
 
     def _begun(self, carry: sc.Buffer, part: sc.Buffer, whole: sc.Buffer) -> Stmt:
-        """What the pieces before that of a block are together, by all of its threads."""
+        """The joined totals of the pieces before a block's, by all its threads."""
         total = self._local("total")
         row, _, column = self.mine
 

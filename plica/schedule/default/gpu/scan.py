@@ -51,7 +51,7 @@ def scan_threads(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
 
 
 def _spread(name: Name, of: Block, gpu: Gpu) -> Body:
-    """The rows of a block over threads, each of which goes along its own."""
+    """The rows of a block over threads, each of which traverses its own."""
     one = yield pr.block(str(name))
     every: tuple[Handle, ...] = yield pr.loops(one)
     both = list(zip(every, of.kinds, strict=True))

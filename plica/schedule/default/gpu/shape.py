@@ -1,6 +1,6 @@
 """Shapes of kernels: the blocks a rule of thumb looks at, before it schedules them.
 
-What can be inlined is; then the last block makes the result, and reductions come before it.
+Inlinable stages are inlined; then the last block computes the result, and reductions precede it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BlockStage:
 
 
 def stages(kernel: Kernel) -> tuple[BlockStage, ...] | None:
-    """The blocks of a kernel in order; None where one is not in plain loops of known extent."""
+    """The blocks of a kernel in order, or None if one is not in plain loops of static extent."""
     found = []
     for label, site in map_of(kernel).blocks.items():
         stage = _stage(label, site.node, site.loops)

@@ -1,12 +1,11 @@
-"""Sorted runs in shared memory: each thread of a block takes its share of two that are merged.
+"""Sorted runs in shared memory: each thread of a block merges its share of two.
 
     left = a b c d …      own = those of both, from the share of this thread on
     right = p q r s …     of equals that of the left run is first, so that equals keep their order
 
-Where in the two runs a share begins is found by halving (`begin_of_share`); from there on one after
-another is taken.  Keys are as they lie in memory, with where each was (`places`); what a thread has
-of both is in registers.  Neighbours of a thread are one more apart from those of others, so that no
-bank has all threads.
+The start of a share in the two runs is found by binary search (`begin_of_share`); then elements are
+taken one by one. Keys are in storage form with their original indices (`places`); a thread's share
+is in registers. Its elements are padded by one, to avoid bank conflicts.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class SharedRuns:
     def each(
         self, count: int, body: Callable[[sc.Scalar], Stmt], kind: LoopKind = "unrolled"
     ) -> Stmt:
-        """Something for each of a given number of numbers."""
+        """A body for each index."""
         var = self.names.var("v")
         return For(var, sc.index(count), kind, body(var))
 
@@ -91,7 +90,7 @@ class SharedRuns:
         return self.there(many, self.thread % self.own)
 
     def element(self, of: sc.Buffer, place: sc.Scalar) -> sc.Scalar:
-        """What is in shared memory of an element of a row."""
+        """A row's element in shared memory."""
         bits = (self.own - 1).bit_length()
         inside = sc.BitAnd(place, sc.Lit(self.whole - 1, i32))
         many = sc.ShiftRight(inside, sc.Lit(bits, i32))
@@ -99,7 +98,7 @@ class SharedRuns:
         return sc.Load(of, self.there(sc.Cast(many, i64), sc.Cast(near, i64)))
 
     def kept(self, thread: sc.Scalar | None = None) -> Stmt:
-        """What a thread has, where others find it: where another one would have it, perhaps."""
+        """Stores a thread's elements, possibly at another thread's place."""
 
         def keep(e: sc.Scalar) -> Stmt:
             return seq(*[
@@ -178,7 +177,7 @@ def halving(
 
 
 def compared_as(of: DType) -> DType:
-    """The dtype that keys of another are kept in: what is compared as such."""
+    """The dtype that represents keys of another in comparisons."""
     if of.bytes >= i32.bytes:
         return of
     return f32 if of.is_float else i32

@@ -6,10 +6,10 @@
                for runs of 1, 2, 4 … threads:
                    own = those of two runs that belong here             shared memory
 
-Where in two runs a thread begins it finds by halving; from there on it takes the one that comes
-first, of equals that of the left run, so that equals keep their order.  Runs are filled up with
-what comes behind everything.  Short rows share a block.  Where few are wanted of a long row, so
-many of each two runs are merged, by as many threads as have them: these are neighbours.
+The start of a thread in two runs is found by binary search; then it takes the smaller element, from
+the left run on ties, so that sorting is stable. Runs are padded with values that sort last. Short
+rows share a block. If few elements of a long row are wanted, only as many of each two runs are
+merged, by as many adjacent threads.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import axis, buffer
@@ -46,7 +46,7 @@ LEAST_THREADS: Final = 128
 
 
 def sorted_rows(of: Stages, gpu: Gpu) -> Stages | None:
-    """A stage of first places as statements of threads, None where it is another."""
+    """A stage of first places as thread statements, or None."""
     match of.stages:
         case (Each(out, axes, sc.Reduce() as value),) if len(of.inputs) == 1:
             found = first_places_of(of.inputs[0], out, axes, value)
@@ -134,7 +134,7 @@ class _SortWriter:
         return seq(*[runs.each(self.own, each) for each in (fetch, share, take)])
 
     def _in_order(self) -> Stmt:
-        """What a thread has, by exchanging neighbours; equals stay where they are."""
+        """Sorts a thread's elements by exchanging neighbours; stable."""
         runs = self.runs
 
         def pairs(first: int) -> Stmt:

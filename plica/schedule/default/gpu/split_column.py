@@ -1,4 +1,4 @@
-"""Long columns on a GPU in two launches: what is folded of parts of them, then their elements.
+"""Long columns on a GPU in two launches: folds of parts, then the elements.
 
     m[j]    = max over k of x[k, j]                 n[p, j] = max of x[k, j] of part p
     s[j]    = sum over k of exp(x[k, j] - m[j])     t[p, j] = sum of exp(x[k, j] - n[p, j])
@@ -6,12 +6,11 @@
                                                     m = max of n;  s = sum of t * exp(n - m)
                                                     y[i, j] = … as it was
 
-A block that keeps columns whole (`plica.schedule.default.gpu.row_block`) reads once, but where they
-are so long that one fills a processor nothing is read while it computes and writes.  Here all
-columns are read twice, 16 bytes of a row by a thread, and many blocks are under way.  A greatest
-element and a sum of exponentials of what is below it are folded together, by the law
-`exp(x - m) = exp(x - n) * exp(n - m)`; what has minus infinity for its greatest counts for nothing.
-The second launch begins with what the first has read last.
+A block that keeps columns whole (`plica.schedule.default.gpu.row_block`) reads once, but if one
+fills a processor, nothing is loaded while it computes and writes. Here all columns are read twice,
+16 bytes of a row per thread, with many blocks in flight. A maximum and a sum of exponentials
+relative to it are folded together, by the law `exp(x - m) = exp(x - n) * exp(n - m)`; a maximum of
+minus infinity contributes nothing. The second launch starts with what the first has read last.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from plica.schedule.default.gpu.row_passes import RowPass, RowPasses, row_passes
 from plica.schedule.default.gpu.row_writer import RowWriter
 
 FOLDING: Final = 4
-"""Blocks of threads that fold, for each processor: the second launch joins what they have."""
+"""Folding blocks per processor: the second launch joins their results."""
 
 WRITING: Final = 16
-"""Blocks that write: two rounds of what runs at once."""
+"""Writing blocks: two rounds of concurrent ones."""
 
 GROUP: Final = 4
 """Elements along a column that a thread has under way at once."""
@@ -49,12 +48,12 @@ LEAST: Final = -math.inf
 
 
 Below: TypeAlias = Callable[[sc.Scalar, sc.Scalar], sc.Scalar]
-"""A term of a sum, by what it is made of and a greatest one."""
+"""A term of a sum, from an element and a maximum."""
 
 
 @frozen(eq=False)
 class FoldedColumn:
-    """What is folded of a column in one pass: a greatest element and a sum of what is below it."""
+    """The folded values of a column: a maximum and a sum relative to it."""
 
     most: RowPass
     total: RowPass
@@ -62,7 +61,7 @@ class FoldedColumn:
 
 
 def folded(of: RowPasses) -> FoldedColumn | None:
-    """All passes over a column as one; None where the law for that does not hold."""
+    """All passes over a column as one, or None if the law does not apply."""
     match of.passes:
         case (RowPass(out, "max", value) as most, RowPass(_, "sum", terms) as total):
             inner = terms.value if isinstance(terms, sc.Cast) and terms.dtype is f64 else terms
@@ -101,7 +100,7 @@ def _below(of: sc.Scalar, value: sc.Scalar, most: sc.Buffer) -> Below | None:
 
 
 def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages of long columns as two launches, None where they are no such, or not long."""
+    """Stages of long columns as two launches, or None if they are others, or not long."""
     found = row_passes(of)
     if found is None or found.beside == 1:
         return None
@@ -135,7 +134,7 @@ def split_columns(of: Stages, gpu: Gpu) -> Stages | None:
 
 
 class _ColumnWriter(RowWriter):
-    """A launch: a part of a column is what rows are elsewhere."""
+    """A launch in which column parts play the role of rows."""
 
     def __init__(  # noqa: PLR0917  # what columns are, how they are cut, and what is folded of them
         self, of: Stages, found: RowPasses, cut: RowCut, count: int, names: Names,
@@ -160,7 +159,7 @@ class _ColumnWriter(RowWriter):
 
 
 class _FoldWriter(_ColumnWriter):
-    """The first launch: what is folded of parts of columns."""
+    """The first launch: folds of column parts."""
 
     def launch(self) -> Stmt:
         return self._launched(self._folded_parts(), lambda number: number)
@@ -170,7 +169,7 @@ class _FoldWriter(_ColumnWriter):
         return self.block // self.strips * self.found.beside + self.column + near
 
     def _folded_parts(self) -> Stmt:
-        """What is folded of a part of each column."""
+        """The fold of a part of each column."""
         one, zero = self.one, sc.Lit(0.0, f32)
         (least, greater), (_, add) = MEANING["max"], MEANING["sum"]
         most, total, top, whole = (
@@ -229,7 +228,7 @@ class _FoldWriter(_ColumnWriter):
 
 
 class _ElementWriter(_ColumnWriter):
-    """The second launch: elements, from what was folded; what was read last is first."""
+    """The second launch: elements, from the folds; in reverse order of the first."""
 
     def launch(self) -> Stmt:
         last = sc.index(self.count - 1)
@@ -251,7 +250,7 @@ class _ElementWriter(_ColumnWriter):
         return allocated(whole, self.totals.values())
 
     def _whole(self) -> Stmt:
-        """What is folded of whole columns: each of a block by one thread, then told all."""
+        """The folds of whole columns: each by one thread of a block, then broadcast."""
         one, cut = self.one, self.cut
         (least, greater), (_, add) = MEANING["max"], MEANING["sum"]
         columns = cut.across * cut.wide
@@ -309,7 +308,7 @@ class _ElementWriter(_ColumnWriter):
 
 
 def _base(of: sc.Scalar) -> sc.Scalar:
-    """What exponentials are below: 0 where nothing is as great as minus infinity."""
+    """The reference point of exponentials: 0 if the maximum is minus infinity."""
     return sc.Select(sc.Eq(of, sc.Lit(LEAST, f32)), sc.Lit(0.0, f32), of)
 
 

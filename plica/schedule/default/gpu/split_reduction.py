@@ -3,10 +3,10 @@
     y[i] = min over k of x[i, k]   -->   part[i, p] = min over q of x[i, p * 128 + q]     launch 1
                                          y[i]       = min over p of part[i, p]            launch 2
 
-One block of threads reads no faster than one processor can.  Where the blocks that results give
-are fewer than processors, and what they read is much, one axis of the terms is cut into parts that
-fill the machine; what is left of the last part is the combiner's identity.  Parts of one result are
-neighbours where its terms are, else those of neighbouring results.
+One block reads only as fast as one processor can. If results give fewer blocks than processors, and
+their operands are large, one reduction axis is split into parts that fill the machine; the last
+part is padded with the combiner's identity. Parts of one result are adjacent if its terms are
+contiguous, else those of adjacent results.
 
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer, reduce
@@ -55,7 +55,7 @@ class ReductionParts:
 
 
 def split_reductions(of: Stages, gpu: Gpu) -> Stages | None:
-    """Stages with large reductions in parts; None where none is worth it."""
+    """Stages with large reductions in parts, or None."""
     names = Names(of)
     names.used.add(of.result.name)
     made: list[Stage] = []
@@ -109,7 +109,7 @@ def _part(of: sc.Reduce, parts: ReductionParts, p: sc.ScalarVar) -> sc.Reduce:
 
 
 def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
-    """How a reduction with a given number of results is cut, None where that would take longer."""
+    """The split of a reduction with a number of results, or None if that would be slower."""
     extents = {axis: known(size) or 0 for axis, size in zip(of.axes, of.extents, strict=True)}
     terms = prod(extents.values())
     read = [each for each in loads(of.body) if not free_vars(each).isdisjoint(of.axes)]
@@ -134,14 +134,14 @@ def parts_of(of: sc.Reduce, results: int, gpu: Gpu) -> ReductionParts | None:
 
 
 def even_cut(size: int, most: int) -> tuple[int, int]:
-    """A given number of parts at most, and how long they are; equal ones if there are such."""
+    """At most a given number of parts, and their length; equal ones if possible."""
     even = next((n for n in range(most, most // 2, -1) if n > 1 and size % n == 0), 0)
     length = size // even if even else -(-size // max(1, most))
     return -(-size // length), length
 
 
 def is_along(of: sc.Load, axis: sc.ScalarVar) -> bool:
-    """Whether neighbours along an axis are neighbours in what is read, if that depends on it."""
+    """Whether a load that depends on an axis is contiguous along it."""
     if axis not in free_vars(of):
         return True
     *others, last = of.indices

@@ -1,8 +1,7 @@
-"""Templates for products in tiles: what the stages of a form say about its tiles, and the trace.
+"""Templates for tiled products: the tile parameters in a form's stages, and the trace.
 
-The digits of a form are its decisions: how large tiles are, how many warps and squares they have,
-how the sides lie.  What a form does not say (slices under way, the order of tiles) is looked up, or
-given by whoever tries others.
+The digits of a form are its decisions: tile sizes, warps and squares, operand layouts. Other
+parameters (slices in flight, tile order) are looked up, or given by the search.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ NEAR = 8
 
 @frozen(eq=False)
 class TiledProduct:
-    """The stages of a product in tiles: its sides, where they are gathered, the sums, and how long
-    each digit goes."""
+    """The stages of a tiled product: its operands, their gathers, the sums, and the digit
+    extents."""
 
     copies: tuple[Each, ...]
     """Sides that are copied first, with rows that can be moved at once."""
@@ -109,14 +108,14 @@ class TiledProduct:
         return tuple(found) if prod(found) == rows else ()
 
     def blocks(self, *, fused: bool) -> Blocks:
-        """What the blocks are called; with `fused` the epilogue is one of them."""
+        """The block names; with `fused` the epilogue is one of them."""
         left, right = (None if each is None else str(each.out.name) for each in self.sides)
         out = str(self.after[0].out.name) if fused else None
         return Blocks(left, right, str(self.part.out.name), out, self.count)
 
 
 def tiled_of(of: Stages) -> TiledProduct | None:
-    """What stages say of their tiles, None where they are no product in tiles."""
+    """The tile parameters of stages, or None if they are no tiled product."""
     every = [each for each in of.stages if isinstance(each, Each)]
     at = next((n for n, each in enumerate(every) if isinstance(each.value, Reduce)), None)
     if len(every) != len(of.stages) or at is None:
@@ -180,12 +179,12 @@ def tensor_core_schedule(
 
 
 def _staged(of: TiledProduct, kernel: Kernel, warps: Warps, gpu: Gpu) -> int | None:
-    """Which of what the epilogue reads the sums are, where they are staged in shared memory.
+    """The index of the sums among the epilogue's operands, if they are staged in shared memory.
 
-    Threads that multiply have two neighbours of eight rows each: of rows with an odd number of
-    elements each is stored alone, which takes longer than the way through shared memory (for pairs
-    that takes as long).  Sums lie there where slices were, and no block of a processor has
-    to go for them but where two are left.
+    Threads that multiply hold two adjacent elements in each of eight rows: with odd row lengths
+    each is stored separately, which is slower than going through shared memory (for pairs it is
+    equal). Sums take the place of slices there, which must not reduce the blocks per processor
+    below two.
     """
     out = of.after[0].out
     rows, columns, terms = warps.tile
@@ -241,7 +240,7 @@ def product_schedule(
 
 
 def _along(of: Each | None) -> bool:
-    """Whether terms, not rows or columns, are neighbours in what is gathered."""
+    """Whether terms, not rows or columns, are contiguous in the gathered data."""
     if of is None:
         return False
     (load,) = loads(of.value)

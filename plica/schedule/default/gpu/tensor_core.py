@@ -7,8 +7,8 @@
                     mma: part[…] += left[…] * right[…], all squares of the thread
             out[…] = epilogue(part[…])          where that is inside
 
-Rows, columns and terms are digits: what an instruction reads at once are 8 x 8 elements that lie
-one behind another, so that no two threads meet in a bank of shared memory.
+Rows, columns and terms are digits: an instruction reads contiguous 8 x 8 squares, so that there are
+no bank conflicts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LANES: Final = 32
 """Threads of a warp."""
 
 STORED_TOGETHER: Final = 8
-"""Elements that a thread reads from what is staged before it stores the first."""
+"""Elements that a thread loads from staged sums before it stores the first."""
 
 BANKS: Final = 32
 """Words of shared memory that are read at once."""
@@ -49,9 +49,9 @@ BANKS: Final = 32
 class Warps:
     """Warps down and across a tile, squares of a warp down and across, and steps of 16 terms.
 
-    There are two of each at least, but squares down may be one.  Where warps multiply
-    `together`, down and across are groups of four, squares down are 64 rows each, squares across
-    panels of eight where columns are neighbours, and there are four steps.
+    There are at least two of each, except squares down. With warps `together`, down and across are
+    groups of four, squares down are 64 rows each, squares across panels of eight if columns are
+    contiguous, and there are four steps.
     """
 
     down: int = 2
@@ -68,8 +68,8 @@ class Warps:
     """Neighbouring terms that are moved at once: 16 bytes."""
 
     def versions(self, slices: int) -> int:
-        """Slices that have memory, of this many: those under way, the one that is multiplied, and
-        one that warps together may not have finished; no more than there are."""
+        """The number of slices with memory: those in flight, the current one, and one that warp
+        groups may not have finished; at most all."""
         return min(self.ahead + 1 + (self.together and self.ahead > 0), slices)
 
     @property
@@ -137,13 +137,12 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
 ) -> Body:
     """The schedule of a product in tiles of the layout of some warps.
 
-    Memory of a slice is spared for a turn, where warps may not have finished with it, but if there
-    is enough for all slices.
+    A slice's memory is reused one iteration later if warps may not have finished with it, unless
+    all slices have memory.
 
-    Where tiles are boxes of a given number of neighbours (`counts`) along each axis of the rows,
-    these are axes of the result; else they are one.  Where sums are `staged`, the number of what
-    the epilogue reads, they lie in shared memory before it, so that neighbouring threads store
-    neighbours.
+    With box-shaped tiles of given sizes (`counts`) along each row axis, these are axes of the
+    result; else they are one. `staged` sums, by their number among the epilogue's operands, are in
+    shared memory before it, so that adjacent threads store adjacent elements.
     """
     c = yield pr.block(blocks.part)
     lots, down, across = blocks.count
@@ -188,7 +187,7 @@ def tensor_core(  # noqa: PLR0917  # what a schedule of tiles is made of
         yield pr.reorder(*outer, at["q"], at["s"], *[at[word] for word in (*own, "h", "e")])
         yield pr.reverse_compute_at(result, at["t"])
     else:
-        # Around what is staged stands the epilogue as well: its loops over tiles are in order.
+        # The epilogue encloses the staged sums as well: its tile loops are in order.
         yield pr.reorder(*(outer[len(lot) + 2 :] if inside else outer), *[at[word] for word in own])
         yield pr.compute_at(c, at["t"])
         yield pr.set_scope(c, 0, "local")
@@ -250,8 +249,7 @@ def boxes(pixel: tuple[Handle, ...], counts: tuple[int, ...]) -> Body:
 def fetched(copy: Handle, of: Warps, along: bool, which: int) -> Body:
     """A slice copied by all threads, 16 bytes each at a time.
 
-    Eight threads write 8 x 8 elements that lie together; four such groups of a warp read what are
-    neighbours.
+    Eight threads write contiguous 8 x 8 squares; four such groups of a warp read contiguous rows.
     """
     squares: tuple[Handle, ...] = ()
     halves: tuple[Handle, ...] = ()

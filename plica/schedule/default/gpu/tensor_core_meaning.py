@@ -6,8 +6,8 @@ t // 4 + 8, and the columns 2 * (t % 4) and the next.  So for one thread an inst
 
     c[half, pair] += a[half, k] * b[k, pair]            for all k
 
-where the rows and columns are those of the thread.  Many such squares of a thread are one
-intrinsic: what is read of `a` and `b` is read once for all of them.
+with the rows and columns of the thread. Many such squares of a thread are one intrinsic: `a` and
+`b` are loaded once for all of them.
 
 Of bytes it is 32 terms at a time, 16 where it is 8 of f16, and sums are of i32.  Of f32 it is 8,
 and each product is three (see Note [3xTF32] of `plica.codegen.cuda.intrinsic_text`).

@@ -1,4 +1,4 @@
-"""Templates for stages as they are: rows, sums that threads share, transposes, elementwise work.
+"""Templates for unchanged stages: rows, cooperative sums, transposes, elementwise work.
 
 What can be computed where it is read is.  The plainest template, each element by a thread, fits
 everything that has a size.
@@ -38,7 +38,7 @@ MANY: Final = 128
 
 
 def gpu_trace(kernel: Kernel, gpu: Gpu) -> Trace | None:
-    """The default schedule of a kernel, None where there is none for it."""
+    """The default schedule of a kernel, or None."""
     found = gpu_schedule(kernel, gpu)
     return None if found is None else found[0]
 
@@ -79,7 +79,7 @@ def elementwise_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | Non
 
 
 def flat_schedule(kernel: Kernel, gpu: Gpu) -> tuple[Trace, Kernel] | None:
-    """The schedule of one row of elements, in vectors of the widest that lies as it does."""
+    """The schedule of one row of elements, in the widest possible vectors."""
     (one,) = stages(kernel) or (None,)
     if one is None:
         return None

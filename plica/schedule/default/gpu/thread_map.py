@@ -1,4 +1,4 @@
-"""A map to threads: each element of a result by a thread of its own, or a few neighbours by one.
+"""A map to threads: one or a few adjacent elements of a result per thread.
 
     for i, j in grid(n, m):            for b in blockIdx.x(…):
         with block("y", …): …    -->       for t in threadIdx.x(256):
@@ -18,7 +18,7 @@ from plica.schedule.handle import Handle
 from plica.schedule.primitive import reverse_compute_at
 
 LANES = 4
-"""Neighbours that one thread takes."""
+"""Adjacent elements per thread."""
 
 
 @do
@@ -31,7 +31,7 @@ def spread(
 ) -> Body:
     """The elements of the last block spread over threads, with the reductions it reads inside.
 
-    Where rows are of whole neighbours (`lanes`), a thread takes this many.
+    If rows are divisible by `lanes`, a thread takes this many.
     """
     handle = yield pr.block(str(last.label))
     sums = []
@@ -71,7 +71,7 @@ def shared_out(of: Handle, count: int, threads: int, lanes: int) -> Body:
 
 @do
 def spread_apart(last: BlockStage, before: tuple[BlockStage, ...], gpu: Gpu) -> Body:
-    """The same with loops as they are: the first over blocks, the last over threads.
+    """The same with loops unchanged: the first over blocks, the last over threads.
 
     That these are independent is seen of any shape, if not of all loops as one.
     """

@@ -51,7 +51,7 @@ class TiledTranspose:
 
 
 def transpose_of(kernel: Kernel, of: BlockStage) -> TiledTranspose | None:
-    """How a block reads one buffer across, None where it does not, or reads several so."""
+    """The transposed load of a block, or None if there is none, or several."""
     if of.reduce or len(of.spatial) < 2 or of.elements < LEAST or of.spatial[-1] < SIDE:
         return None
     stage = flow(kernel.body)[of.label]

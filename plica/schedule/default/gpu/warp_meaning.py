@@ -1,9 +1,9 @@
 """What threads of a warp do with registers that they read of one another, as one thread sees it.
 
-Sums that tensor cores leave behind lie in the registers of a warp: of a square of 8 columns the
-four threads of a row hold two each.  Memory of the scope `warp` is that: its first axis is the
-number of a thread in its warp, and what it holds there are its registers.  An intrinsic reads those
-of the four threads of a row, without a word of shared memory:
+Sums of tensor cores are distributed over the registers of a warp: of a square of 8 columns each of
+a row's four threads holds two. The memory scope `warp` represents that: its first axis is the lane,
+the others are its registers. An intrinsic reads those of a row's four threads, without shared
+memory:
 
     warp_mma    c[half, pair] += a[t, half, h, p] * b[8 * h + 2 * t + p, pair]     for all t, h, p
                 (of f32 without h, and rows of b are in the order p, t)
@@ -14,7 +14,7 @@ of the four threads of a row, without a word of shared memory:
     quad_mma    c[half, pair] += a[t, half, n, e] * b[4 * pair + t, n, e]          for all t, n, e
     quad_mix    c[i, half, pair] += a[t, k, 2 * i + half] * b[4 * pair + t, k]     for all t, k
 
-What a thread does alone with its registers, several numbers at a time, is one of them too:
+A thread's own register operations on several numbers at a time are intrinsics, too:
 
     restored    c[p] = (number p of the word a - z) * s, rounded once
 
@@ -58,8 +58,8 @@ SHUFFLED: Final = (f32, f64, i32, i64)
 
 @lru_cache(maxsize=64)
 def warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
-    """Products of what a warp holds with 16 rows of a matrix, for a given number of squares; with 8
-    rows of f32, of which those with an odd number lie behind the others."""
+    """Products of a warp's registers with 16 rows of a matrix, for a number of squares; with 8 rows
+    for f32, odd rows after the even ones."""
     if dtype is f32:
         return _wide_warp_mma(high, wide)
     a = buffer("a", (QUADS, high, 2, 2, 2), f32)
@@ -112,7 +112,7 @@ def group_scores(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def group_warp_mma(high: int, wide: int, dtype: DType = f16) -> TensorIntrinsic:
-    """Products of what four warps hold with 64 rows of a matrix, for a given number of squares."""
+    """Products of four warps' registers with 64 rows of a matrix, for a number of squares."""
     extents = {"i": high, "half": 2, "j": wide // OCTET, "o": OCTET, "pair": 2,
                "s": STEPS, "h": 2, "t": QUADS, "p": 2}  # fmt: skip
     right = _kept("j s h e o pair", extents | {"e": OCTET})
@@ -141,7 +141,7 @@ def _kept(axes: str, extents: Mapping[str, int]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def row_max(high: int, wide: int) -> TensorIntrinsic:
-    """The greatest of each row that four threads hold, and of what was there."""
+    """The maximum of each row held by four threads, and of the previous value."""
     a, c = buffer("a", (QUADS, high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
 
     def most(at: Mapping[str, ScalarVar]) -> Store:
@@ -154,7 +154,7 @@ def row_max(high: int, wide: int) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def row_sum(high: int) -> TensorIntrinsic:
-    """The sum of what four threads hold of each row, added to what was there."""
+    """The sum of each row held by four threads, added to the previous value."""
     a, c = buffer("a", (QUADS, high, 2), f32), buffer("c", (high, 2), f32)
 
     def total(at: Mapping[str, ScalarVar]) -> Store:
@@ -167,7 +167,7 @@ def row_sum(high: int) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def row_power(high: int, wide: int) -> TensorIntrinsic:
-    """Powers of two of what a thread holds, scaled and less a number by row, and their sums."""
+    """Powers of two of a thread's elements, scaled and offset per row, and their sums."""
     b, k = buffer("b", (high, 2), f32), buffer("k", (high, 2), f32)
     a, c = buffer("a", (high, 2, wide, 2), f32), buffer("c", (high, 2), f32)
 
@@ -185,18 +185,18 @@ def row_power(high: int, wide: int) -> TensorIntrinsic:
 
 
 def lanes_sum(lanes: int, count: int) -> TensorIntrinsic:
-    """Sums of what a given number of neighbouring threads hold, added to what was there."""
+    """Sums over a number of adjacent threads, added to the previous value."""
     return lanes_join("sum", f32, lanes, count)
 
 
 def lanes_max(lanes: int, count: int) -> TensorIntrinsic:
-    """The greatest of what a given number of neighbouring threads hold, and of what was there."""
+    """Maxima over a number of adjacent threads, and of the previous value."""
     return lanes_join("max", f32, lanes, count)
 
 
 @lru_cache(maxsize=256)
 def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIntrinsic:
-    """What a given number of neighbouring threads of a warp hold, joined with what was there."""
+    """The values of adjacent threads of a warp, joined with the previous value."""
     shape = (lanes, count) if lanes > 1 else (count,)
     a, c = buffer("a", shape, dtype), buffer("c", (count,), dtype)
     _, join = MEANING[word]
@@ -213,8 +213,8 @@ def lanes_join(word: Combiner, dtype: DType, lanes: int, count: int) -> TensorIn
 def lanes_joined(
     word: Combiner, held: Buffer, place: tuple[Scalar, int], own: Scalar, into: Buffer
 ) -> Stmt:
-    """What threads have, joined into a register of each: by its number in the warp, and how many
-    neighbours join; `held` are registers of the warp for that."""
+    """Joins the values of threads into a register of each: by lane and number of lanes; `held` are
+    the warp registers used."""
     number, width = place
     first = number // width * width if known(held.shape[0]) != width else index(0)
     start, _ = MEANING[word]
@@ -230,14 +230,13 @@ def lanes_joined(
 # --- weights of few bits --------------------------------------------------------------------------
 
 WORD: Final = 32
-"""Bits of a word that holds several numbers."""
+"""Bits of a word that packs several numbers."""
 
 
 @lru_cache(maxsize=64)
 def restored(bits: int, dtype: DType) -> TensorIntrinsic:
-    """The numbers of so many bits that a word holds, less a zero point and in a scale: each of the
-    lower half before that of the upper half which is as far from its beginning, since two lie in a
-    register as they do in the word."""
+    """The numbers of a word, dequantised by zero point and scale: each of the lower half before the
+    corresponding one of the upper half, because pairs lie in a register as they do in the word."""
     a, z, s = buffer("a", (1,), i32), buffer("z", (1,), u8), buffer("s", (1,), dtype)
     c = buffer("c", (WORD // bits,), dtype)
 
@@ -254,9 +253,8 @@ def restored(bits: int, dtype: DType) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def quad_mma(count: tuple[int, int], dtype: DType) -> TensorIntrinsic:
-    """Products of what the four threads of a row hold of it, a given number of times a given number
-    of terms each, with what those of a column hold of that: two rows, eight apart, by two
-    columns."""
+    """Products of a row held by four threads, in a number of groups of terms, with columns held
+    likewise: two rows, eight apart, by two columns."""
     a, b = buffer("a", (QUADS, 2, *count), dtype), buffer("b", (2 * QUADS, *count), dtype)
     c = buffer("c", (2, 2), f32)
 
@@ -272,8 +270,8 @@ def quad_mma(count: tuple[int, int], dtype: DType) -> TensorIntrinsic:
 
 @lru_cache(maxsize=64)
 def quad_mix(dtype: DType) -> TensorIntrinsic:
-    """Products of 16 rows, four of which a thread holds, eight neighbours of each, with what those
-    of a column hold of them: sums of the neighbours, by two columns."""
+    """Products of 16 rows, four per thread with eight elements each, with columns held likewise:
+    sums over the elements, by two columns."""
     a, b = buffer("a", (QUADS, QUADS, OCTET), dtype), buffer("b", (2 * QUADS, QUADS), dtype)
     c = buffer("c", (OCTET // 2, 2, 2), f32)
 

@@ -3,12 +3,11 @@
     row of a tile          -->   pixel
     (tile, inner)                n, y, x  =  box of the tile, then a place in it
 
-Rows of an implicit product are pixels of all images.  Neighbours in one number are no box of an
-image whose width tiles do not divide; so a tile is a box of some images, lines and columns, and
-what overhangs is not stored.  The window of each term is that box at another place, which may begin
-before the image: beyond its ends the engine writes zeros, so that a border needs no test.  Terms go
-in slices of neighbouring channels of one place in the window, the last of which may reach beyond
-the channels.
+Rows of an implicit product are pixels of all images. Consecutive pixels are no box if tiles do not
+divide the image width; so a tile is a box of images, lines and columns, and overhanging pixels are
+not stored. The window of each term is that box shifted, possibly beginning before the image: out of
+bounds the engine writes zeros, so that a border needs no test. Terms go in slices of contiguous
+channels of one window element, the last of which may exceed the channels.
 
 >>> box_for((15, 89, 89), 128)
 WindowBox(sizes=(15, 89, 89), counts=(1, 4, 32))
@@ -71,7 +70,8 @@ class WindowBox:
 
 
 def box_for(sizes: tuple[int, ...], rows: int) -> WindowBox:
-    """The box of so many rows that overhangs least; of such the one with the longest lines."""
+    """The box with this many rows and the least overhang; of equal ones the one with the longest
+    lines."""
     steps = [1 << n for n in range(rows.bit_length())]
     every = [
         WindowBox(sizes, (rows // prod(rest), *rest))
