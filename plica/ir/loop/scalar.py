@@ -467,9 +467,9 @@ BOOL_INTRINSICS: Final = frozenset(each.name for each in INTRINSIC_ROWS if each.
 UNARY_FLOAT: Final = tuple(
     each.name
     for each in INTRINSIC_ROWS
-    if each.arity == 1 and "float" in each.takes and not each.is_bool
+    if each.arity == 1 and "float" in each.takes and not each.is_bool and not each.gives
 )
-"""Intrinsics of one float; `round` is to even."""
+"""Intrinsics from a float of any dtype to one of that dtype; `round` is to even."""
 
 _remember_dtype: Final = cast(Any, Scalar.__dict__["_dtype"]).__set__
 
