@@ -4,11 +4,13 @@ Each step of its trace and each lowering pass is a step, so `at`, `fork` and `fi
 kernels as on graphs.  `statement_origins` says of every loop and store of the lowered kernel which
 blocks it computes and which steps made it.
 
+>>> from plica.codegen.llvm.toolchain import host
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
 >>> from plica.pipeline import lower, pipeline_of
 >>> from plica.rewrite.derivation import at
->>> program, lowering = lower(as_module(cnn)).program, pipeline_of("cpu").of("lower")
+>>> program = lower(as_module(cnn), target=host()).program
+>>> lowering = pipeline_of("cpu").of("lower")
 >>> history = kernel_history(program.origins[0], lowering)
 >>> at(history, len(history.steps)) is program.kernels[0]
 True
