@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Final
 
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Values
+from plica.ir.graph.operator import Mismatch, Values, find
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op import relation as rel
 from plica.ir.op.attribute import attribute, choice, integer, natural, positive, text
@@ -49,6 +49,16 @@ def _rows(name: str, x: TensorType, *dims: int) -> Scalar:
         message = f"{name} has a row for each device."
         rel.refuse("shape-conflict", message, "1 device or more", str(x))
     return x.shape[0]
+
+
+def _combinable(attrs: Values, x: TensorType) -> TensorType:
+    """The type of the rows; refuses elements that the combiner's reduction does not take."""
+    reduction = find(attrs["combiner"])
+    assert reduction is not None
+    found = reduction.relation({"axis": (), "keepdims": False}, x)
+    if isinstance(found, Mismatch):
+        raise rel.Unfit(found)
+    return x
 
 
 def _scaled(x: TensorType, dim: int, size: Scalar) -> TensorType:
@@ -147,7 +157,8 @@ def _own_block(attrs: Values, x: Expr) -> Expr:
 
 
 all_reduce = composite(
-    "all_reduce", ("x",), lambda attrs, x: (_rows("all_reduce", x), x)[1], _all_reduce,
+    "all_reduce", ("x",), lambda attrs, x: (_rows("all_reduce", x), _combinable(attrs, x))[1],
+    _all_reduce,
     "Every row of the result is the rows of x combined.", attributes=(_COMBINER,),
 )  # fmt: skip
 all_gather = composite(
@@ -157,7 +168,9 @@ all_gather = composite(
 )  # fmt: skip
 reduce_scatter = composite(
     "reduce_scatter", ("x",),
-    lambda attrs, x: _scaled(x, attrs["dim"], _part("reduce_scatter", x, attrs["dim"])),
+    lambda attrs, x: _scaled(
+        _combinable(attrs, x), attrs["dim"], _part("reduce_scatter", x, attrs["dim"])
+    ),
     lambda attrs, x: _scattered(_combined(attrs, x), attrs["dim"], tensor_of(x).shape[0]),
     "Row i of the result is block i, along a dim, of the rows of x combined.",
     attributes=(_DIM, _COMBINER),

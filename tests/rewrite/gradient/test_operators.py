@@ -68,11 +68,9 @@ def relation(record: Operator, args: list[Array], attrs: Any) -> Any:
 
 
 def has_slope(name: str, args: list[Array], case: Case) -> bool:
-    """Whether there is a slope: not of logic, nor of a statistic of too few numbers."""
+    """Whether a statistic is one: of too few numbers it is nan, or a root of zero."""
     if name in ("nn.nll_loss", "nn.cross_entropy"):
         return bool(np.any(args[1] != case.attrs["ignore_index"]))
-    if case.attrs.get("combiner") in ("all", "any"):
-        return False
     if name not in ("mean", "var", "std"):
         return True
     least = case.attrs.get("ddof", 0) + (2 if name == "std" else 1)
