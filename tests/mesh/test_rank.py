@@ -124,7 +124,8 @@ def test_collectives_give_the_bits_of_simulated_devices(
 
 def test_a_number_stays_one() -> None:
     mesh, sum_ = Mesh.parse("a=2"), MeshExchange("all_reduce", 0, (("combiner", "sum"),))
-    found = on_ranks(2, lambda ranks: ranks.exchange(mesh, sum_, {ranks.rank: np.array(2, np.float32)}))
+    two = np.array(2, np.float32)
+    found = on_ranks(2, lambda ranks: ranks.exchange(mesh, sum_, {ranks.rank: two}))
     assert [found[at][at].shape for at in (0, 1)] == [(), ()]
     assert found[0][0] == 4
 
