@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,9 +77,9 @@ def peers_of(arguments: argparse.Namespace) -> list[str]:
         message = f"There is no system {unknown[0]!r} to compare with."
         raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
     if arguments.model.suffix != ".onnx":
-        message = "--against needs an ONNX file."
-        place = Place(file=str(arguments.model))
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "M.onnx"))
+        message, place = "bench times ONNX files.", Place(file=str(arguments.model))
+        hint = f"plica explain {shlex.quote(str(arguments.model))} shows the times of its kernels."
+        raise UnsupportedError(Diagnostic("unsupported", message, place, "M.onnx", None, hint))
     return list(dict.fromkeys(words))
 
 

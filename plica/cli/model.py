@@ -27,6 +27,7 @@ CHECKED_INSTANCES: Final = 20
 """On which the rules of a user's pack are tried before it is used."""
 
 MODELS: Final = "an .onnx file, or a program of the graph language as text"
+NUMBERS_IN_SCRIPT: Final = "Write numbers in place of the dims in the script."
 
 
 def add_contract(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,10 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
 
     if dims or given:
         message = "--dim and --input apply to ONNX files only."
-        raise UnsupportedError(Diagnostic("unsupported", message, Place(file=str(path))))
+        place = Place(file=str(path))
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, place, "M.onnx", suggestion=NUMBERS_IN_SCRIPT)
+        )
     place = Place(file=str(path))
     try:
         source = path.read_text(encoding="utf-8")
@@ -118,7 +122,7 @@ def read_model(
     part of it."""
     module = read(path, dims, read_arrays(given), fix_all=True).module
     if not may_be_open:
-        check_sizes(module)
+        check_sizes(module, is_script=path.suffix != ".onnx")
     return module
 
 
@@ -174,7 +178,7 @@ def compile_reading(
     from plica.pipeline.kernel_main import with_main
     from plica.report.study import compiled
 
-    check_sizes(found.module)
+    check_sizes(found.module, is_script=arguments.model.suffix != ".onnx")
     found = evolve(found, module=without_loops(with_main(found.module)))  # one program
     contract = contract_of(arguments.contract)
     packs = allowed(packs_of(arguments), contract)
@@ -185,7 +189,7 @@ def compile_reading(
     )
 
 
-def check_sizes(module: Module) -> None:
+def check_sizes(module: Module, *, is_script: bool = False) -> None:
     """Refuses open sizes: the output here is one program."""
     from plica.ir.graph.shape_specialisation import has_open_dims, open_dims
 
@@ -194,6 +198,8 @@ def check_sizes(module: Module) -> None:
     names = [str(each.name) for each in open_dims(module)]
     message = "The model has open sizes, which need values here."
     hint = "Give them: " + " ".join(f"--dim {shlex.quote(name)}=1" for name in names) + "."
+    if is_script:
+        hint = NUMBERS_IN_SCRIPT
     raise UnsupportedError(
         Diagnostic("unsupported", message, None, "numbers", ", ".join(names), hint)
     )

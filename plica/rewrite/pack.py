@@ -108,6 +108,10 @@ def pack(
     if not isinstance(given, str) or not given.strip():
         message = "A pack has a name, by which it is asked for."
         raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(name)))
+    given = version
+    if not isinstance(given, str):
+        message = f"The version of the pack {name} is a text."
+        raise RuleRefused(Diagnostic("bad-rule", message, None, "a text such as '1'", repr(given)))
     flat: list[Rule] = []
     for each in rules:
         flat.extend([each] if isinstance(each, Rule) else as_rules(each))

@@ -3,8 +3,8 @@
     RuleVerdict ::= ForAll(how, certificate)        for all integers, whatever the constants
                   | InWindow(low, high, instances)  each constant in the window; others when met
                   | ByInstance(instances, …)        a computed right side: that many proved
-                  | Wrong(point)                    the sides differ there
-                  | Open(why)
+                  | WrongRule(point)                the sides differ there
+                  | OpenQuestion(why)
 
 >>> from plica.analysis.index.rules import given, positive
 >>> from plica.rewrite.make import rule

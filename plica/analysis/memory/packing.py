@@ -7,7 +7,7 @@ Laws: `check_plan(pack_arena(t)) == ()`; `least(t) <= pack_arena(t).size <= most
 
 Allocation: values that need memory for a while, and plans that say where.
 
-    Tenant     ::= Tenant(size, born, last, view_of, in_place_of)
+    Allocation ::= Allocation(size, born, last, view_of, in_place_of)
     MemoryPlan ::= MemoryPlan(tenants, offsets, size, alignment)
 
 Time is counted in steps: an allocation is live from the step that writes it to the last one that
