@@ -303,7 +303,7 @@ class _Nests:
             axes = [each for each in nest.last.block.vars[rows:] if not moved or sizes[each] != 1]
             own = _by_axis(axes, every)
             around = every[: len(every) - len(axes)]
-            if row is None and rows:
+            if row is None and rows and around:
                 row = around[-1]
             stores += nest.stores
             outer: Sequence[tuple[Handle, int]] = ()
