@@ -33,6 +33,7 @@ from plica.schedule.default import Machine
 from plica.schedule.default.bilinear import bilinear_form
 from plica.schedule.default.bilinear_schedule import planned_schedules
 from plica.schedule.default.choose import default_schedule, recorded
+from plica.schedule.default.winograd_open import open_winograd
 from plica.schedule.default.winograd_plan import TileExtents, extents_of, found_open, planned
 from plica.schedule.form import Facts
 from tests.ir.reference.neural import _conv as reference
@@ -179,7 +180,7 @@ def test_one_code_computes_the_convolution_of_every_size(tile: int, threads: int
 @pytest.mark.parametrize("tile", [2])
 def test_a_kernel_of_open_size_reads_nothing_that_was_not_written(tile: int) -> None:
     h, w = (dim_var(each) for each in "hw")
-    form = bilinear_form(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
+    form = open_winograd(work((1, 16, h, w), 16, tile), KNOWN, WIDE)
     assert form is not None
     kernel = begun(form, KNOWN.constant)
     weight = numbers(1, 16, 16, 3, 3)
