@@ -106,7 +106,11 @@ def adamw(
 def muon(
     rate: float | None = 0.02, momentum: float | None = 0.95, decay: float | None = 0.0
 ) -> Optimiser:
-    """Matrices move by the orthogonal factor of their momentum, other weights by AdamW."""
+    """Matrices move by the orthogonal factor of their momentum, other weights by AdamW.
+
+    >>> muon().slots
+    ('m',)
+    """
     settings = {**dict(adamw(rate, decay).settings), "rate": rate, "decay": decay}
     return _of_tensors("muon", MUON, ("m",), {**settings, "momentum": momentum})
 
@@ -118,7 +122,11 @@ def adafactor(
     small: float | None = 2.0**-23,
     floor: float | None = 1e-3,
 ) -> Optimiser:
-    """By a share `rate` of the weight; a row and a column stand for a matrix of squares."""
+    """By a share `rate` of the weight; a row and a column stand for a matrix of squares.
+
+    >>> adafactor().slots
+    ('row', 'column')
+    """
     settings = {"rate": rate, "power": power, "clip": clip, "small": small, "floor": floor}
     return _of_tensors("adafactor", ADAFACTOR, ("row", "column"), settings)
 

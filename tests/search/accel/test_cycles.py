@@ -63,7 +63,7 @@ def test_a_search_is_the_same_again_and_goes_on_from_its_records(tmp_path: Path)
     task = LayerTask(osdi(), SMALL)
     with Database(tmp_path / "tune.db") as records:
         first = searched(task, 12, seed=3, database=records)
-        assert len(records) == len(first.observations)
+        assert len(records) == len([each for each in first.observations if each.twin is None])
         again = searched(task, 12, seed=3, database=records)
     assert again.observations == first.observations
     assert again.measured == 0
