@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 from attrs import evolve
 
 from plica.codegen.llvm import toolchain
+from plica.search import tune
 from plica.search.policy.taught import TAUGHT
 from plica.search.record.database import Database
 from plica.search.record.record import Record
 from plica.search.tune import searched
+from plica.search.tune_loop import Run
 from plica.search.tuned import TuneOptions
-from tests.search.synthetic import SUBJECTS, Synthetic
+from tests.search.synthetic import SUBJECTS, Synthetic, no_twins
 
 HERE = evolve(toolchain.host(), cores=1)
+
+
+@pytest.fixture(autouse=True)
+def kernels_that_ignore_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "Run", partial(Run, twins=no_twins))
 
 
 def taught(database: Database, trials: int) -> list[Record]:
