@@ -171,6 +171,5 @@ COMMAND: Final = Command(
         "plica shard M.onnx --mesh data=2,model=4 --plan 'split x 0 on data' --check",
         "plica shard M.onnx --mesh model=8 --memory 16 -o plan.json",
         "plica shard M.onnx --mesh model=8 --plan plan.json -o page.html",
-        "torchrun --nproc-per-node 4 -m plica shard M.onnx --mesh model=4 --on gloo",
     ),
 )

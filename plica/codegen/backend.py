@@ -6,7 +6,7 @@ schedules, form packs and trace templates, kernel passes, dialect or encoder, lo
 and schedule search. Nothing else inspects the kind of a target.
 
 >>> backend_named("cuda").name, backend_named("accel").pipelines["default"].kinds
-('cuda', ('schedule', 'emit'))
+('cuda', ('graph', 'schedule', 'emit'))
 >>> backend_of(find_target("cpu")).name
 'cpu'
 

@@ -1,4 +1,4 @@
-"""Equality of texts of kernels up to the names of loops and buffers.
+r"""Equality of texts of kernels up to the names of loops and buffers.
 
 >>> first_difference("for i in grid(4):\n    x[i] = 0", "for j in grid(4):\n    y[j] = 0")
 >>> first_difference("x[i] = max(i, 0)", "x[i] = min(i, 0)")

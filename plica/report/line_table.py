@@ -1,4 +1,4 @@
-"""Line tables: many texts that differ little, each as a delta against the one before it.
+r"""Line tables: many texts that differ little, each as a delta against the one before it.
 
 >>> table = LineTable()
 >>> first = table.delta("", "for i in range(4):\n    x[i] = 0.0")

@@ -1,4 +1,4 @@
-"""Code regions: parts of a program that another code generator takes over, as calls of externs.
+r"""Code regions: parts of a program that another code generator takes over, as calls of externs.
 
     before:  def main(x): return op.exp(nn.relu(x @ W) @ V)
     after:   def main(x): return op.exp(acme_0(x))         with acme_0(a) = nn.relu(a @ W) @ V

@@ -1,4 +1,4 @@
-"""Partition: the regions that a pattern finds become functions, called where they stood.
+r"""Partition: the regions that a pattern finds become functions, called where they stood.
 
     before:  def f(x, w, b): return nn.relu(nn.conv(x, w) + b)
     after:   def f(x, w, b):

@@ -1,4 +1,4 @@
-"""Branches: the dependences between steps of a program, so that a GPU can overlap others.
+r"""Branches: the dependences between steps of a program, so that a GPU can overlap others.
 
     step 0  writes a                     after = ((), (0,), (), (1, 2))
     step 1  reads a, writes b     -->    0 - 1
