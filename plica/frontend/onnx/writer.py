@@ -12,7 +12,7 @@
 ...     return op.tanh(op.nn.dense(x, w))
 ... ''')
 >>> [node.op_type for node in to_onnx(module).graph.node]
-['Einsum', 'Tanh']
+['Einsum', 'Tanh', 'Identity']
 """
 
 from __future__ import annotations
