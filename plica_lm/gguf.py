@@ -127,7 +127,7 @@ class _Reader:
         return found
 
     def count(self, least: int) -> int:
-        """The number of following items that take at least so many bytes each."""
+        """The number of following items, each of at least `least` bytes."""
         found = int(self.number("Q"))
         if found * least > len(self.data) - self.at:
             most = f"at most {(len(self.data) - self.at) // least}"

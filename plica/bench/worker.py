@@ -24,7 +24,7 @@ from plica.bench.peer import PEERS, PeerOptions, Run
 from plica.runtime.error import PlicaError
 
 MAX_RUNS: int = 100_000
-"""So many calls a burst has at most."""
+"""The maximum number of calls in a burst."""
 
 
 def burst(run: Run, seconds: float) -> list[float]:

@@ -110,9 +110,9 @@ def repeats(module: Module) -> bool:
 
 
 def is_ordering(node: Expr) -> bool:
-    """Whether an expression orders what has open sizes, which no segment does in good time, names
-    places of so many elements that one look at each of them is worth leaving a segment, or tells
-    different elements, whose number a segment is left for in any case."""
+    """Whether the host should compute an ordering: a sort of open size, which segments do slowly,
+    indices of so large a table that one pass pays for leaving the segment, or distinct elements,
+    whose number is measured outside of segments anyway."""
     if not (isinstance(node, Apply) and is_of_host(node.op)):
         return False
     of = type_of(node.args[0])

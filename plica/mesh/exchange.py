@@ -39,7 +39,7 @@ class MeshExchange:
     attributes: Attrs
 
     def bytes(self, held: float, size: int) -> float:
-        """What each device sends of so many bytes that it holds, by the best known algorithms."""
+        """The bytes each device sends if it holds `held` bytes, by the best known algorithms."""
         match self.op:
             case "all_gather":
                 return held * (size - 1)

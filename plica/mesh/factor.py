@@ -56,7 +56,7 @@ class ShardedForm:
 
 @lru_cache(maxsize=1 << 14)
 def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[ShardedForm, ...]:
-    """The ways in which an operator can run on an axis of so many devices without moving data.
+    """The ways in which an operator can run on an axis of `devices` without moving data.
 
     Those without any split or partial argument or result are not among them.
     """

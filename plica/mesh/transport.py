@@ -22,7 +22,7 @@ EngineName: TypeAlias = Literal["gloo", "nccl", "mpi"]
 ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 
 Waiting: TypeAlias = Callable[[float], "int | None"]
-"""Waits up to so many seconds; the rank that is still waited for, None once all is done."""
+"""Waits for a number of seconds; returns a rank still waited for, or None once all are done."""
 
 
 class RankError(PlicaError):

@@ -46,7 +46,7 @@ def drawn(count: int, seed: int) -> list[GenerationRequest]:
 def run(
     engine: Engine, requests: Sequence[GenerationRequest], at_once: int = 1000
 ) -> list[list[int]]:
-    """The tokens of each, where so many arrive at each step."""
+    """The tokens of each text, with a number of arrivals per step."""
     texts, found, left = list[GeneratedText](), dict[GeneratedText, list[int]](), list(requests)
     while left or engine.busy:
         for each in left[:at_once]:

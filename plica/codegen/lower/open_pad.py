@@ -69,7 +69,7 @@ class _RowWriter:
         self.names = Names(of, out)
 
     def filled(self, start: sc.Scalar | int, count: sc.Scalar) -> Stmt:
-        """So many elements of the border."""
+        """Fills a number of border elements."""
         at, place = self.names.var("at"), self.names.var("place")
         if start == 0:
             return For(at, count, "serial", Store(self.out, (*self.of.axes[:-1], at), self.fill))

@@ -33,8 +33,8 @@ def fuzz(
     """A given number of programs of up to `most` operators, from the `first` on, until a given
     number of findings.
 
-    Every so many-th, as `renames` says, is compiled with other names for its dims as well.  What
-    goes wrong is made smaller in a given number of `tries` at most.
+    One case in `renames` is also compiled with its dims renamed. A failure is shrunk in at most
+    `tries` attempts.
     """
 
     def oracle(case: Case, number: int, tally: Tally) -> Finding | None:

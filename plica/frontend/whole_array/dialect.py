@@ -67,7 +67,7 @@ class ArrayDialect(ABC):
     def slice(
         self, x: ArrayValue, starts: Sequence[int], counts: Sequence[int], steps: Sequence[int]
     ) -> ArrayValue:
-        """So many elements of x along each axis; steps may be negative."""
+        """A slice of x: start, count and step along each axis; steps may be negative."""
 
     @abstractmethod
     def pad(self, x: ArrayValue, low: Sequence[int], high: Sequence[int]) -> ArrayValue:

@@ -48,7 +48,7 @@ def mutants_of(base: Rule) -> list[Mutant]:
 
 
 def drawn_mutants(rules: Iterable[Rule], count: int, seed: int = 0) -> Iterator[Mutant]:
-    """So many mutants of rules that are proved, drawn by seed."""
+    """A number of mutants of proved rules, drawn by seed."""
     source, proved = random.Random(seed), dict[Rule, bool]()
     every = [mutant for rule in rules for mutant in mutants_of(rule)]
     bases = {rule.name: rule for rule in rules}

@@ -53,10 +53,10 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     (kept,) = flow.readers[made_by(total)]
     sizes = [known(each) or 1 for each in of.extents]
     spatial = of.kinds.count("spatial")
-    above, (blocks, abreast, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
+    above, (blocks, vectors_across, lanes) = sizes[2 : spatial - 3], sizes[spatial - 3 : spatial]
     run, parts = sizes[spatial], sizes[spatial + 1]
     steps = above[-1] if above else 1
-    _, high = digit_tile(blocks * abreast, steps, machine.registers)
+    _, high = digit_tile(blocks * vectors_across, steps, machine.registers)
     high = max(each for each in range(1, high + 1) if steps % each == 0)
     bits, shares = 8 // parts, pays(machine, prod(sizes), kernel.params)
     before = [e for e in flow.blocks.values() if e not in (of, total, kept, flow.result)]
@@ -93,7 +93,7 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         yield tensorize(own, f"{dot.words}{bits}")
         for each in (*rest, digits):
             yield unroll(each)
-        count = DIGITS * abreast * high * parts
+        count = DIGITS * vectors_across * high * parts
         few = max([n for n in range(1, run + 1) if run % n == 0 and n * count <= LONGEST] or [1])
         if few > 1:
             _, near = yield split(words[0], (None, few))

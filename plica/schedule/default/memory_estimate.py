@@ -69,8 +69,7 @@ def rows_displaced(
     of: Contraction, row: ScalarVar, tile: RegisterTile, lanes: int, machine: Machine
 ) -> float:
     """The cycles for reloading evicted lines from the second cache, per tile of lanes over a row:
-    the prefetched lines of the next tile, if there are so many rows that they are evicted before
-    use."""
+    the prefetched lines of the next tile, if its rows exceed the cache before they are used."""
     size, last = of.data.buffer.dtype.bytes, free_vars(of.data.indices[-1])
     if row not in last:
         return 0.0

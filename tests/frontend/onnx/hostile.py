@@ -21,7 +21,7 @@ from plica.runtime.error import PlicaError
 from tests.frontend.onnx.build import Array, f32_like, model, one
 
 MEMORY: Final = 1 << 28
-"""So many bytes may be asked for on top of what the process has when the first model is read."""
+"""Bytes that may be allocated beyond those of the process before it reads the first model."""
 
 SECONDS: Final = 10
 """Processor time for one model; each takes far less, but machines differ."""

@@ -30,7 +30,7 @@ from tests.frontend.onnx.damage import damaged
 
 SAMPLE: Final = 24
 COMPILED: Final = 2
-"""So many of the sample are compiled as well."""
+"""The number of sampled cases that are compiled as well."""
 
 DAMAGED: Final = 10 * settings().max_examples
 

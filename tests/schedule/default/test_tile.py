@@ -55,8 +55,7 @@ def test_short_vectors_beside_rows_count_for_their_part_of_a_line(
 def test_one_vector_reads_its_elements_without_an_index(
     terms: int, dtype: DType, most: int
 ) -> None:
-    """So many terms are written out that the step of addresses is no scale of an index, where
-    something divides them."""
+    """Enough terms are unrolled that the stride is no index scale, if a factor divides them."""
     machine = Machine(512, 32)
     lanes = machine.lanes(dtype)
     x, w = placeholder("x", (18, terms), dtype), placeholder("w", (terms, lanes), dtype)
