@@ -37,7 +37,6 @@ from plica.codegen.target import Target
 from plica.codegen.text_equality import first_difference
 from plica.core import digest
 from plica.ir.contract import Contract, fused, named, signless_zero
-from plica.ir.graph.shape_specialisation import OPEN_PREFIX
 from plica.ir.loop.statement import Barrier, Kernel, statements
 from plica.ir.passes import RENAMED, Pass, PassError, installed_pass
 from plica.ir.text.script import from_text
@@ -238,21 +237,11 @@ _KERNEL_TEXT: Final = re.compile(
 )
 
 
-def _numbered_dims(text: str) -> str:
-    """A text with its open dims numbered: kernels of one digest may name them differently."""
-    names: dict[str, str] = {}
-    return _OPEN_DIM.sub(lambda found: names.setdefault(found[0], f"open_{len(names)}"), text)
-
-
-_OPEN_DIM: Final = re.compile(rf"\b{OPEN_PREFIX}\w+")
-
-
 def _text_problems(name: str, kernel: Kernel, texts: dict[str, str]) -> Iterator[WrongTrace]:
     if name not in texts:
         yield WrongTrace(name, "There is no text of it.")
         return
-    shown, text = _numbered_dims(show_kernel(kernel, name)), _numbered_dims(texts[name])
-    if (differs := first_difference(shown, text)) is not None:
+    if (differs := first_difference(show_kernel(kernel, name), texts[name])) is not None:
         expected, found = differs
         missing = "barrier" in expected and "barrier" not in found
         what = "A barrier is missing in its text." if missing else "Its text is another kernel's."

@@ -1,4 +1,4 @@
-r"""Equality of texts of kernels up to the names of loops and buffers.
+r"""Equality of texts of kernels up to the names of loops, buffers and open dims.
 
 >>> first_difference("for i in grid(4):\n    x[i] = 0", "for j in grid(4):\n    y[j] = 0")
 >>> first_difference("x[i] = max(i, 0)", "x[i] = min(i, 0)")
@@ -9,6 +9,9 @@ r"""Equality of texts of kernels up to the names of loops and buffers.
 ...     "for i in range(4):\n    x[i] = 0\nfor i in range(4):\n    y[i] = 0",
 ...     "for i in range(4):\n    x[i] = 0\nfor j in range(4):\n    y[j] = 0",
 ... )
+>>> first_difference('x: Buffer[("2*open_n",), f32]', 'x: Buffer[("2*open_m",), f32]')
+>>> first_difference('for i in thread("x", 2):', 'for i in thread("y", 2):')
+('for i in thread("x", 2):', 'for i in thread("y", 2):')
 >>> first_difference("def f(x, y):\n    x[0] = 0", "def f(\n    x,\n    y,\n):\n    x[0] = 0")
 """
 
@@ -21,12 +24,14 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Final
 
+from plica.ir.graph.shape_specialisation import OPEN_PREFIX
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.text.word import TAKEN_IN_KERNELS
 from plica.ir.type import DTYPES
 
 _TOKEN: Final = re.compile(r'"[^"]*"|[^\W\d]\w*|\S')
 _IS_NAME: Final = re.compile(r"[^\W\d]\w*")
+_OPEN_DIM: Final = re.compile(rf"\b({OPEN_PREFIX}\w+)")
 _BINDER: Final = re.compile(
     r"\s*(?P<loop>for )?(?P<names>\w+(?:, \w+)*) (?(loop)in|=) (?P<value>.*)"
 )
@@ -123,9 +128,22 @@ def _same_tokens(left: str, right: str, names: _Names) -> bool:
     if len(mine) != len(theirs):
         return False
     for a, b in zip(mine, theirs, strict=True):
-        if a in words() or b in words() or not _IS_NAME.fullmatch(a) or not _IS_NAME.fullmatch(b):
+        if a[0] == b[0] == '"':
+            if not _same_quoted(a, b, names):
+                return False
+        elif a in words() or b in words() or not _IS_NAME.fullmatch(a) or not _IS_NAME.fullmatch(b):
             if a != b:
                 return False
         elif not names.agree(a, b):
             return False
     return True
+
+
+def _same_quoted(left: str, right: str, names: _Names) -> bool:
+    """Quoted texts are equal but for the open dims in them."""
+    mine, theirs = _OPEN_DIM.split(left), _OPEN_DIM.split(right)  # between and dim, alternating
+    return (
+        len(mine) == len(theirs)
+        and mine[::2] == theirs[::2]
+        and all(names.agree(*pair) for pair in zip(mine[1::2], theirs[1::2], strict=True))
+    )
