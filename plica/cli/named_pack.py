@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import linecache
 import runpy
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from plica.runtime.error import Diagnostic, Place, PlicaError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from plica.ir.contract import Contract
@@ -136,3 +139,20 @@ def named_function(name: str) -> Callable[..., Any]:  # Any: whatever a user's f
         told = Diagnostic("unknown-pass", message, Place(file=file), ", ".join(found), word, near)
         raise WrongUsage(told)
     return found[word]
+
+
+def run_verb(arguments: argparse.Namespace) -> int:
+    """Runs the verb; errors are JSON if JSON was requested. Wrong usage exits with 2."""
+    try:
+        code: int = arguments.verb(arguments)
+    except PlicaError as error:
+        code = 2 if isinstance(error, WrongUsage) else 1
+        if arguments.json:
+            print(json.dumps(error.to_data(), indent=2))
+        else:
+            from rich.console import Console
+
+            from plica.core.diagnostic import render
+
+            render(error, Console(stderr=True), line_of=linecache.getline)
+    return code

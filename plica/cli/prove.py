@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import linecache
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from plica.cli.command import Command
-from plica.cli.named_pack import WrongUsage, named_packs
+from plica.cli.named_pack import WrongUsage, named_packs, run_verb
 from plica.runtime.error import Diagnostic, PlicaError
 
 if TYPE_CHECKING:
@@ -31,23 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smt", type=Path, metavar="DIR", help="write the certificates there")
     parser.add_argument("--both", action="store_true", help="ask cvc5 for every certificate, too")
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Prove each rule; errors are JSON too where JSON was asked for."""
-    try:
-        return _proved(arguments)
-    except PlicaError as error:
-        code = 2 if isinstance(error, WrongUsage) else 1
-        if arguments.json:
-            print(json.dumps(error.to_data(), indent=2))
-        else:
-            from rich.console import Console
-
-            from plica.core.diagnostic import render
-
-            render(error, Console(stderr=True), line_of=linecache.getline)
-    return code
+    parser.set_defaults(verb=_proved)
 
 
 def _proved(arguments: argparse.Namespace) -> int:
@@ -131,7 +114,7 @@ def line(verdict: GraphVerdict, solver: str, seconds: float, width: int) -> str:
 COMMAND = Command(
     "prove",
     "Prove the rules of a pack for every rank and size",
-    run,
+    run_verb,
     configure,
     (
         "plica prove logic",

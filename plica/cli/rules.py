@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import linecache
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
 from plica.cli.console import stdout_console
-from plica.cli.named_pack import WrongUsage, named_contract, named_packs, named_rule
+from plica.cli.named_pack import named_contract, named_packs, named_rule, run_verb
 from plica.cli.option import positive, seconds
-from plica.runtime.error import PlicaError
 
 if TYPE_CHECKING:
     from plica.core.term import Term
@@ -65,23 +63,6 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least one example is needed")
     return number
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run the verb; errors are JSON too where JSON was asked for."""
-    try:
-        code: int = arguments.verb(arguments)
-    except PlicaError as error:
-        code = 2 if isinstance(error, WrongUsage) else 1
-        if arguments.json:
-            print(json.dumps(error.to_data(), indent=2))
-        else:
-            from rich.console import Console
-
-            from plica.core.diagnostic import render
-
-            render(error, Console(stderr=True), line_of=linecache.getline)
-    return code
 
 
 def show_packs(arguments: argparse.Namespace) -> int:
@@ -194,5 +175,5 @@ def shown(term: Term) -> str:
 
 
 COMMAND: Final = Command(
-    "rules", "Rule packs: list, check, and explain why a rule does not apply", run, configure
+    "rules", "Rule packs: list, check, and explain why a rule does not apply", run_verb, configure
 )

@@ -14,7 +14,7 @@ from plica.cli.command import Command
 from plica.cli.fuzz.kind import add_jobs
 from plica.cli.fuzz.prove import add_verb
 from plica.cli.fuzz.table import KINDS
-from plica.cli.rules import run
+from plica.cli.named_pack import run_verb
 from plica.runtime.late import late
 
 __all__ = ["COMMAND"]
@@ -54,4 +54,6 @@ def fuzz_all(arguments: argparse.Namespace) -> int:
     return code
 
 
-COMMAND: Final = Command("fuzz", "Compare random programs with the interpreter", run, configure)
+COMMAND: Final = Command(
+    "fuzz", "Compare random programs with the interpreter", run_verb, configure
+)
