@@ -1,6 +1,6 @@
 """training: optimisers in the graph language, and compiled steps."""
 
-from plica.training.optimiser import (
+from plica.training.optimisers import (
     Optimiser,
     adafactor,
     adam,

@@ -7,7 +7,7 @@ It is ordinary: derived, optimised and compiled like any model, to one native fu
 >>> from plica.core.name import Name
 >>> from plica.ir.interpret.interpreter import interpret
 >>> from plica.ir.type.term import tensor
->>> from plica.training.optimiser import sgd
+>>> from plica.training.optimisers import sgd
 >>> w = Var(Name("w"), tensor((), "f32"))
 >>> made = step(Function((), (), (w,), None, w * w), sgd(0.25))
 >>> value, (weight,), () = interpret(made.module, (4.0,), ())
@@ -33,7 +33,7 @@ from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.partial import evaluate_partially
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, InputError, Place
-from plica.training.optimiser import TIME, Optimiser
+from plica.training.optimisers import TIME, Optimiser
 from plica.training.tensor_rule import TensorRule
 
 WEIGHTS, MEMORY = "weights", "memory"

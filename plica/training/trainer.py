@@ -8,7 +8,7 @@ longer referenced, so a training loop alternates between two buffers and allocat
 >>> from plica.ir.graph.expression import Function, Var
 >>> from plica.ir.op.reduction import sum_
 >>> from plica.ir.type.term import tensor
->>> from plica.training.optimiser import sgd
+>>> from plica.training.optimisers import sgd
 >>> w, x = Var(Name("w"), tensor((2,), "f32")), Var(Name("x"), tensor((2,), "f32"))
 >>> train = trainer(Function((), (), (w, x), None, sum_((w - x) * (w - x))), sgd(0.25), wrt="w")
 >>> state = train.start(w=np.zeros(2, np.float32))
@@ -38,7 +38,7 @@ from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
 from plica.runtime.executable import Executable, address_of
 from plica.runtime.given import in_order
 from plica.runtime.port import MISSING, Port
-from plica.training.optimiser import Optimiser
+from plica.training.optimisers import Optimiser
 from plica.training.step import TrainingStep, step
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
