@@ -208,3 +208,21 @@ def test_numbers_of_the_fuzzers(
     with pytest.raises(SystemExit):
         main(["fuzz", "onnx", *words])
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["compile", "m.py", "-o", "m.plica", "--targt", "cpu"], "did you mean '--target'?"),
+        (["rules", "check", "algebra", "--sed=3"], "did you mean '--seed'?"),
+        (["doctor", "more"], "unrecognized arguments: more"),
+    ],
+)
+def test_an_unknown_option_is_an_error_of_its_command(
+    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    said = capsys.readouterr().err
+    assert expected in said
+    assert f"plica {words[0]}" in said

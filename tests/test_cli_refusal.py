@@ -159,3 +159,18 @@ def test_a_busy_machine_is_named_once(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.count("busy") == 1
     show_rows(stdout_console(), [row], 3)
     assert "No share of the roof" in capsys.readouterr().out
+
+
+def test_an_input_that_is_not_given_is_asked_for_as_the_shell_gives_it(
+    artefact: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("m.plica").write_bytes(artefact)
+    assert main(["run", "m.plica"]) == 1
+    assert "Give it by its name: --input x=FILE.npy" in capsys.readouterr().err
+
+
+def test_a_file_of_another_kind_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("README.md").write_text("# A page", encoding="utf-8")
+    said = refusal(capsys, "compile", "README.md", "-o", "x.plica")
+    assert "no-source" in said
+    assert "found: .md" in said

@@ -153,12 +153,12 @@ def test_transport(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["show", "missing.json"], "no such file"),
+        (["show", "missing.json"], "No such file"),
         (["show", "torn.json"], "torn.json: error: The text is not JSON"),
         (["show", "ask.py"], "one do-block"),
         (["show", "named.py"], "trace_of(schedule, program)"),
         (["bisect", "a.json", "matmul.py", "--size", "n"], "DIM=N"),
-        (["bisect", "a.json", "matmul.py", "--bad", "no.py:x"], "no such file"),
+        (["bisect", "a.json", "matmul.py", "--bad", "no.py:x"], "No such file"),
         (["bisect", "a.json", "matmul.py", "--bad", "ask.py:number"], "no function"),
         (["minimise", "bad.json", "small.py", "--good", "ask.py:none"], "no function"),
         (["replay", "a.json", "matmul.py", "--kernel", "x"], "no kernel"),

@@ -69,6 +69,16 @@ class _WholeWords(argparse.ArgumentParser):
     def __init__(self, *words: Any, **named: Any) -> None:
         super().__init__(*words, **{"allow_abbrev": False, **named})
 
+    # Any: whatever the words of its base are.
+    def parse_known_args(self, *words: Any, **named: Any) -> Any:
+        """The arguments; an unknown one is an error of the command that got it."""
+        found, unknown = super().parse_known_args(*words, **named)
+        if unknown:
+            near = get_close_matches(unknown[0].split("=")[0], self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
         """The usage, the error, and the most similar valid word."""
         if found := _CHOICE.search(message):
@@ -156,7 +166,11 @@ def show_warning(  # noqa: PLR0917  # as warnings.showwarning
 
 def in_shell(of: Diagnostic) -> Diagnostic:
     """A diagnostic whose suggestion can be typed here, where that of the library cannot."""
-    if of.suggestion is None or "from_onnx(" not in of.suggestion:
+    if of.suggestion is None:
+        return of
+    if of.place is not None and of.suggestion.endswith(f"by its name: {of.place.node}=..."):
+        return replace(of, suggestion=f"Give it by its name: --input {of.place.node}=FILE.npy")
+    if "from_onnx(" not in of.suggestion:
         return of
     from plica.frontend.onnx.node import SAY_DIMS, SAY_VALUES
 

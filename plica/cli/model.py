@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.cli.option import add_dims, add_inputs, positive, read_arrays
 from plica.cli.program import declarations
 from plica.runtime.archive import is_sealed
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, neighbour
+from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, unreadable
 
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
@@ -93,10 +93,7 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
     try:
         source = path.read_text(encoding="utf-8")
     except OSError as error:
-        message, found = "The model cannot be read.", error.strerror or str(error)
-        hint = neighbour(path, ".onnx", ".py")
-        problem = Diagnostic("no-source", message, place, MODELS, found, hint)
-        raise UnsupportedError(problem) from error
+        raise UnsupportedError(unreadable(path, MODELS, error, ".onnx", ".py")) from error
     except UnicodeDecodeError as error:
         if is_sealed(path.read_bytes()):
             message = "This is a compiled artefact, not a model."
@@ -107,6 +104,10 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
         else:
             problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
         raise UnsupportedError(problem) from error
+    if path.suffix != ".py":
+        hint = "Name a script FILE.py."
+        problem = Diagnostic("no-source", "This is not a model.", place, MODELS, path.suffix, hint)
+        raise UnsupportedError(problem)
     module = from_text(declarations(source), str(path))
     try:
         check_main(module)

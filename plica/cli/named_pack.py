@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plica.runtime.error import Diagnostic, Place, PlicaError
+from plica.runtime.error import Diagnostic, Place, PlicaError, unreadable
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +66,7 @@ def _made_by(name: str) -> dict[str, Any]:  # Any: whatever a file makes
 
     path = Path(name)
     if not path.is_file():
-        raise WrongUsage(Diagnostic("unknown-pack", "There is no such file.", Place(file=name)))
+        raise WrongUsage(unreadable(path, "a Python file", "No such file", ".py"))
     beside = str(path.parent.resolve())
     sys.path.insert(0, beside)
     try:
@@ -109,7 +109,7 @@ def named_rule(name: str) -> Rule:
     if word not in rules:
         message = f"There is no rule {word!r}" + (f" in {where}." if colon else " in any pack.")
         hint = did_you_mean(word, rules)
-        raise WrongUsage(Diagnostic("unknown-pack", message, None, "a rule", word, hint))
+        raise WrongUsage(Diagnostic("unknown-rule", message, None, "a rule", word, hint))
     return rules[word]
 
 

@@ -74,7 +74,7 @@ def _rules(pack: str, names: list[str] | None) -> list[Rule]:
     for name in names or ():
         if name not in rules:
             message, near = f"There is no rule {name!r} in {pack}.", did_you_mean(name, rules)
-            raise WrongUsage(Diagnostic("unknown-pack", message, None, "a rule", name, near))
+            raise WrongUsage(Diagnostic("unknown-rule", message, None, "a rule", name, near))
     return [rules[name] for name in dict.fromkeys(names or rules)]
 
 

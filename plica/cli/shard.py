@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from plica.cli.command import DIFFERS, Command, json_text
 from plica.cli.model import read_model
 from plica.cli.option import add_dims, add_inputs, read_arrays
-from plica.runtime.error import Diagnostic, InputError, Place
+from plica.runtime.error import InputError, unreadable
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -83,7 +83,7 @@ def read_plan(given: str) -> MeshPlan:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable("plan", path, error) from error
+        raise InputError(unreadable(path, "a plan", error, ".json", ".plan")) from error
     return MeshPlan.from_json(text) if path.suffix == ".json" else MeshPlan.from_text(text)
 
 
@@ -97,13 +97,8 @@ def topology_of(arguments: argparse.Namespace, mesh: Mesh) -> Topology:
     try:
         text = arguments.topology.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable("topology", arguments.topology, error) from error
+        raise InputError(unreadable(arguments.topology, "a topology as JSON", error)) from error
     return Topology.from_json(text)
-
-
-def _unreadable(what: str, path: Path, error: Exception) -> InputError:
-    message = f"The {what} cannot be read."
-    return InputError(Diagnostic("no-source", message, Place(file=str(path)), None, str(error)))
 
 
 def checked(sharded: ShardedProgram, arguments: argparse.Namespace) -> tuple[float, int]:

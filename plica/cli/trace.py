@@ -17,7 +17,7 @@ from plica.cli.option import ending
 from plica.cli.program import declarations
 from plica.cli.trace_time import configure_time, timed
 from plica.core import Malformed
-from plica.runtime.error import Diagnostic, InputError, Place, neighbour
+from plica.runtime.error import Diagnostic, InputError, Place, unreadable
 
 if TYPE_CHECKING:
     from plica.ir.graph.module import Module
@@ -283,7 +283,7 @@ def read_function(name: str) -> Callable[[Module], bool]:
     if not file:
         _refuse(name, "The name of the function is missing.", "FILE.py:NAME")
     if not Path(file).is_file():
-        _refuse(name, "There is no such file.", "FILE.py:NAME")
+        raise InputError(unreadable(Path(file), "FILE.py:NAME", "No such file", ".py"))
     # The user's own file, named on the user's command line, is run as Python runs it.
     found: Callable[[Module], bool] | None = runpy.run_path(file).get(word)
     if not callable(found):
@@ -321,7 +321,7 @@ def _size(text: str) -> tuple[str, int]:
 def _text(name: str) -> str:
     path = Path(name)
     if not path.is_file():
-        _refuse(name, "There is no such file.", "a file", neighbour(path, ".json", ".py"))
+        raise InputError(unreadable(path, "a trace", "No such file", ".json", ".py"))
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -84,6 +84,7 @@ CODES: Final[dict[str, str]] = {
     # artefacts and tools
     "bad-artefact": "An artefact is damaged, or the file is not an artefact.",
     "other-machine": "An artefact was made for a machine other than this one.",
+    "cannot-read": "A file cannot be read at this path.",
     "cannot-write": "A file cannot be written at this path.",
     "missing-tool": "A tool of this machine, such as a C compiler, is missing or has failed.",
     # values given at call time
@@ -101,6 +102,7 @@ CODES: Final[dict[str, str]] = {
     "rule-fails": "A guard, a predicate or the right side of a rule fails on an instance.",
     "looping-rules": "A set of rules rewrites forever.",
     "unknown-pack": "No rule pack has this name.",
+    "unknown-rule": "No rule has this name.",
     # extensions
     "unknown-extension": "No installed package provides this name.",
     "broken-extension": "An entry point of a package cannot be loaded, or has the wrong type.",

@@ -208,6 +208,13 @@ def neighbour(path: Path, *suffixes: str) -> str | None:
     return f"Did you mean {near[0]!r}?" if near else None
 
 
+def unreadable(path: Path, expected: str, why: Exception | str, *suffixes: str) -> Diagnostic:
+    """The diagnostic for a file that cannot be read, and one of these kinds with a similar name."""
+    found = getattr(why, "strerror", None) or str(why)
+    place, hint = Place(file=str(path)), neighbour(path, *suffixes)
+    return Diagnostic("cannot-read", "The file cannot be read.", place, expected, found, hint)
+
+
 _NODE: Final = " of node "
 _ALONG: Final = " along "
 _BY: Final = " by "

@@ -138,7 +138,7 @@ def test_the_command_line_lists_and_checks(
 
 
 BROKEN = {
-    "none.py": (None, "unknown-pack", None),
+    "none.py": (None, "cannot-read", None),
     "empty.py": ("", "unknown-pack", None),
     "syntax.py": ("x = 1\ndef f(:\n", "broken-file", 2),
     "import.py": ("import nothing_there\n", "broken-file", 1),
