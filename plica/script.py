@@ -43,7 +43,7 @@ from plica.ir.type.dtype import (
     u16,
     u32,
     u64,
-)  # fmt: skip
+)
 from plica.ir.type.term import FuncType, TensorType, Type, TypeVar
 from plica.runtime.error import Diagnostic, Place
 

@@ -343,9 +343,8 @@ def _renamed(stmt: st.Stmt, names: _Names, labels: _Names) -> st.Stmt:
             scope = (stmt.init, stmt.body, stmt.reads, stmt.writes)
             variables, (init, body, reads, writes) = _moved(stmt.vars, scope, names)
             return with_parts(
-                stmt, label=label, vars=variables, init=init, body=body,
-                reads=reads, writes=writes,
-            )  # fmt: skip
+                stmt, label=label, vars=variables, init=init, body=body, reads=reads, writes=writes
+            )
         case _:
             return stmt
 

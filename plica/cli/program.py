@@ -47,9 +47,9 @@ def declarations(source: str) -> str:
         first = min([node.lineno, *[each.lineno for each in getattr(node, "decorator_list", ())]])
         last = node.end_lineno or node.lineno
         same = left is node
-        blank[first - 1 : last] = lines[first - 1 : last] if same else [
-            ast.unparse(left), *[""] * (last - first)
-        ]  # fmt: skip
+        blank[first - 1 : last] = (
+            lines[first - 1 : last] if same else [ast.unparse(left), *[""] * (last - first)]
+        )
     return "\n".join(blank).rstrip()
 
 

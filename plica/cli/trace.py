@@ -78,8 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output(replayed, "program or code", Path)
     difference = verb("diff", "Compare two traces, and their effects", diff, "a", "b")
     difference.add_argument("--json", action="store_true", help="print JSON")
-    output(verb("merge", "Merge two descendants of one trace", merge,
-                "base", "a", "b"), "trace")  # fmt: skip
+    output(verb("merge", "Merge two descendants of one trace", merge, "base", "a", "b"), "trace")
     bisected = verb("bisect", "Find the first step after which a program is bad", bisect,
                     "trace", "program")  # fmt: skip
     bisected.add_argument("--bad", metavar="FILE.py:NAME",
@@ -91,8 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     minimised.add_argument("--good", metavar="FILE.py:NAME",
                            help="a function of a module (default: the same program)")  # fmt: skip
     output(minimised, "trace")
-    output(verb("normalise", "Normalise a trace by the laws", normalise, "trace"),
-           "trace")  # fmt: skip
+    output(verb("normalise", "Normalise a trace by the laws", normalise, "trace"), "trace")
     transported = verb("transport", "Adapt a trace to another program, with a report", transport,
                        "trace", "program")  # fmt: skip
     transported.add_argument("--source", metavar="FILE.py",

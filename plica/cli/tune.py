@@ -99,8 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="guided, transfer, random, genetic …; guided:MODEL for a library's model (guided)",
     )
     parser.add_argument("--pool", metavar="ADDRESS", help="measure on devices of a pool")
-    parser.add_argument("--graph", action="store_true",
-                        help="choose the graph passes first")  # fmt: skip
+    parser.add_argument("--graph", action="store_true", help="choose the graph passes first")
     parser.add_argument("--spaces", type=positive, nargs="?", const=64, metavar="N",
                         help="only count distinct candidates per kernel, up to N (64)")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="random seed (0)")

@@ -28,15 +28,15 @@ from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 
 BEFORE_TEXT: Final = (
-    *OPTIMISE,          # to-dataflow … remove-dead: what is good on any machine
-    *WIDE,              # widen, fold-widened: f32 is what every device multiplies
-    *WINOGRAD,          # winograd, fold-winograd: where it pays
-    SCATTER,            # values are put at places one by one
-    *grouping(WHOLE),   # infer, resolve, decompose, fuse: operators become primitive functions
-    *APART,             # stages, forms, template, lowerable, schedule: kernels, in order
-    *LOWERING["cpu"],   # double-buffer … reuse: blocks become plain loops over flat buffers
-    PLAN,               # values have their place in the arena
-)  # fmt: skip
+    *OPTIMISE,  # to-dataflow … remove-dead: what is good on any machine
+    *WIDE,  # widen, fold-widened: f32 is what every device multiplies
+    *WINOGRAD,  # winograd, fold-winograd: where it pays
+    SCATTER,  # values are put at places one by one
+    *grouping(WHOLE),  # infer, resolve, decompose, fuse: operators become primitive functions
+    *APART,  # stages, forms, template, lowerable, schedule: kernels, in order
+    *LOWERING["cpu"],  # double-buffer … reuse: blocks become plain loops over flat buffers
+    PLAN,  # values have their place in the arena
+)
 
 
 class RunProgram(Protocol):

@@ -58,9 +58,9 @@ def unit(
     overlap = {
         step.kernel
         for step in program.regions[program.entry]
-        if isinstance(step, Launch) and len({_place(s, program, plan) for s in step.args})
-        < len(step.args)
-    }  # fmt: skip
+        if isinstance(step, Launch)
+        and len({_place(s, program, plan) for s in step.args}) < len(step.args)
+    }
     codes = [
         kernel_code(kernel, kernel_name(number, program), number not in overlap)
         for number, kernel in enumerate(program.kernels)

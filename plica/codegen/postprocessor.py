@@ -31,20 +31,10 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.lower.passes import lower
 from plica.core import Term, did_you_mean, free_vars
+from plica.ir.loop import statement as st
 from plica.ir.loop.index_map import index_map
 from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Load, Scalar
-from plica.ir.loop.statement import (
-    THREADS,
-    Alloc,
-    Block,
-    For,
-    Kernel,
-    Stmt,
-    Store,
-    statements,
-    substatements,
-)
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule import primitive as pr
@@ -57,8 +47,8 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace
 
-Rewrite: TypeAlias = Callable[[Kernel], DoBlock]
-Reject: TypeAlias = "Callable[[Kernel], str | None]"
+Rewrite: TypeAlias = Callable[[st.Kernel], DoBlock]
+Reject: TypeAlias = "Callable[[st.Kernel], str | None]"
 
 THREADS_A_BLOCK: Final = 128
 LANES: Final = 16
@@ -86,7 +76,7 @@ class Rejected:
 
 
 def postprocessed(
-    trace: Trace, kernel: Kernel, names: Sequence[str] | None = None
+    trace: Trace, kernel: st.Kernel, names: Sequence[str] | None = None
 ) -> Trace | Rejected:
     """The trace with the steps of post-processors behind it, all of them where none are named."""
     chosen = [_named(each) for each in (POSTPROCESSORS if names is None else names)]
@@ -113,7 +103,7 @@ def _named(name: str) -> PostProcessor:
     return POSTPROCESSORS[name]
 
 
-def _then(trace: Trace, kernel: Kernel, more: DoBlock) -> Trace:
+def _then(trace: Trace, kernel: st.Kernel, more: DoBlock) -> Trace:
     """A trace with the steps of a do-block behind it."""
 
     @do
@@ -134,11 +124,11 @@ ENDING: Final = _ending
 
 
 def _each(
-    kernel: Kernel, wanted: Callable[[Site[Block]], bool]
-) -> Iterator[tuple[str, Site[Block]]]:
+    kernel: st.Kernel, wanted: Callable[[Site[st.Block]], bool]
+) -> Iterator[tuple[str, Site[st.Block]]]:
     """Blocks that hold no others, by name."""
     for label, site in map_of(kernel).blocks.items():
-        inner = [each for each in statements(site.node.body) if isinstance(each, Block)]
+        inner = [each for each in st.statements(site.node.body) if isinstance(each, st.Block)]
         if not inner and wanted(site):
             yield str(label), site
 
@@ -157,7 +147,7 @@ def _tried(*asked: object) -> Body:
 # --- those that rewrite ---------------------------------------------------------------------------
 
 
-def tensorize(kernel: Kernel) -> DoBlock:
+def tensorize(kernel: st.Kernel) -> DoBlock:
     """Blocks annotated with `tensor_intrinsic`, done by the intrinsic of that name."""
 
     @do
@@ -170,7 +160,7 @@ def tensorize(kernel: Kernel) -> DoBlock:
     return steps
 
 
-def rewrite_layout(kernel: Kernel) -> DoBlock:
+def rewrite_layout(kernel: st.Kernel) -> DoBlock:
     """Inputs copied to the order in which the loops of a block read their axes."""
 
     @do
@@ -188,7 +178,7 @@ def rewrite_layout(kernel: Kernel) -> DoBlock:
     return steps
 
 
-def _loop_order(of: Access, loops: Sequence[For]) -> list[int]:
+def _loop_order(of: Access, loops: Sequence[st.For]) -> list[int]:
     """The axes of what is read, those of outer loops first; as they are where a start is not
     known."""
     depth = {loop.var: at for at, loop in enumerate(loops)}
@@ -205,7 +195,7 @@ def _permuted(order: Sequence[int], *at: Scalar) -> tuple[Scalar, ...]:
     return tuple([at[axis] for axis in order])
 
 
-def decompose_reductions(kernel: Kernel) -> DoBlock:
+def decompose_reductions(kernel: st.Kernel) -> DoBlock:
     """The init of each reduction in loops of its own, before the loops of its updates."""
 
     @do
@@ -220,7 +210,7 @@ def decompose_reductions(kernel: Kernel) -> DoBlock:
     return steps
 
 
-def parallel_vectorize_unroll(kernel: Kernel) -> DoBlock:
+def parallel_vectorize_unroll(kernel: st.Kernel) -> DoBlock:
     """The outermost loop of each nest on all cores, short innermost ones as lanes or written out."""
 
     @do
@@ -246,7 +236,7 @@ def _checked(asked: object) -> Body:
     return True
 
 
-def bind_unbound(kernel: Kernel) -> DoBlock:
+def bind_unbound(kernel: st.Kernel) -> DoBlock:
     """Blocks that no thread runs on threads of a grid: their spatial loops as one, cut in two."""
 
     @do
@@ -261,10 +251,10 @@ def bind_unbound(kernel: Kernel) -> DoBlock:
     return steps
 
 
-def cooperative_fetch(kernel: Kernel) -> DoBlock:
+def cooperative_fetch(kernel: st.Kernel) -> DoBlock:
     """Copies into memory that a block of threads shares, done by all of these together."""
 
-    def fetches(site: Site[Block]) -> bool:
+    def fetches(site: Site[st.Block]) -> bool:
         writes = [each.buffer for each in accesses(site.node) if each.written]
         return bool(writes) and all(each.scope == "shared" for each in writes)
 
@@ -300,22 +290,24 @@ def _on_threads(free: Sequence[Handle], tags: tuple[str | None, str]) -> Body:
             yield from _tried(pr.bind(part, tag))
 
 
-def _is_serial(site: Site[Block]) -> bool:
-    around = [stmt for stmt, _ in site.above if isinstance(stmt, For)]
+def _is_serial(site: Site[st.Block]) -> bool:
+    around = [stmt for stmt, _ in site.above if isinstance(stmt, st.For)]
     return all(each.kind == "serial" for each in around)
 
 
-def _holds_other(loop: For, own: Block) -> bool:
-    inside = [each for each in statements(loop.body) if isinstance(each, Block)]
+def _holds_other(loop: st.For, own: st.Block) -> bool:
+    inside = [each for each in st.statements(loop.body) if isinstance(each, st.Block)]
     return any(each is not own for each in inside)
 
 
 # --- those that reject ----------------------------------------------------------------------------
 
 
-def beyond_a_gpu(kernel: Kernel) -> str | None:
+def beyond_a_gpu(kernel: st.Kernel) -> str | None:
     """Why a GPU cannot run a kernel for threads: its limits, or that it cannot be lowered."""
-    if not any(isinstance(each, For) and each.kind in THREADS for each in statements(kernel.body)):
+    if not any(
+        isinstance(each, st.For) and each.kind in st.THREADS for each in st.statements(kernel.body)
+    ):
         return None
     try:
         check(fold(lower(kernel, "gpu"), "kernel").launches, Gpu(), "kernel")
@@ -324,20 +316,20 @@ def beyond_a_gpu(kernel: Kernel) -> str | None:
     return None
 
 
-def dynamic_loop(kernel: Kernel) -> str | None:
+def dynamic_loop(kernel: st.Kernel) -> str | None:
     """The first loop whose extent is not known when it is compiled."""
-    for each in statements(kernel.body):
-        if isinstance(each, For) and known(each.extent) is None:
+    for each in st.statements(kernel.body):
+        if isinstance(each, st.For) and known(each.extent) is None:
             return f"The extent of the loop {each.var.name} is not a number."
     return None
 
 
-def beyond_capacity(kernel: Kernel) -> str | None:
+def beyond_capacity(kernel: st.Kernel) -> str | None:
     """The first memory scope, VTCM or a scratch-pad, whose buffers do not fit at once."""
-    stack: list[tuple[Stmt, Counter[str]]] = [(kernel.body, Counter())]
+    stack: list[tuple[st.Stmt, Counter[str]]] = [(kernel.body, Counter())]
     while stack:
         stmt, used = stack.pop()
-        if isinstance(stmt, Alloc):
+        if isinstance(stmt, st.Alloc):
             name, sizes = stmt.buffer.scope, [known(each) for each in stmt.buffer.shape]
             capacity = scope(name).capacity
             if capacity is not None and None in sizes:
@@ -347,16 +339,16 @@ def beyond_capacity(kernel: Kernel) -> str | None:
             )
             if capacity is not None and used[name] > capacity:
                 return f"Buffers in {name} take {used[name]} bytes of {capacity}."
-        stack.extend([(each, used) for each in substatements(stmt)])
+        stack.extend([(each, used) for each in st.substatements(stmt)])
     return None
 
 
-def async_strided_copy(kernel: Kernel) -> str | None:
+def async_strided_copy(kernel: st.Kernel) -> str | None:
     """The first copy of a software pipeline that skips elements: no asynchronous copy does that."""
     for site in map_of(kernel).blocks.values():
         pipelined = any("software_pipeline_stage" in dict(e.annotations) for e in site.loops)
         match site.node.body:
-            case Store(target, place, Load(source, origin)) if pipelined and place and origin:
+            case st.Store(target, place, Load(source, origin)) if pipelined and place and origin:
                 last, free = place[-1], free_vars(place[-1]) & set(site.node.vars)
                 step = simplify(last - origin[-1])
                 outer = frozenset[Term]().union(*map(free_vars, (*place[:-1], *origin[:-1])))

@@ -41,7 +41,7 @@ __all__ = [
     "Space",
     "Step",
     "f32",
-]  # fmt: skip
+]
 
 Space = Literal["input", "output", "constant", "temporary"]
 

@@ -16,20 +16,9 @@ from attrs import frozen
 
 from plica.codegen.artefact_target import target_of_artefact
 from plica.codegen.backend import registered
+from plica.codegen.llvm import unit
 from plica.codegen.llvm.common_nest import NestCall, nests_of
 from plica.codegen.llvm.toolchain import host
-from plica.codegen.llvm.unit import (
-    KERNEL_PREFIX,
-    NEST_PREFIX,
-    ObjectOptions,
-    entry_of,
-    kernel_key,
-    kernel_symbol,
-    nest_entry,
-    nest_key,
-    nest_symbol,
-    serving,
-)
 from plica.codegen.lower.barrier import barriers
 from plica.codegen.lower.kernel_call import all_written
 from plica.codegen.lower.passes import LOWERING
@@ -311,9 +300,11 @@ def _objects(artefact: Artefact) -> dict[str, KernelObject]:
     for data in artefact.objects:
         names = [each for each in parse(data).symbols if each.is_global]
         outside = [each.name for each in names if each.section == UNDEFINED]
-        nests = frozenset([each for each in outside if each.startswith(NEST_PREFIX)])
+        nests = frozenset([each for each in outside if each.startswith(unit.NEST_PREFIX)])
         for each in names:
-            if each.section != UNDEFINED and each.name.startswith((KERNEL_PREFIX, NEST_PREFIX)):
+            if each.section != UNDEFINED and each.name.startswith(
+                (unit.KERNEL_PREFIX, unit.NEST_PREFIX)
+            ):
                 found[each.name] = KernelObject(data, nests)
     return found
 
@@ -329,23 +320,23 @@ def _emitted(
     are functions of their own is said by nothing but the artefact's code."""
     called = {each.nests for each in objects.values()}
     for level in LEVELS:
-        options = ObjectOptions(target, asked >= fused, asked >= signless_zero, level)
-        served = serving(list(kernels.values()), options, {})
+        options = unit.ObjectOptions(target, asked >= fused, asked >= signless_zero, level)
+        served = unit.serving(list(kernels.values()), options, {})
         for name, (kernel, _) in zip(kernels, served, strict=True):
             for over in (None, *range(kernel.inputs)):
                 calls = {}
                 for nest in nests_of(kernel, over):
-                    symbol = nest_symbol(nest_key(nest, options))
+                    symbol = unit.nest_symbol(unit.nest_key(nest, options))
                     calls[nest] = NestCall(nest, symbol)
-                    make = partial(nest_entry, nest.kernel, nest.bounds, symbol, options)
+                    make = partial(unit.nest_entry, nest.kernel, nest.bounds, symbol, options)
                     yield name, symbol, partial(_without_flags, make)
                 for some in called:
                     wanted = {nest for nest, call in calls.items() if call.name in some}
                     nests = tuple(
                         [calls[each] for each in dict.fromkeys(nests_of(kernel, over, wanted))]
                     )
-                    symbol = kernel_symbol(kernel_key(kernel, over, options, nests))
-                    make = partial(entry_of, kernel, over, symbol, options, nests)
+                    symbol = unit.kernel_symbol(unit.kernel_key(kernel, over, options, nests))
+                    make = partial(unit.entry_of, kernel, over, symbol, options, nests)
                     yield name, symbol, partial(_without_flags, make)
 
 

@@ -145,7 +145,7 @@ def _dim_splits(of: Compute, devices: int) -> list[tuple[int, Dims]]:
                         ),
                     )
                 )
-    return options  # fmt: skip
+    return options
 
 
 def _like(of: Compute, at: int, dim: int) -> int | None:

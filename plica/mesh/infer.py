@@ -320,9 +320,7 @@ class _Writer:
             self.local[value][layout] = made
             self.first[value] = layout
 
-    def refuse_gathers(
-        self, operation: FlatOperation, chosen: ChosenForm, given: Given
-    ) -> None:  # fmt: skip
+    def refuse_gathers(self, operation: FlatOperation, chosen: ChosenForm, given: Given) -> None:
         """Refuse an operation that takes a value in full that is held in blocks."""
         for value, layout, held in zip(operation.arguments, chosen.arguments, given, strict=True):
             for axis, (name, size) in enumerate(self.mesh.axes):
@@ -351,9 +349,9 @@ class _Writer:
                 self.constant(value, wanted.get(place, self.mesh.replicated()))
             layout = wanted.get(place)
             if layout is None:
-                layout = tuple([
-                    REPLICATED if each.kind == "partial" else each for each in self.first[value]
-                ])  # fmt: skip
+                layout = tuple(
+                    [REPLICATED if each.kind == "partial" else each for each in self.first[value]]
+                )
             layouts.append(layout)
             parts.append(self.get(value, layout))
         return layouts, parts

@@ -69,9 +69,7 @@ class MpiTransport:
     def open(self) -> None:
         """Nothing: `mpirun` has connected the ranks."""
 
-    def post(
-        self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]
-    ) -> Waiting:  # fmt: skip
+    def post(self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]) -> Waiting:
         at = FIRST_TAG + tag % TAGS
         waits = [
             (peer, self.world.Irecv(array.reshape(-1).view("u1"), peer, at))

@@ -30,19 +30,12 @@ import numpy as np
 
 from plica import __version__
 from plica.ir.interpret.value import Array
+from plica.mesh import transport as transports
 from plica.mesh.exchange import MeshExchange
 from plica.mesh.execute import Engine, Values, combined, gathered, interpreted, run_on
 from plica.mesh.infer import ShardedProgram
 from plica.mesh.mesh import Mesh
 from plica.mesh.plan import plan_digest
-from plica.mesh.transport import (
-    EngineName,
-    PeerLostError,
-    RankError,
-    Transport,
-    rank_error,
-    transport,
-)
 
 POLL: Final = 0.1
 """Seconds between two looks at the board."""
@@ -58,19 +51,19 @@ FAILED: Final = "failed"
 
 
 def connect(
-    engine: EngineName | None = None, timeout: float = 60.0, **facts: str
-) -> Ranks:  # fmt: skip
+    engine: transports.EngineName | None = None, timeout: float = 60.0, **facts: str
+) -> Ranks:
     """The ranks of the launcher; `facts` must be equal on all of them, as versions must.
 
     `timeout` bounds how long a rank waits for another.
     """
-    return Ranks(transport(engine, timeout), timeout, facts)
+    return Ranks(transports.transport(engine, timeout), timeout, facts)
 
 
 class Ranks:
     """This rank and its peers; a context, at whose end all of them have ended or know why not."""
 
-    def __init__(self, way: Transport, timeout: float, facts: Mapping[str, str]) -> None:
+    def __init__(self, way: transports.Transport, timeout: float, facts: Mapping[str, str]) -> None:
         self.way, self.timeout, self.facts = way, timeout, dict(facts)
         self.rank, self.size = way.rank, way.size
         self.devices = (way.rank,)
@@ -167,7 +160,7 @@ class Ranks:
     def _linger(self) -> None:
         """Give the other ranks time to read why all end: this one may hold the board."""
         end = monotonic() + LINGER
-        with suppress(RankError):
+        with suppress(transports.RankError):
             self._tell(f"left/{self.rank}", "")
             others = [p for p in range(self.size) if self._ask(f"start/{p}") is not None]
             while others and monotonic() < end:
@@ -192,16 +185,16 @@ class Ranks:
     def _ask(self, key: str) -> str | None:
         try:
             return self.way.ask(key)
-        except PeerLostError as lost:
+        except transports.PeerLostError as lost:
             raise self._lost_board(lost) from lost
 
     def _tell(self, key: str, text: str, *, first: bool = False) -> None:
         try:
             self.way.tell(key, text, first=first)
-        except PeerLostError as lost:
+        except transports.PeerLostError as lost:
             raise self._lost_board(lost) from lost
 
-    def _lost_board(self, lost: PeerLostError) -> RankError:
+    def _lost_board(self, lost: transports.PeerLostError) -> transports.RankError:
         self.failure = self.failure or f"rank {lost.rank}, which holds the board, is gone"
         return self.error()
 
@@ -212,9 +205,9 @@ class Ranks:
             self.failure = self._ask(FAILED) or reason
         raise self.error()
 
-    def error(self) -> RankError:
+    def error(self) -> transports.RankError:
         """The error of a failure."""
-        return rank_error(
+        return transports.rank_error(
             f"The ranks failed: {self.failure}.", f"{self.size} ranks that work",
             f"seen by rank {self.rank}",
         )  # fmt: skip
@@ -260,7 +253,7 @@ class Ranks:
                 return
             try:
                 self.failure = self._ask(FAILED)
-            except RankError:
+            except transports.RankError:
                 break
         main = threading.main_thread().ident
         if not self.raised.wait(2 * GRACE) and self.handler is not None and main is not None:
@@ -278,9 +271,7 @@ class Ranks:
 
     # --- messages --------------------------------------------------------------------------------
 
-    def swap(
-        self, what: str, sends: Mapping[int, Array], receives: Mapping[int, Array]
-    ) -> None:  # fmt: skip
+    def swap(self, what: str, sends: Mapping[int, Array], receives: Mapping[int, Array]) -> None:
         """Send an array to each of some ranks, and fill those that others send."""
         self.count += 1
         sends, receives = ({p: a for p, a in each.items() if a.size} for each in (sends, receives))
@@ -289,13 +280,13 @@ class Ranks:
 
     def _wait(
         self, what: str, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]
-    ) -> None:  # fmt: skip
+    ) -> None:
         start = monotonic()
         try:
             waiting = self.way.post(tag, sends, receives)
             while (peer := waiting(POLL)) is not None:
                 self._check(peer, what, start)
-        except PeerLostError as lost:
+        except transports.PeerLostError as lost:
             sleep(GRACE)  # it may have said why
             self.fail(f"rank {lost.rank} died, or closed its connection")
         self._arrived()
@@ -384,9 +375,7 @@ def _reduce_scatter(route: _Group, mine: Array, step: MeshExchange, given: _Give
 
 def _all_to_all(route: _Group, mine: Array, _: MeshExchange, given: _Given) -> Array:
     blocks = np.split(mine, route.size, given["target"])
-    return np.concatenate(
-        route.scatter(blocks, [blocks[0].shape] * route.size), given["source"]
-    )  # fmt: skip
+    return np.concatenate(route.scatter(blocks, [blocks[0].shape] * route.size), given["source"])
 
 
 def _own_block(route: _Group, mine: Array, _: MeshExchange, given: _Given) -> Array:

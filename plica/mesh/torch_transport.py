@@ -65,7 +65,7 @@ class TorchTransport:
 
     def __init__(  # what it is about
         self, engine: str, rank: int, size: int, timeout: float, store: Any
-    ) -> None:  # fmt: skip  # Any: a class of torch, which is imported late
+    ) -> None:  # Any: a class of torch, which is imported late
         self.engine, self.rank, self.size, self.timeout = engine, rank, size, timeout
         self.store = store
         self.device = "cpu"
@@ -102,9 +102,7 @@ class TorchTransport:
             message = f"Rank {self.rank} cannot connect to the others by {self.engine!r}."
             raise rank_error(message, "a connection", _first_line(error)) from error
 
-    def post(
-        self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]
-    ) -> Waiting:  # fmt: skip
+    def post(self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]) -> Waiting:
         import torch
         import torch.distributed as dist
 

@@ -55,9 +55,7 @@ class Transport(Protocol):
         """Connect to all ranks, all of which have started."""
         ...
 
-    def post(
-        self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]
-    ) -> Waiting:  # fmt: skip
+    def post(self, tag: int, sends: Mapping[int, Array], receives: Mapping[int, Array]) -> Waiting:
         """Begin to send arrays, and to fill others, by rank; waiting raises `PeerLostError`."""
         ...
 

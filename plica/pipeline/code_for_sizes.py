@@ -12,15 +12,7 @@ import numpy as np
 
 from plica.codegen.lower.supported import unsupported
 from plica.core import Term, free_vars
-from plica.ir.graph import Module, attr
-from plica.ir.graph.shape_specialisation import (
-    check_ranges,
-    open_dims,
-    open_form,
-    sized,
-    sizes_of,
-    tensors,
-)
+from plica.ir.graph import Module, attr, shape_specialisation
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type import TensorType, TupleType, Type, infer, known
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError
@@ -213,7 +205,7 @@ class Sizes:
         if hidden:
             raise UnsupportedError(hidden[0], *hidden[1:])
         self.interface = interface_of(self._module)
-        self.whole = open_form(self._module)
+        self.whole = shape_specialisation.open_form(self._module)
 
     @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: as the protocol
@@ -223,10 +215,10 @@ class Sizes:
 
     def _hidden(self) -> list[Diagnostic]:
         """Dims that no shape says: it must stand alone on some axis."""
-        told = {*open_dims(self._module)}
+        told = {*shape_specialisation.open_dims(self._module)}
         lost: dict[str, dict[str, TensorType]] = {}  # where each is, by dim and input
         for param in self._module.main_function().params:
-            for each in tensors(param.type):
+            for each in shape_specialisation.tensors(param.type):
                 for name in sorted(str(dim.name) for dim in _dims(each) if dim not in told):
                     lost.setdefault(name, {}).setdefault(str(param.name), each)
         wrong = []
@@ -241,11 +233,15 @@ class Sizes:
 
     def at(self, arrays: Sequence[Array]) -> Module:
         """The module at the sizes of these arrays."""
-        sizes = sizes_of(self._module, [each.shape for each in arrays])
+        sizes = shape_specialisation.sizes_of(self._module, [each.shape for each in arrays])
         named = {str(dim.name): size for dim, size in sizes.items()}
-        check_ranges(self._module.main_function(), named)
-        made = sized(self._module, sizes)
-        types = [each for param in made.main_function().params for each in tensors(param.type)]
+        shape_specialisation.check_ranges(self._module.main_function(), named)
+        made = shape_specialisation.sized(self._module, sizes)
+        types = [
+            each
+            for param in made.main_function().params
+            for each in shape_specialisation.tensors(param.type)
+        ]
         wrong = []
         for port, of, given in zip(self.interface.inputs, types, arrays, strict=True):
             wanted = tuple([known(size) for size in of.shape])

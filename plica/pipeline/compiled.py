@@ -42,28 +42,14 @@ from plica.ir.driver import Checks, Instrument
 from plica.ir.graph.module import Module, selecting_names
 from plica.ir.graph.operator import uses_foreign
 from plica.ir.passes import Pipeline
+from plica.pipeline import option
 from plica.pipeline.extern_source import calls_declared, externs_called, externs_of
-from plica.pipeline.option import (
-    Request,
-    known_tilings,
-    pipeline_in_form,
-    read_records,
-    shipped_records,
-)
 from plica.pipeline.worker_pool import operators_of, workers
 from plica.rewrite.history import History
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 from plica.rewrite.pack import Pack
 from plica.rewrite.packs import OWN
-from plica.runtime import archive
-from plica.runtime.artefact import (
-    ALIGNMENT,
-    Artefact,
-    CompilationRecord,
-    from_members,
-    member_pieces,
-    version,
-)
+from plica.runtime import archive, artefact as artefacts
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE
@@ -166,7 +152,7 @@ def job_for(
             partial(_tuned, records, target),
             partial(rows_by, records.whole, target, contract),
         )
-    versions = (("plica", version()),)
+    versions = (("plica", artefacts.version()),)
     return Job(
         contract, tuple(packs), target, machine, schedules,
         chooser=chooser, versions=versions, **more,
@@ -254,14 +240,14 @@ _IN_USE: Final[WeakValueDictionary[object, Executable]] = WeakValueDictionary()
 
 
 def compiled(
-    module: Module, request: Request, native: Callable[[Module], Executable] | None = None
+    module: Module, request: option.Request, native: Callable[[Module], Executable] | None = None
 ) -> Executable:
     """Compiles a module by the pipeline of the request; `native` compiles segments that run on the
     host."""
     backend, target = request.backend, backend_target(request)
     records = _records(request, target)
     if records is not None and request.pipeline is backend.pipeline():
-        request = evolve(request, pipeline=pipeline_in_form(records, module, request))
+        request = evolve(request, pipeline=option.pipeline_in_form(records, module, request))
     found = "" if records is None else records.digest
     # The records of a backend with its own database may change.
     keeps = not (backend.native and request.database is not None)
@@ -283,7 +269,7 @@ def compiled(
             store.audited = 1.0
         tell_fingerprint(store)
         entry = _entry(module, request, found)
-    with known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
+    with option.known_tilings(request) as known, paused():  # nothing the compiler makes is cyclic
         job = job_for(
             target,
             request.contract,
@@ -305,15 +291,17 @@ def compiled(
     return made
 
 
-def _records(request: Request, target: Any) -> Records | ShippedRecords | None:  # Any: as below
+def _records(
+    request: option.Request, target: Any
+) -> Records | ShippedRecords | None:  # Any: as below
     """The tuning records for a target; a backend that is `native` has its own records."""
     backend = request.backend
     if backend.native:
         return None
     if request.database is not None:
-        return read_records(request.database, target)
+        return option.read_records(request.database, target)
     if request.tier != "fast" or backend.pipeline("fast") is backend.pipeline():
-        return shipped_records(target)
+        return option.shipped_records(target)
     return None  # who wants code soon did not ask what the default is that a record was held to
 
 
@@ -322,13 +310,13 @@ def _calls_no_externs(target: str, module: Module) -> UnsupportedError:
     return UnsupportedError(Diagnostic("unsupported", message, None, "no externs", names))
 
 
-def backend_target(request: Request) -> Any:  # Any: a target is its backend's own
+def backend_target(request: option.Request) -> Any:  # Any: a target is its backend's own
     """The target as the threads of the request see it."""
     return request.backend.with_threads(request.target, request.threads)
 
 
 def _made(
-    module: Module, request: Request, job: Job, store: ArtefactStore | None, entry: str
+    module: Module, request: option.Request, job: Job, store: ArtefactStore | None, entry: str
 ) -> Executable:
     """What can be called, by the store or by the pipeline."""
     backend = request.backend
@@ -376,11 +364,11 @@ def _named(
     return with_node_names(found)
 
 
-def kept_pieces(of: Artefact) -> list[archive.Piece]:
+def kept_pieces(of: artefacts.Artefact) -> list[archive.Piece]:
     """The pieces of an artefact that the store keeps. The compilation record is left out and
     recomputed on demand; the store's digest covers all pieces."""
-    members = member_pieces(of, with_record=False, sealed=False)
-    return archive.aligned_members(members, ALIGNMENT)
+    members = artefacts.member_pieces(of, with_record=False, sealed=False)
+    return archive.aligned_members(members, artefacts.ALIGNMENT)
 
 
 def tell_fingerprint(store: ArtefactStore) -> None:
@@ -395,7 +383,7 @@ def tell_fingerprint(store: ArtefactStore) -> None:
         FINGERPRINT.tell("", known.decode())
 
 
-def _entry(module: Module, request: Request, found: str) -> str:
+def _entry(module: Module, request: option.Request, found: str) -> str:
     """The store key of a module, or None if the request contains rules, passes, forms or operators
     of other packages, which have no digest."""
     pipeline = request.spelled
@@ -418,9 +406,11 @@ def _entry(module: Module, request: Request, found: str) -> str:
     return key_of(f"{request.backend.name}-module", told, where, fingerprint())
 
 
-def _reread(stored: archive.Piece, later: Callable[[], CompilationRecord]) -> Artefact | None:
+def _reread(
+    stored: archive.Piece, later: Callable[[], artefacts.CompilationRecord]
+) -> artefacts.Artefact | None:
     """The artefact in a store entry, or None if the entry holds something else."""
     try:  # the store has compared digests
-        return from_members(archive.member_views(stored), later, checked=True)
+        return artefacts.from_members(archive.member_views(stored), later, checked=True)
     except ArtefactError:
         return None

@@ -144,9 +144,7 @@ def _recipes(told: bytes) -> dict[str, Any] | None:  # Any: JSON
     except (ValueError, RecursionError):
         return None
     match kept:
-        case {
-            "recipes": [*recipes], "free": [*free], "answers": [*answers], "leaves": [*leaves]
-        }:  # fmt: skip
+        case {"recipes": [*recipes], "free": [*free], "answers": [*answers], "leaves": [*leaves]}:
             pass
         case _:
             return None

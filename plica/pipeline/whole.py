@@ -43,33 +43,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, runtime_c
 from attrs import evolve
 
 from plica.analysis.statement import LoweringRefused
+from plica.codegen import program_kind
 from plica.codegen.backend import backend_of
-from plica.codegen.program_kind import (
-    ProgramKind,
-    is_staged,
-    kind_of,
-    repeats,
-    static_form,
-    without_loops,
-)
 from plica.frontend.offered import front_end_of
 from plica.ir.driver import check_contracts
 from plica.ir.graph import Module, attr
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import infer
+from plica.pipeline import option
 from plica.pipeline.compiled import compiled
 from plica.pipeline.extern_source import checked_externs, externs_of
-from plica.pipeline.option import (
-    CompileOptions,
-    Request,
-    check_options,
-    contract_of,
-    described_target,
-    packs_listed,
-    packs_of,
-    schedules_of,
-    target_of,
-)
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.host import cores
@@ -112,7 +95,7 @@ def at_call(
 def program_at_call(
     of: Module | Scripted | Kernel | str | PathLike[str] | bytes | ModelProto | ReadModel,
     compiled: Compile,
-) -> tuple[Module | Specialised, ProgramKind]:
+) -> tuple[Module | Specialised, program_kind.ProgramKind]:
     """The same, and how it is compiled."""
     if isinstance(of, Kernel):
         of = lone_kernel(of)
@@ -125,7 +108,7 @@ def program_at_call(
         if (read := model.module()) is None:
             return specialised_model(model, compiled), "open"
         found = read
-    if (kind := kind_of(found)) == "open":
+    if (kind := program_kind.kind_of(found)) == "open":
         return specialised(found, compiled), kind
     return found, kind
 
@@ -180,10 +163,10 @@ Compilable: TypeAlias = (
 
 def compile_anew(mod: Compilable, **given: Any) -> Executable:  # Any: as `plica.compile` says
     """What `plica.compile` says, by the whole compiler."""
-    return compile_with(CompileOptions(**given), mod)
+    return compile_with(option.CompileOptions(**given), mod)
 
 
-def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
+def compile_with(options: option.CompileOptions, mod: Compilable) -> Executable:
     """The executable for whatever can be compiled."""
     if options.background:
         return _in_background(options, mod)
@@ -210,8 +193,8 @@ def compile_with(options: CompileOptions, mod: Compilable) -> Executable:
 
 def _compiled_at_sizes(
     given: Any,  # what `at_call` takes
-    options: CompileOptions,
-    request: Request,
+    options: option.CompileOptions,
+    request: option.Request,
     again: Callable[[Any], Executable],
 ) -> Executable:
     """The executable for anything but a module of torch."""
@@ -227,34 +210,34 @@ def _compiled_at_sizes(
     return _of_known_sizes(module, options, request, again)
 
 
-def _requested(options: CompileOptions) -> Request:
+def _requested(options: option.CompileOptions) -> option.Request:
     """The validated request of the options."""
-    check_options(options.threads, options.database)
-    target = described_target(target_of(options.target), options.machine)
+    option.check_options(options.threads, options.database)
+    target = option.described_target(option.target_of(options.target), options.machine)
     backend = backend_of(target)
     backend.check_before(target, runs=True)
-    wanted = packs_listed(options.packs)
-    contract = contract_of(options.contract)
+    wanted = option.packs_listed(options.packs)
+    contract = option.contract_of(options.contract)
     pipeline = options.pipeline(backend)
     check_contracts(pipeline, contract)
-    return Request(
+    return option.Request(
         backend,
         target,
         cores() if options.threads is None else options.threads,
         contract,
-        packs_of(wanted, contract),
+        option.packs_of(wanted, contract),
         wanted,
         options.database,
         options.cache,
         pipeline,
         options.validate,
-        schedules_of(options.schedules),
+        option.schedules_of(options.schedules),
         checked_externs(options.externs),
         options.effort if options.passes is None else "own",
     )
 
 
-def _check_calls(module: Module | None, request: Request) -> None:
+def _check_calls(module: Module | None, request: option.Request) -> None:
     """Say now what no size could mend: calls of kernels and externs that cannot be."""
     if module is None:
         return
@@ -264,14 +247,17 @@ def _check_calls(module: Module | None, request: Request) -> None:
 
 
 def _of_known_sizes(
-    module: Module, options: CompileOptions, request: Request, again: Callable[[Module], Executable]
+    module: Module,
+    options: option.CompileOptions,
+    request: option.Request,
+    again: Callable[[Module], Executable],
 ) -> Executable:
     """The executable for a module without open sizes, by the road its backend has for it."""
     backend = request.backend
     if not backend.objects or not backend.here(request.target):  # nobody runs its segments here
-        module = without_loops(module)
+        module = program_kind.without_loops(module)
     if backend.native:  # an accelerator: what it cannot do, this processor does
-        here = CompileOptions(
+        here = option.CompileOptions(
             threads=options.threads,
             database=options.database,
             cache=options.cache,
@@ -281,12 +267,12 @@ def _of_known_sizes(
         return compiled(module, request, partial(compile_with, here))
     if not backend.objects:
         return _chosen_by_host(module, request, again) or compiled(module, request)
-    if (static := static_form(module)) is not None:
+    if (static := program_kind.static_form(module)) is not None:
         return compiled(static, request)
-    if repeats(module):
+    if program_kind.repeats(module):
         return _in_segments(
             module, request, again,
-            written_out=lambda: compiled(without_loops(module), request),
+            written_out=lambda: compiled(program_kind.without_loops(module), request),
         )  # fmt: skip
     if options.database is not None:
         message = "Schedules are tuned for programs without data and recursion only."
@@ -316,7 +302,7 @@ def is_stablehlo(of: object) -> bool:
     return callable(getattr(of, "mlir_module", None))
 
 
-def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as `compile`
+def _in_background(options: option.CompileOptions, mod: Any) -> Executable:  # Any: as `compile`
     """What answers with fast code until that of the effort is made."""
     if options.passes is not None or options.effort == "fast":
         message = "In the background the code of a better effort than fast is made."
@@ -331,7 +317,7 @@ def _in_background(options: CompileOptions, mod: Any) -> Executable:  # Any: as 
 
 def _in_segments(
     module: Module,
-    request: Request,
+    request: option.Request,
     again: Callable[[Module], Executable],
     *,
     chooses: bool = True,
@@ -347,21 +333,24 @@ def _in_segments(
 
 
 def _chosen_by_host(
-    module: Module, request: Request, again: Callable[[Module], Executable]
+    module: Module, request: option.Request, again: Callable[[Module], Executable]
 ) -> Executable | None:
     """The segments of a program whose choices run on the host because the target's code cannot
     choose; None if there is no choice left, or the target can."""
     backend = request.backend
-    if backend.chooses or not is_staged(module, chooses=False):
+    if backend.chooses or not program_kind.is_staged(module, chooses=False):
         return None
     decided = find_pass("fold-constants")(find_pass("evaluate-partially")(infer(module)))
-    if not is_staged(decided, chooses=False):
+    if not program_kind.is_staged(decided, chooses=False):
         return None
     return _in_segments(decided, request, again, chooses=False)
 
 
 def _opened(
-    module: Specialised, request: Request, specialise: bool, again: Callable[[Module], Executable]
+    module: Specialised,
+    request: option.Request,
+    specialise: bool,
+    again: Callable[[Module], Executable],
 ) -> Executable:
     """One code for every size, where possible, with per-call compilation as the alternative."""
     if (whole := module.selector.whole) is None:
@@ -370,7 +359,9 @@ def _opened(
         return made
     if not request.backend.opens(request.target):
         return module
-    static = static_form(whole)  # functions and recursion that no input decides are gone
+    static = program_kind.static_form(
+        whole
+    )  # functions and recursion that no input decides are gone
     try:
         opened = compiled(whole if static is None else static, request)
     except (UnsupportedError, LoweringRefused):

@@ -10,18 +10,9 @@ from typing import Any
 
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
+from plica.report import nest_film
 from plica.report.kernel_view import clock
 from plica.report.line_table import LineTable
-from plica.report.nest_film import (
-    NestFrame,
-    cycles_of,
-    of_lowering,
-    of_trace,
-    to_data,
-    with_costs,
-    with_times,
-    work_of,
-)
 from plica.schedule.default import Machine
 from plica.schedule.diff import Change, Keep, MovedStep, diff
 from plica.schedule.effect import effects
@@ -42,11 +33,11 @@ def trace_view(  # noqa: PLR0917  # a view is of these things
     """A kernel under its schedules."""
     table = LineTable()
     films = [
-        {"name": title, "film": to_data(frames_of(trace, kernel, machine, timed, fused), table),
-         "trace": trace.to_python(kernel)}
+        {"name": title, "trace": trace.to_python(kernel),
+         "film": nest_film.to_data(frames_of(trace, kernel, machine, timed, fused), table)}
         for title, trace in traces.items()
     ]  # fmt: skip
-    work = work_of(kernel)
+    work = nest_film.work_of(kernel)
     view: dict[str, Any] = {
         "kind": "trace",
         "name": name,
@@ -72,13 +63,13 @@ def trace_view(  # noqa: PLR0917  # a view is of these things
 
 def frames_of(
     trace: Trace, kernel: Kernel, machine: Machine, timed: bool, fused: bool
-) -> list[NestFrame]:
+) -> list[nest_film.NestFrame]:
     """The film of a kernel under a trace, to the last lowering pass."""
-    frames = list(of_trace(trace, kernel))
+    frames = list(nest_film.of_trace(trace, kernel))
     last = frames[-1].kernel
     assert last is not None
-    found = with_costs([*frames, *of_lowering(last)], machine)
-    return with_times(found, clock, fused) if timed else found
+    found = nest_film.with_costs([*frames, *nest_film.of_lowering(last)], machine)
+    return nest_film.with_times(found, clock, fused) if timed else found
 
 
 def compared(
@@ -87,7 +78,7 @@ def compared(
     """The hunks between two traces with their effects, and which steps are in both."""
 
     def cost(module: Module) -> float:
-        return cycles_of(kernel_of(module)[2], machine)
+        return nest_film.cycles_of(kernel_of(module)[2], machine)
 
     difference = diff(a, b)
     pairs = [

@@ -23,16 +23,9 @@ from attrs import evolve
 from plica.core import RuleRefused, Term, post_order
 from plica.ir.contract import KNOWN, Contract, exact, named
 from plica.ir.graph import Expr, Module
+from plica.rewrite import pattern as pt
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.match import compiled
-from plica.rewrite.pattern import (
-    Dominator,
-    Outputs,
-    Recursive,
-    alternatives,
-    bound_names,
-    hole_names,
-)
 from plica.rewrite.rule import Fillings, Guard, Rule
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
@@ -68,7 +61,7 @@ def rule(
         raise RuleRefused(*wrong)
     made = _made(name, left, right, place, when=when, float=float)
     made = evolve(made, examples=_examples(made, examples), instances=_fillings(made, instances))
-    if not isinstance(left, Dominator):  # a region has no instances to look at
+    if not isinstance(left, pt.Dominator):  # a region has no instances to look at
         reason = probe(made)
         if reason is not None:
             message = f"The sides of {name} cannot have one type."
@@ -100,7 +93,7 @@ def _made(
     when: Guard | None,
     float: Contract | str,
 ) -> Rule:
-    right = several(right) if isinstance(left, Outputs) else right
+    right = several(right) if isinstance(left, pt.Outputs) else right
     contract = named(float) if isinstance(float, str) else float
     assert contract is not None
     build = late_right_side(left, right) if isinstance(right, Term) else None
@@ -117,7 +110,7 @@ def findings(
     place: Place | None = None,
 ) -> list[Diagnostic]:
     """Why something cannot be a rule, as far as its two sides tell."""
-    right = several(right) if isinstance(left, Outputs) else right
+    right = several(right) if isinstance(left, pt.Outputs) else right
     wrong: list[Diagnostic] = []
     contract = named(float) if isinstance(float, str) else float
     given: object = name  # whatever a user gives
@@ -127,11 +120,11 @@ def findings(
     if not isinstance(contract, Contract):
         message = f"The float contract of {name} is not known."
         wrong.append(Diagnostic("bad-rule", message, place, KNOWN, repr(float)))
-    if isinstance(left, Term) and not isinstance(left, Dominator):
+    if isinstance(left, Term) and not isinstance(left, pt.Dominator):
         wrong.extend(_two_demands(name, left, place))
     if not isinstance(left, Term) or type(left).hole:
         message = f"The left side of {name} must be a term with structure."
-        alone = isinstance(left, Term) and hole_names(left)
+        alone = isinstance(left, Term) and pt.hole_names(left)
         met = f"the hole {' '.join(alone)} alone" if alone else repr(left)
         wrong.append(Diagnostic("bad-rule", message, place, "an operator around holes", met))
     elif isinstance(right, Term):
@@ -169,9 +162,9 @@ def _fillings(of: Rule, given: Any) -> Fillings | None:  # Any: as above
 
 def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Diagnostic]:
     """Holes that the right side uses or binds, but the left side does not bind."""
-    known = bound_names(left)
+    known = pt.bound_names(left)
     wrong: list[Diagnostic] = []
-    loose = sorted(hole_names(right) - known)
+    loose = sorted(pt.hole_names(right) - known)
     if loose:
         message = f"The right side of {name} uses holes that the left side does not bind."
         expected = f"holes among {', '.join(sorted(known))}"
@@ -191,11 +184,11 @@ def _unbound(name: str, left: Term, right: Term, place: Place | None) -> list[Di
 
 def _two_demands(name: str, left: Term, place: Place | None) -> list[Diagnostic]:
     """Holes of one name with different constraints, of which only the first would apply."""
-    for each in alternatives(left):
+    for each in pt.alternatives(left):
         first: dict[str, Term] = {}
         for node in post_order(each):
             of: Any = node
-            if isinstance(node, Recursive):
+            if isinstance(node, pt.Recursive):
                 check_recursions(each, place)
             if type(node).hole and first.setdefault(of.name, node) is not node:
                 message = f"The left side of {name} has two holes {of.name} with different demands."

@@ -12,18 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from plica.runtime import archive, host
-from plica.runtime.artefact import (
-    ACCELERATED,
-    ENTRY,
-    LISTS,
-    PEAK,
-    SIZES,
-    USE,
-    WASM,
-    Artefact,
-    from_members,
-)
+from plica.runtime import archive, artefact as artefacts, host
 from plica.runtime.error import wrong_argument
 from plica.runtime.executable import Executable
 from plica.runtime.extern import NONE, Externs
@@ -52,8 +41,8 @@ with lazy_imports(__name__):  # few artefacts are of these kinds
 
 
 _KINDS: Final[Mapping[str, Callable[..., Executable]]] = {
-    "nvptx64": CudaExecutable, WASM: wasm, "opencl": opencl, "webgpu": webgpu, "spirv64": spirv,
-    "amdgcn": hip, "air64": metal, "emulated": emulation,
+    "nvptx64": CudaExecutable, artefacts.WASM: wasm, "opencl": opencl, "webgpu": webgpu,
+    "spirv64": spirv, "amdgcn": hip, "air64": metal, "emulated": emulation,
 }  # fmt: skip
 """What runs code that is not for this processor, by its architecture."""
 
@@ -78,7 +67,7 @@ def load(
         message = "The number of threads must be a whole number, at least 1."
         raise wrong_argument(message, "1 or more, or None", threads)
     with archive.opened(path) as members:
-        lists = members.pop(LISTS, None)
+        lists = members.pop(artefacts.LISTS, None)
         made = _loaded(members, threads, externs)
         return made if lists is None else over_lists(made, lists)
 
@@ -89,19 +78,19 @@ def _loaded(
     externs: Mapping[str, str | os.PathLike[str]] | None,
 ) -> Executable:
     """The executable over arrays."""
-    if ACCELERATED in members:
+    if artefacts.ACCELERATED in members:
         return on_device(accelerated(members), executable, threads)
     if is_staged(members):
         interface, program, parts, driver = staged_from_members(members)
-        segments = [executable(from_members(each), threads) for each in parts]
+        segments = [executable(artefacts.from_members(each), threads) for each in parts]
         return StagedExecutable(interface, program, segments, driver)
     if is_dynamic(members):
         return DynamicExecutable(dynamic_from_members(members), threads=threads)
-    return executable(from_members(members), threads, externs=Externs(externs))
+    return executable(artefacts.from_members(members), threads, externs=Externs(externs))
 
 
 def executable(
-    artefact: Artefact,
+    artefact: artefacts.Artefact,
     threads: int | None = None,
     texts: Mapping[str, Callable[[], str]] | None = None,
     externs: Externs = NONE,
@@ -123,9 +112,9 @@ def executable(
     use_threads(code, count)
     kind: Callable[..., Executable] = Executable
     if dims_of(artefact.interface):
-        kind = partial(OpenExecutable, sizes=code.address(SIZES))
+        kind = partial(OpenExecutable, sizes=code.address(artefacts.SIZES))
     return kind(
-        code.address(ENTRY),
+        code.address(artefacts.ENTRY),
         artefact.interface,
         constants=artefact.constants,
         workspace=artefact.workspace,
@@ -134,8 +123,8 @@ def executable(
         target=str(artefact.machine),
         keep=code,
         artefact=artefact,
-        profile=code.address(USE) if USE in code else 0,
-        peak=code.address(PEAK) if PEAK in code else 0,
+        profile=code.address(artefacts.USE) if artefacts.USE in code else 0,
+        peak=code.address(artefacts.PEAK) if artefacts.PEAK in code else 0,
         threads=count,
         externs=externs,
     )

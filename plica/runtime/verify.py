@@ -18,20 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from plica.runtime import archive
-from plica.runtime.artefact import (
-    ACCELERATED,
-    ALIGNMENT,
-    ENTRY,
-    LISTS,
-    SPIRV_TRIPLE,
-    TRIPLE,
-    WASM,
-    Artefact,
-    ArtefactMachine,
-    StoredAllocation,
-    from_members,
-)
+from plica.runtime import archive, artefact as artefacts
 from plica.runtime.cuda import code as device_code, step as device_step
 from plica.runtime.cuda.open_step import OpenProgram
 from plica.runtime.cuda.overlap import overlaps
@@ -122,7 +109,7 @@ def _verified(members: Mapping[str, bytes]) -> Verified:
     module, programs = _joined([each.module for each in records]), 0
     target = _joined([str(each.machine) for each in parts])
     versions = tuple(dict.fromkeys([each for part in parts for each in part.versions]))
-    if ACCELERATED in members:
+    if artefacts.ACCELERATED in members:
         whole = _verified_programs(members)
         module, programs, target = whole.module, len(whole.programs), whole.target
         versions = whole.versions
@@ -145,19 +132,19 @@ def _verified(members: Mapping[str, bytes]) -> Verified:
     )
 
 
-def parts_of(members: Mapping[str, bytes]) -> list[Artefact]:
+def parts_of(members: Mapping[str, bytes]) -> list[artefacts.Artefact]:
     """The native artefacts in an archive: itself, the segments of a staged program, or the parts
     around layers on an accelerator; a dynamic program has none."""
-    members = {name: data for name, data in members.items() if name != LISTS}
+    members = {name: data for name, data in members.items() if name != artefacts.LISTS}
     if is_dynamic(members):
         return []
     if is_staged(members):
-        return [from_members(each) for each in staged_members(members)[2]]
-    if ACCELERATED in members:
+        return [artefacts.from_members(each) for each in staged_members(members)[2]]
+    if artefacts.ACCELERATED in members:
         from plica.runtime.accel.artefact import from_members as read
 
         return list(read(members).parts)
-    return [from_members(members)]
+    return [artefacts.from_members(members)]
 
 
 def _verified_programs(members: Mapping[str, bytes]) -> AccelArtefact:
@@ -186,7 +173,7 @@ def _joined(words: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def _problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
+def _problems(artefact: artefacts.Artefact, record: CompilationRecord) -> Iterator[str]:
     yield from _plan_problems(artefact.plan, artefact.workspace)
     if artefact.device is None:
         yield from _code_problems(artefact.machine, artefact.objects)
@@ -202,7 +189,7 @@ def refuse(problems: Iterable[str]) -> None:
         raise ArtefactError(*wrong)
 
 
-def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]:
+def _plan_problems(plan: Sequence[artefacts.StoredAllocation], size: int) -> Iterator[str]:
     """Values outside of the workspace, and values in one place at one time."""
     if len(plan) > _MAX_TENANTS:
         yield "The memory plan has more values than any model."
@@ -210,7 +197,7 @@ def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]
     for number, each in enumerate(plan):
         if min(each.offset, each.size, each.born) < 0 or each.last < each.born:
             yield f"The value {number} of the memory plan has an impossible place or time."
-        if each.offset + each.size > size or each.offset % ALIGNMENT:
+        if each.offset + each.size > size or each.offset % artefacts.ALIGNMENT:
             yield f"The value {number} of the memory plan lies outside of its workspace."
         for of in (each.view_of, each.in_place_of):
             if of is not None and (not 0 <= of < number or plan[of].offset != each.offset):
@@ -231,7 +218,7 @@ def _plan_problems(plan: Sequence[StoredAllocation], size: int) -> Iterator[str]
         together.append(number)
 
 
-def _may_share(plan: Sequence[StoredAllocation], one: int, two: int) -> bool:
+def _may_share(plan: Sequence[artefacts.StoredAllocation], one: int, two: int) -> bool:
     """Whether two values that overlap are one memory, or the later is written over the earlier."""
     first, second = _shown(plan, one), _shown(plan, two)
     if first == second:
@@ -245,7 +232,7 @@ def _may_share(plan: Sequence[StoredAllocation], one: int, two: int) -> bool:
     )
 
 
-def _shown(plan: Sequence[StoredAllocation], number: int) -> int:
+def _shown(plan: Sequence[artefacts.StoredAllocation], number: int) -> int:
     """The value whose elements a chain of views shows."""
     while (of := plan[number].view_of) is not None:
         number = of
@@ -253,7 +240,10 @@ def _shown(plan: Sequence[StoredAllocation], number: int) -> int:
 
 
 def _code_problems(
-    of: ArtefactMachine, objects: Sequence[bytes], entry: str = ENTRY, calls: Sequence[str] = ()
+    of: artefacts.ArtefactMachine,
+    objects: Sequence[bytes],
+    entry: str = artefacts.ENTRY,
+    calls: Sequence[str] = (),
 ) -> Iterator[str]:
     """Code for another machine, without an entry, or that calls what no kernel calls, nor `calls`
     has."""
@@ -261,7 +251,7 @@ def _code_problems(
     defined: set[str] = set()
     wanted: dict[str, None] = {}
     for each in objects:
-        if machine == WASM:
+        if machine == artefacts.WASM:
             names = names_of(each)
             defined.update(names.exports)
             wanted |= dict.fromkeys(name for _, name in names.imports)
@@ -285,11 +275,13 @@ def _code_problems(
             yield f"The code calls {name!r}, which no kernel calls."
 
 
-def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> Iterator[str]:
+def device_problems(
+    artefact: artefacts.Artefact, device: DeviceProgram | OpenProgram
+) -> Iterator[str]:
     """Code for other devices, without launches, and launches outside memory."""
-    if artefact.machine.triple == TRIPLE:
+    if artefact.machine.triple == artefacts.TRIPLE:
         defined = frozenset[str]().union(*map(device_code.functions, artefact.objects))
-    elif artefact.machine.triple == SPIRV_TRIPLE:
+    elif artefact.machine.triple == artefacts.SPIRV_TRIPLE:
         defined = frozenset[str]().union(*map(entry_points, artefact.objects))
     elif artefact.machine.architecture in TEXTS:
         found = [FUNCTION.findall(each.decode("utf-8", "replace")) for each in artefact.objects]
@@ -312,7 +304,7 @@ def device_problems(artefact: Artefact, device: DeviceProgram | OpenProgram) -> 
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
 
 
-def _open_problems(artefact: Artefact, device: OpenProgram) -> Iterator[str]:
+def _open_problems(artefact: artefacts.Artefact, device: OpenProgram) -> Iterator[str]:
     """Launches for open sizes that are given other tensors than the interface has."""
     interface = artefact.interface
     wanted = {"input": len(interface.inputs), "output": len(interface.outputs),
@@ -327,7 +319,7 @@ def _open_problems(artefact: Artefact, device: OpenProgram) -> Iterator[str]:
         yield f"{len(artefact.launches)} launches are told of, and {len(device.steps)} are made."
 
 
-def _trace_problems(artefact: Artefact, record: CompilationRecord) -> Iterator[str]:
+def _trace_problems(artefact: artefacts.Artefact, record: CompilationRecord) -> Iterator[str]:
     """Kernels without the trace of their schedule, and traces that are none."""
     known = {each.kernel for each in record.traces}
     if len(known) != len(record.traces):

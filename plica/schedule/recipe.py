@@ -22,17 +22,10 @@ from plica.core.diagnostic import EvaluationError, Malformed
 from plica.core.encode import from_json, to_json
 from plica.core.fold import map_bottom_up
 from plica.core.term import LARGE_BYTES, FrozenBytes, Term
+from plica.ir.graph import provenance
 from plica.ir.graph.expression import Apply, Const, Expr, Var, own_const
 from plica.ir.graph.operator import find
 from plica.ir.graph.plain_recipe import Step, order_data
-from plica.ir.graph.provenance import (
-    MAX_RECIPE_CHARACTERS,
-    PlainArray,
-    made_later,
-    plain_steps,
-    recipe_of,
-    recipe_text,
-)
 from plica.ir.loop import Buffer, loads
 from plica.ir.type import TensorType, static_shape, type_of
 from plica.runtime.late import lazy_imports
@@ -64,29 +57,29 @@ def followed(text: str, stored: Stored) -> Array | None:
 def packed_text(of: Const) -> str | None:
     """The recipe of a possibly packed constant, in plain form if numpy suffices; None if it is too
     long."""
-    recipe, steps = recipe_of(of), list[Step]()
+    recipe, steps = provenance.recipe_of(of), list[Step]()
     if not isinstance(recipe, PackedConstant):
-        text = recipe_text(of)
+        text = provenance.recipe_text(of)
     else:
         text = json.dumps(steps) if _is_plain(recipe, steps) else to_json(recipe)
-    return text if len(text) <= MAX_RECIPE_CHARACTERS else None
+    return text if len(text) <= provenance.MAX_RECIPE_CHARACTERS else None
 
 
 def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
     """Appends the steps of a packed constant, for `constants`; returns whether they are
     complete."""
     whole = recipe.whole
-    held: dict[Buffer, PlainArray] = {}
+    held: dict[Buffer, provenance.PlainArray] = {}
     read = {load.buffer for each in whole.before for load in loads(each)}
     for number, given in zip(whole.numbers, whole.given, strict=True):
         if (buffer := whole.inputs[number]) not in read:
             continue
-        made, shape = plain_steps(given, steps), shape_of(buffer)
+        made, shape = provenance.plain_steps(given, steps), shape_of(buffer)
         if made is None or made.kind != buffer.dtype.numpy.str:
             return False
         held[buffer] = made
         if made.shape != shape:
-            held[buffer] = PlainArray(len(steps), made.kind, shape)
+            held[buffer] = provenance.PlainArray(len(steps), made.kind, shape)
             steps.append(["reshape", made.step, shape])
     for each in whole.before:
         later = {buffer: of.source for buffer, of in held.items() if of.source is not None}
@@ -100,7 +93,9 @@ def _is_plain(recipe: PackedConstant, steps: list[Step]) -> bool:
             return False
         if each.out.dtype is not load.buffer.dtype:
             return False
-        held[each.out] = PlainArray(len(steps), held[load.buffer].kind, shape_of(each.out))
+        held[each.out] = provenance.PlainArray(
+            len(steps), held[load.buffer].kind, shape_of(each.out)
+        )
         steps.append(step)
         if each.out is recipe.out:
             return True
@@ -122,7 +117,7 @@ def _constant(recipe: Term, stored: Stored) -> Const:
                 return Const(of.dtype, static_shape(of) or (), data)
             case Apply() if (record := find(node.op)) is not None and record.columns is not None:
                 apart = Apply(node.op, tuple([_known(each) for each in node.args]), node.attrs)
-                late = made_later(apart)
+                late = provenance.made_later(apart)
                 return apart if late is None or len(late.data) < LARGE_BYTES else late
         return node
 

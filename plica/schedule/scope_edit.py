@@ -17,18 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from attrs import frozen
 
+from plica.analysis import site as sites
 from plica.analysis.enclosing import shown, simple
 from plica.analysis.index import Context
 from plica.analysis.region import Box
-from plica.analysis.site import (
-    Above,
-    Site,
-    fresh_names,
-    rebuilt,
-    with_body,
-    with_inside,
-    with_parts,
-)
 from plica.core import Name, Term, map_bottom_up
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import And, Buffer, Le, Load, Lt, Scalar, ScalarVar, index
@@ -83,7 +75,7 @@ def _remade(
         return st.NOTHING
     for at, (old, now) in enumerate(zip(st.substatements(stmt), inside, strict=True)):
         if old is not now:
-            stmt = with_inside(stmt, at, now)
+            stmt = sites.with_inside(stmt, at, now)
     return stmt
 
 
@@ -99,20 +91,22 @@ def front_of(scope: st.Stmt) -> InsertionPoint:
     return InsertionPoint(scope, 0)
 
 
-def with_scope(kernel: st.Kernel, site: Site[st.Block] | Site[st.For], body: st.Stmt) -> st.Kernel:
+def with_scope(
+    kernel: st.Kernel, site: sites.Site[st.Block] | sites.Site[st.For], body: st.Stmt
+) -> st.Kernel:
     """The kernel with another body of the scope that contains a block or a loop."""
-    above: Above = site.above
+    above: sites.Above = site.above
     last = max((at for at, (stmt, _) in enumerate(above) if isinstance(stmt, st.Block)), default=-1)
-    return with_body(kernel, rebuilt(above[: last + 1], body))
+    return sites.with_body(kernel, sites.rebuilt(above[: last + 1], body))
 
 
 def without_buffer(kernel: st.Kernel, buffer: Buffer) -> st.Kernel:
     """The kernel without the allocation of a buffer."""
-    stack: list[tuple[st.Stmt, Above]] = [(kernel.body, ())]
+    stack: list[tuple[st.Stmt, sites.Above]] = [(kernel.body, ())]
     while stack:
         stmt, above = stack.pop()
         if isinstance(stmt, st.Alloc) and stmt.buffer is buffer:
-            return with_body(kernel, rebuilt(above, stmt.body))
+            return sites.with_body(kernel, sites.rebuilt(above, stmt.body))
         for at, each in enumerate(st.substatements(stmt)):
             stack.append((each, (*above, (stmt, at))))
     return kernel
@@ -142,7 +136,7 @@ def nest_of(
 
     If a range may exceed the valid values, the block gets a predicate.
     """
-    names = fresh_names(kernel, [Name("ax", at) for at in range(len(block.vars))])
+    names = sites.fresh_names(kernel, [Name("ax", at) for at in range(len(block.vars))])
     predicate: Scalar = st.TRUE
     bindings: list[Scalar] = []
     loops: list[tuple[ScalarVar, Scalar]] = []
@@ -164,7 +158,7 @@ def nest_of(
         for condition in (Le(index(0), value), Lt(value, extent)):
             if not shown(condition, context, quick=True):
                 predicate = condition if predicate is st.TRUE else And(predicate, condition)
-    nest: st.Stmt = with_parts(block, bindings=tuple(bindings), predicate=predicate)
+    nest: st.Stmt = sites.with_parts(block, bindings=tuple(bindings), predicate=predicate)
     for var, wide in reversed(loops):
         nest = st.For(var, wide, "serial", nest)
     return nest
@@ -184,18 +178,18 @@ def copy_block(
     store = st.Store(target[0], tuple(target[1]), Load(source[0], tuple(source[1])))
     return st.Block(
         label, vars_, extents, spatial, vars_, st.TRUE, None, store, annotations=annotations
-    )  # fmt: skip
+    )
 
 
 def fresh_vars(kernel: st.Kernel, hint: str, count: int) -> tuple[ScalarVar, ...]:
     """Variables that the kernel does not have."""
-    names = fresh_names(kernel, [Name(hint, at) for at in range(count)])
+    names = sites.fresh_names(kernel, [Name(hint, at) for at in range(count)])
     return tuple([ScalarVar(name, i64) for name in names])
 
 
 def staged_buffer(kernel: st.Kernel, like: Buffer, scope: str) -> Buffer:
     """A fresh row-major buffer with the shape of another, in a memory scope."""
-    (name,) = fresh_names(kernel, [Name(f"{like.name}_{scope.replace('.', '_')}")])
+    (name,) = sites.fresh_names(kernel, [Name(f"{like.name}_{scope.replace('.', '_')}")])
     return Buffer(name, like.shape, like.dtype, scope)
 
 
@@ -205,7 +199,7 @@ def with_elements(block: st.Block, change: Callable[[Load | st.Store], Term | No
     def each(node: Term) -> Term:
         return (change(node) or node) if isinstance(node, Load | st.Store) else node
 
-    bare = with_parts(block, reads=(), writes=())
+    bare = sites.with_parts(block, reads=(), writes=())
     new = map_bottom_up(each, bare)
     return block if new is bare else new
 

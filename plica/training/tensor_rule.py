@@ -116,4 +116,4 @@ ADAMW: Final = TensorRule(_ADAMW_SETTINGS, lambda of: (of, of), _adamw)
 MUON: Final = TensorRule(("momentum", *_ADAMW_SETTINGS), _muon_memory, _muon)
 ADAFACTOR: Final = TensorRule(
     ("rate", "power", "clip", "small", "floor", "t"), _adafactor_memory, _adafactor
-)  # fmt: skip
+)

@@ -35,7 +35,7 @@ __all__ = [
     "prove_rule",
     "simplified",
     "simplify",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     from plica.analysis.index.bounds import bounds, modular

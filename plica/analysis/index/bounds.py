@@ -21,18 +21,9 @@ import weakref
 from collections.abc import Iterable
 from typing import Final
 
+from plica.analysis.index import knowledge as knowledges
 from plica.analysis.index.context import EMPTY, FALSE, NAMED, Context, Range
 from plica.analysis.index.interval import EVERYTHING, WORD, Interval
-from plica.analysis.index.knowledge import (
-    ARITHMETIC,
-    KINDS,
-    Form,
-    Knowledge,
-    Residue,
-    arithmetic_parts,
-    inequalities,
-    mentions_data,
-)
 from plica.analysis.index.modular import residue
 from plica.analysis.index.polynomial import Key, Polynomial, Product
 from plica.core import Term, fold_into
@@ -45,12 +36,12 @@ def bounds(term: sc.Scalar, context: Context = EMPTY) -> Interval:
     return of_term(term, knowledge(context))
 
 
-def modular(term: sc.Scalar, context: Context = EMPTY) -> Residue:
+def modular(term: sc.Scalar, context: Context = EMPTY) -> knowledges.Residue:
     """The modular set of an index term under the context."""
     return residue(term, knowledge(context))
 
 
-def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
+def of_term(term: sc.Scalar, known: knowledges.Knowledge) -> Interval:
     """As `bounds`, with the tables of the context at hand."""
     memo = known.bounds
     if (found := memo.get(term)) is not None:
@@ -62,7 +53,7 @@ def of_term(term: sc.Scalar, known: Knowledge) -> Interval:
     )
 
 
-def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
+def of_polynomial(of: Polynomial, known: knowledges.Knowledge) -> Interval:
     """The interval of a polynomial: the sum of its parts' intervals, intersected with known facts
     about its form."""
     memo = known.bounds
@@ -83,7 +74,7 @@ def of_polynomial(of: Polynomial, known: Knowledge) -> Interval:
     return total
 
 
-def of_key(key: Key, known: Knowledge) -> Interval:
+def of_key(key: Key, known: knowledges.Knowledge) -> Interval:
     """The interval of an atom or a product of atoms."""
     if isinstance(key, Product):
         found = Interval(1, 1)
@@ -97,24 +88,24 @@ def of_key(key: Key, known: Knowledge) -> Interval:
     return of_term(key, known)
 
 
-def wraps(term: sc.Scalar, known: Knowledge) -> bool:
+def wraps(term: sc.Scalar, known: knowledges.Knowledge) -> bool:
     """Whether some part of an index term that depends on data may leave 64 bits.
 
     Where it may, arithmetic is that of the machine, and no law of the integers is used on it.
     """
-    if not mentions_data(term):
+    if not knowledges.mentions_data(term):
         return False
     stack, seen = [term], {term}
     while stack:
         node = stack.pop()
-        if isinstance(node, ARITHMETIC) and sc.dtype_of(node) is i64:
+        if isinstance(node, knowledges.ARITHMETIC) and sc.dtype_of(node) is i64:
             if known.impossible:  # nothing is known of its parts
                 return True
             of_term(node, known)
             low, high = _exact(node, known)
             if low not in WORD or high not in WORD:
                 return True
-        for kid in arithmetic_parts(node):
+        for kid in knowledges.arithmetic_parts(node):
             if kid not in seen:
                 seen.add(kid)
                 stack.append(kid)
@@ -130,9 +121,9 @@ def _power(base: Interval, power: int) -> Interval:
     return result
 
 
-def _parts(node: sc.Scalar, known: Knowledge) -> Iterable[sc.Scalar]:
+def _parts(node: sc.Scalar, known: knowledges.Knowledge) -> Iterable[sc.Scalar]:
     """The terms whose intervals give that of `node`."""
-    kind = KINDS.get(node.__class__)
+    kind = knowledges.KINDS.get(node.__class__)
     if kind is None or sc.dtype_of(node) is not i64:
         return ()
     if kind == "sum":
@@ -144,13 +135,13 @@ def _parts(node: sc.Scalar, known: Knowledge) -> Iterable[sc.Scalar]:
     return node.left, node.right  # type: ignore[attr-defined]  # a product may be too big
 
 
-def _of_node(node: sc.Scalar, known: Knowledge) -> Interval:
-    kind = KINDS.get(node.__class__)
+def _of_node(node: sc.Scalar, known: knowledges.Knowledge) -> Interval:
+    kind = knowledges.KINDS.get(node.__class__)
     if kind is None or sc.dtype_of(node) is not i64:
         found = _of_atom(node)
     elif kind in ("sum", "division"):
         found = _exact(node, known)
-        if (found.low not in WORD or found.high not in WORD) and mentions_data(node):
+        if (found.low not in WORD or found.high not in WORD) and knowledges.mentions_data(node):
             return WORD  # it may wrap
     else:
         a, b = (known.bounds[part] for part in _parts(node, known))
@@ -176,7 +167,7 @@ def _of_atom(node: sc.Scalar) -> Interval:
             return WORD
 
 
-def _exact(node: sc.Scalar, known: Knowledge) -> Interval:
+def _exact(node: sc.Scalar, known: knowledges.Knowledge) -> Interval:
     """The interval of a sum, product, quotient or remainder of integers of any size."""
     memo = known.bounds
     if isinstance(node, sc.FloorDiv):
@@ -210,7 +201,9 @@ def _least_quotient(value: int, low: int, high: int | None) -> int:
     return 0 if high is None else value // high
 
 
-def _remainder(node: sc.FloorMod, a: Interval, b: Interval, known: Knowledge) -> Interval:
+def _remainder(
+    node: sc.FloorMod, a: Interval, b: Interval, known: knowledges.Knowledge
+) -> Interval:
     if b.low is not None and b.low == b.high:
         size = b.low
         found = a % size
@@ -237,10 +230,12 @@ def _remainder(node: sc.FloorMod, a: Interval, b: Interval, known: Knowledge) ->
 # --- what a context says --------------------------------------------------------------------------
 
 
-_tables: Final[weakref.WeakKeyDictionary[Context, Knowledge]] = weakref.WeakKeyDictionary()
+_tables: Final[weakref.WeakKeyDictionary[Context, knowledges.Knowledge]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def knowledge(context: Context) -> Knowledge:
+def knowledge(context: Context) -> knowledges.Knowledge:
     """The tables of a context, made once."""
     if (found := _tables.get(context)) is None:
         found = _derive(context)
@@ -248,11 +243,11 @@ def knowledge(context: Context) -> Knowledge:
     return found
 
 
-def _derive(context: Context) -> Knowledge:
+def _derive(context: Context) -> knowledges.Knowledge:
     order: dict[Term, int] = {}
     for each in context.ranges:
         order.setdefault(each.var, len(order))
-    known = Knowledge((), (), {}, {}, order, FALSE in context.facts)
+    known = knowledges.Knowledge((), (), {}, {}, order, FALSE in context.facts)
     known.by_name = context is NAMED
     rows: list[Polynomial] = []
     open_ranges: list[Range] = []
@@ -269,7 +264,7 @@ def _derive(context: Context) -> Knowledge:
     for condition in Context(tuple(open_ranges), context.facts).conditions():
         if wraps(condition, known):
             continue  # it speaks of numbers modulo 2^64
-        for left, right, constant in inequalities(condition):
+        for left, right, constant in knowledges.inequalities(condition):
             row = known.polynomial(left).plus(known.polynomial(right), -1).shifted(constant)
             if row.terms:
                 rows.append(row)
@@ -289,7 +284,7 @@ def _derive(context: Context) -> Knowledge:
     return known
 
 
-def _note_form(row: Polynomial, known: Knowledge) -> None:
+def _note_form(row: Polynomial, known: knowledges.Knowledge) -> None:
     """`g*p + c >= 0` is `p >= ceil(-c / g)`, and the same of `-p` from above."""
     content = row.content()
     shape = Polynomial(0, {k: c // content for k, c in row.terms.items()})
@@ -298,7 +293,7 @@ def _note_form(row: Polynomial, known: Knowledge) -> None:
     _narrow(known, shape.scaled(-1).form, Interval(None, -low))
 
 
-def _note_residue(condition: sc.Scalar, known: Knowledge) -> None:
+def _note_residue(condition: sc.Scalar, known: knowledges.Knowledge) -> None:
     match condition:
         case sc.Eq(sc.FloorMod(value, sc.Lit(modulus)), sc.Lit(base)) | sc.Eq(
             sc.Lit(base), sc.FloorMod(value, sc.Lit(modulus))
@@ -311,10 +306,10 @@ def _note_residue(condition: sc.Scalar, known: Knowledge) -> None:
     of = known.polynomial(value)
     if of.terms:
         size = abs(int(modulus))
-        known.residues[of.form] = Residue(size, (int(base) - of.constant) % size)
+        known.residues[of.form] = knowledges.Residue(size, (int(base) - of.constant) % size)
 
 
-def _narrow(known: Knowledge, form: Form, to: Interval) -> bool:
+def _narrow(known: knowledges.Knowledge, form: knowledges.Form, to: Interval) -> bool:
     old = known.forms.get(form)
     new = to if old is None else old.meet(to)
     if new == old:
@@ -328,7 +323,7 @@ def _narrow(known: Knowledge, form: Form, to: Interval) -> bool:
 MAX_PROPAGATION_ROUNDS: Final = 4
 
 
-def _propagate(known: Knowledge) -> None:
+def _propagate(known: knowledges.Knowledge) -> None:
     """Tightens the bounds of atoms: each row bounds each of its products by the others."""
     for _ in range(MAX_PROPAGATION_ROUNDS):
         changed = False

@@ -21,17 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from plica.analysis.index.count import (
-    ONE,
-    ZERO,
-    at_least,
-    ceiling,
-    comparison,
-    is_natural,
-    plus,
-    positive_dims,
-    times,
-)
+from plica.analysis.index import count
 from plica.analysis.index.knowledge import ARITHMETIC
 from plica.core import fold_into, free_vars
 from plica.ir.loop import scalar as sc
@@ -54,7 +44,7 @@ class Digit(NamedTuple):
 
     def of(self, source: sc.Scalar) -> sc.Scalar:
         """The digit of another value of the source."""
-        value = source if self.lower is ONE else sc.FloorDiv(source, self.lower)
+        value = source if self.lower is count.ONE else sc.FloorDiv(source, self.lower)
         return value if self.top else sc.FloorMod(value, self.extent)
 
 
@@ -85,7 +75,7 @@ class Digits:
         self._order: dict[Digit, int] = {}
         self._memo: dict[sc.Scalar, DigitSum | None] = {}
         self._vars = frozenset(loops)
-        self._positive = positive_dims(self.loops.values(), conditions)
+        self._positive = count.positive_dims(self.loops.values(), conditions)
 
     def sum_of(self, term: sc.Scalar) -> DigitSum | None:
         """The term as a sum of digits, or None."""
@@ -94,18 +84,18 @@ class Digits:
 
     def restrict(self, condition: sc.Scalar) -> bool:
         """Assumes a condition; returns whether it could be used."""
-        if (pair := comparison(condition)) is None:
+        if (pair := count.comparison(condition)) is None:
             return False
         found, below = self.sum_of(pair[0]), normal_dim(pair[1])
-        if found is None or found.base is not ZERO or not self.is_constant(below):
+        if found is None or found.base is not count.ZERO or not self.is_constant(below):
             return False
         if (chain := compact(found)) is None:
             return False
-        whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is ONE
+        whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is count.ONE
         source = chain[0][1].source if whole else self._source(found)
-        if at_least(below, self.extents[source]):
+        if count.at_least(below, self.extents[source]):
             return True  # it says nothing new
-        if not at_least(self.extents[source], below):
+        if not count.at_least(self.extents[source], below):
             return False
         if source in self.composites and source not in self.restricted:
             self.restricted.append(source)
@@ -128,7 +118,7 @@ class Digits:
 
         def digits(node: sc.Scalar) -> DigitSum | None:
             if isinstance(node, sc.ScalarVar) and node in self._vars:
-                return self._digit(Digit(node, ONE, self.extents[node], True))
+                return self._digit(Digit(node, count.ONE, self.extents[node], True))
             if self.is_constant(node):
                 return DigitSum((), normal_dim(node))
             if isinstance(node, ARITHMETIC):
@@ -144,7 +134,7 @@ class Digits:
             return None
         match node:
             case sc.Add():
-                return self._plus(left, right, ONE)
+                return self._plus(left, right, count.ONE)
             case sc.Sub():
                 return self._plus(left, right, sc.index(-1))
             case sc.Mul():
@@ -152,9 +142,9 @@ class Digits:
                     left, right = right, left
                 if right.parts:
                     return None
-                return self._plus(DigitSum((), ZERO), left, right.base)
+                return self._plus(DigitSum((), count.ZERO), left, right.base)
             case _:
-                if right.parts or right.base is ZERO or not is_natural(right.base):
+                if right.parts or right.base is count.ZERO or not count.is_natural(right.base):
                     return None
                 whole = isinstance(node, sc.FloorDiv)
                 return self._divided(self._with_restricted(left), right.base, whole=whole)
@@ -162,13 +152,13 @@ class Digits:
     def _plus(self, a: DigitSum, b: DigitSum, factor: sc.Scalar) -> DigitSum:
         scales = {digit: scale for scale, digit in a.parts}
         for scale, digit in b.parts:
-            total = plus(scales.get(digit, ZERO), times(factor, scale))
+            total = count.plus(scales.get(digit, count.ZERO), count.times(factor, scale))
             scales[digit] = total
-        return self._sum(scales, plus(a.base, times(factor, b.base)))
+        return self._sum(scales, count.plus(a.base, count.times(factor, b.base)))
 
     def _sum(self, scales: dict[Digit, sc.Scalar], base: sc.Scalar) -> DigitSum:
         """The sum, with neighbouring digits of one source made one."""
-        scales = {digit: scale for digit, scale in scales.items() if scale is not ZERO}
+        scales = {digit: scale for digit, scale in scales.items() if scale is not count.ZERO}
         for digit in scales:
             self._order.setdefault(digit, len(self._order))
         if len(scales) > 1:
@@ -180,61 +170,61 @@ class Digits:
         pending = list(scales)
         while pending:
             upper = pending.pop()
-            if upper not in scales or upper.lower is ONE:
+            if upper not in scales or upper.lower is count.ONE:
                 continue
             for under in list(scales):
                 if under.top or under.source is not upper.source:
                     continue
-                if same_dim(times(under.lower, under.extent), upper.lower) and same_dim(
-                    times(scales[under], under.extent), scales[upper]
+                if same_dim(count.times(under.lower, under.extent), upper.lower) and same_dim(
+                    count.times(scales[under], under.extent), scales[upper]
                 ):
                     scale = scales.pop(under)
                     del scales[upper]
                     joined = self._slice(upper.source, under.lower, upper, under.extent)
                     self._order.setdefault(joined, len(self._order))
-                    scales[joined] = plus(scales.get(joined, ZERO), scale)
+                    scales[joined] = count.plus(scales.get(joined, count.ZERO), scale)
                     pending.append(joined)
                     pending.extend(scales)
                     break
 
     def _slice(self, source: sc.Scalar, lower: sc.Scalar, upper: Digit, under: sc.Scalar) -> Digit:
         if not upper.top:
-            return Digit(source, lower, times(under, upper.extent), False)
+            return Digit(source, lower, count.times(under, upper.extent), False)
         extent = self.extents[source]
-        return Digit(source, lower, quotient(extent, lower) or ceiling(extent, lower), True)
+        return Digit(source, lower, quotient(extent, lower) or count.ceiling(extent, lower), True)
 
     def _digit(self, digit: Digit) -> DigitSum:
-        if digit.extent is ONE:
-            return DigitSum((), ZERO)
-        return self._sum({digit: ONE}, ZERO)
+        if digit.extent is count.ONE:
+            return DigitSum((), count.ZERO)
+        return self._sum({digit: count.ONE}, count.ZERO)
 
     def _divided(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by`: (by·h + r) // by = h + r // by, (by·h + r) % by = r % by."""
         if (
             self._way == "whole"
             and len(of.parts) > 1
-            and of.base is ZERO
+            and of.base is count.ZERO
             and compact(of) is not None
         ):
             return self._part(of, by, whole=whole)
         high, low = _split_parts(of, by)
-        base, rest = quotient(of.base, by), ZERO
+        base, rest = quotient(of.base, by), count.ZERO
         if base is None:
-            base, rest = ZERO, of.base
+            base, rest = count.ZERO, of.base
         upper, under = self._sum(high, base), self._sum(low, rest)
         if not under.parts:
             if of.parts and not self._is_positive(by):
                 return None
             if not whole:
                 return DigitSum((), normal_dim(rest % by))
-            return DigitSum(upper.parts, plus(upper.base, normal_dim(rest // by)))
+            return DigitSum(upper.parts, count.plus(upper.base, normal_dim(rest // by)))
         if (last := reach(under)) is None:
             return None
-        if at_least(by, plus(last, ONE)):
+        if count.at_least(by, count.plus(last, count.ONE)):
             return upper if whole else under
         if (inner := self._part(under, by, whole=whole)) is None:
             return None
-        return self._plus(upper, inner, ONE) if whole else inner
+        return self._plus(upper, inner, count.ONE) if whole else inner
 
     def _part(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`of // by` or `of % by` as a digit of the source of `of`, or of `of` itself."""
@@ -249,8 +239,8 @@ class Digits:
             return None  # where by is 0 the parts do not make the whole
         if not whole:
             return self._digit(Digit(digit.source, digit.lower, by, False))
-        above = ceiling(digit.extent, by) if fits is None else fits
-        return self._digit(Digit(digit.source, times(digit.lower, by), above, digit.top))
+        above = count.ceiling(digit.extent, by) if fits is None else fits
+        return self._digit(Digit(digit.source, count.times(digit.lower, by), above, digit.top))
 
     def _above(self, of: DigitSum, by: sc.Scalar, *, whole: bool) -> DigitSum | None:
         """`(s·h + r) // (s·t)` as `h // t`, `(s·h + r) % (s·t)` as `s·(h % t) + r`, for r < s.
@@ -259,14 +249,14 @@ class Digits:
         """
         for step, _ in of.parts:
             times_ = quotient(by, step)
-            if step is ONE or times_ is None or of.base is not ZERO:
+            if step is count.ONE or times_ is None or of.base is not count.ZERO:
                 continue
             high, low = _split_parts(of, step)
-            under = self._sum(low, ZERO)
+            under = self._sum(low, count.ZERO)
             last = reach(under)
-            if last is None or not at_least(step, plus(last, ONE)):
+            if last is None or not count.at_least(step, count.plus(last, count.ONE)):
                 continue
-            upper = self._divided(self._sum(high, ZERO), times_, whole=whole)
+            upper = self._divided(self._sum(high, count.ZERO), times_, whole=whole)
             if upper is None or whole:
                 return upper
             return self._plus(under, upper, step)
@@ -274,17 +264,17 @@ class Digits:
 
     def _is_positive(self, by: sc.Scalar) -> bool:
         """Whether a divisor is at least 1 in every iteration."""
-        return free_vars(by) <= self._positive or at_least(by, ONE)
+        return free_vars(by) <= self._positive or count.at_least(by, count.ONE)
 
     def _only(self, of: DigitSum) -> Digit:
         """The sum as one digit, turning it into a source if necessary."""
-        if len(of.parts) == 1 and of.parts[0][0] is ONE and of.base is ZERO:
+        if len(of.parts) == 1 and of.parts[0][0] is count.ONE and of.base is count.ZERO:
             return of.parts[0][1]
         return self._whole(of)
 
     def _whole(self, of: DigitSum) -> Digit:
         term = self._source(of)
-        return Digit(term, ONE, self.extents[term], True)
+        return Digit(term, count.ONE, self.extents[term], True)
 
     def _source(self, of: DigitSum) -> sc.Scalar:
         term = self.term(of)
@@ -294,28 +284,28 @@ class Digits:
             last = reach(of)
             assert last is not None  # only sums of which this is known are divided or restricted
             self.composites[term] = of
-            self.extents[term] = plus(last, ONE)
+            self.extents[term] = count.plus(last, count.ONE)
         return term
 
     def term(self, of: DigitSum) -> sc.Scalar:
         """The sum as a term."""
-        found: sc.Scalar | None = None if of.base is ZERO else of.base
+        found: sc.Scalar | None = None if of.base is count.ZERO else of.base
         for scale, digit in reversed(of.parts):
             value = digit.of(digit.source)
-            part = value if scale is ONE else sc.Mul(value, scale)
+            part = value if scale is count.ONE else sc.Mul(value, scale)
             found = part if found is None else sc.Add(part, found)
-        return ZERO if found is None else found
+        return count.ZERO if found is None else found
 
     def _cut(self, scales: dict[Digit, sc.Scalar], wanted: Digit) -> None:
         """Take apart a digit of which another is the upper part."""
         for whole in [each for each in scales if each.source is wanted.source]:
             size = quotient(wanted.lower, whole.lower)
-            if size is not None and size is not ONE and whole.top and wanted.top:
+            if size is not None and size is not count.ONE and whole.top and wanted.top:
                 scale = scales.pop(whole)
                 under = Digit(whole.source, whole.lower, size, False)
                 self._order.setdefault(under, len(self._order))
-                scales[under] = plus(scales.get(under, ZERO), scale)
-                scales[wanted] = times(scale, size)
+                scales[under] = count.plus(scales.get(under, count.ZERO), scale)
+                scales[wanted] = count.times(scale, size)
                 return
 
     def _with_restricted(self, of: DigitSum) -> DigitSum:
@@ -326,23 +316,23 @@ class Digits:
             for _, digit in inside.parts:
                 if digit not in scales:
                     self._cut(scales, digit)
-            unit = next(digit for scale, digit in inside.parts if scale is ONE)
+            unit = next(digit for scale, digit in inside.parts if scale is count.ONE)
             factor = scales.get(unit)
             if factor is None or not all(
-                digit in scales and same_dim(scales[digit], times(factor, scale))
+                digit in scales and same_dim(scales[digit], count.times(factor, scale))
                 for scale, digit in inside.parts
             ):
                 continue
             for _, digit in inside.parts:
                 del scales[digit]
-            scales[Digit(term, ONE, self.extents[term], True)] = factor
+            scales[Digit(term, count.ONE, self.extents[term], True)] = factor
             of = self._sum(scales, of.base)
         return of
 
 
 def compact(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
     """The parts from the smallest up, where each scale is all that the smaller ones reach."""
-    left, scale = list(of.parts), ONE
+    left, scale = list(of.parts), count.ONE
     order: list[tuple[sc.Scalar, Digit]] = []
     while left:
         fitting = [each for each in left if same_dim(each[0], scale)]
@@ -350,7 +340,7 @@ def compact(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
             return None
         left.remove(fitting[0])
         order.append(fitting[0])
-        scale = times(scale, fitting[0][1].extent)
+        scale = count.times(scale, fitting[0][1].extent)
     return tuple(order)
 
 
@@ -359,23 +349,23 @@ def separable(of: DigitSum) -> tuple[tuple[sc.Scalar, Digit], ...] | None:
     if (exact := compact(of)) is not None:
         return exact
     order = sorted(of.parts, key=lambda part: _size(part[0]))
-    last: sc.Scalar = ZERO
+    last: sc.Scalar = count.ZERO
     for scale, digit in order:
-        if not is_natural(scale) or not at_least(scale, plus(last, ONE)):
+        if not count.is_natural(scale) or not count.at_least(scale, count.plus(last, count.ONE)):
             return None
-        last = plus(last, times(scale, plus(digit.extent, sc.index(-1))))
+        last = count.plus(last, count.times(scale, count.plus(digit.extent, sc.index(-1))))
     return tuple(order)
 
 
 def reach(of: DigitSum) -> sc.Scalar | None:
     """The greatest value of a sum whose least is its base, and not negative; or None."""
-    if not is_natural(of.base):
+    if not count.is_natural(of.base):
         return None
     last = of.base
     for scale, digit in of.parts:
-        if not is_natural(scale):
+        if not count.is_natural(scale):
             return None
-        last = plus(last, times(scale, plus(digit.extent, sc.index(-1))))
+        last = count.plus(last, count.times(scale, count.plus(digit.extent, sc.index(-1))))
     return last
 
 

@@ -24,20 +24,10 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from plica.analysis.index import deduction
 from plica.analysis.index.case import LinearConstraint, System, contrary, split
 from plica.analysis.index.combination import adds_up, contradiction
 from plica.analysis.index.context import Context
-from plica.analysis.index.deduction import (
-    Made,
-    Replace,
-    Strip,
-    Times,
-    Total,
-    atoms_of,
-    make,
-    sign_of,
-    solvable,
-)
 from plica.analysis.index.point import innermost, replaced
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core import Name
@@ -49,7 +39,7 @@ from plica.ir.type import i64
 class RefutedSystem:
     """Why one system has no integer solution: rows made, and the multiples that add up."""
 
-    made: tuple[Made, ...]
+    made: tuple[deduction.Made, ...]
     multiples: tuple[tuple[int, Fraction], ...]
 
 
@@ -85,7 +75,7 @@ def follows(condition: Scalar, context: Context, why: Nonlinear) -> bool:
     for start, case in zip(systems, why.cases, strict=True):
         rows = list(start)
         for each in case.made:
-            if (made := make(each, rows)) is None:
+            if (made := deduction.make(each, rows)) is None:
                 return False
             rows.append(made)
         multiples = [Fraction(0)] * len(rows)
@@ -185,11 +175,11 @@ def _variables(system: System) -> list[ScalarVar]:
 
 def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
     rows = list(start)
-    made: list[Made] = []
+    made: list[deduction.Made] = []
     seen = {(row.constant, row.form) for row in rows}
 
-    def add(step: Made) -> None:
-        row = make(step, rows)
+    def add(step: deduction.Made) -> None:
+        row = deduction.make(step, rows)
         if row is None or len(rows) > 4 * MAX_ROWS:
             return
         if not row.terms and row.constant >= 0:
@@ -202,9 +192,9 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
 
     live = list(range(len(rows)))  # rows not yet replaced by ones with fewer unknowns
     for i, j in itertools.combinations(list(live), 2):  # 0 <= y < m says that m is positive
-        if sign_of(rows[i].plus(rows[j])) is not None:
+        if deduction.sign_of(rows[i].plus(rows[j])) is not None:
             before = len(rows)
-            add(Total(i, j))
+            add(deduction.Total(i, j))
             live += range(before, len(rows))
     for _ in range(MAX_DEDUCTION_ROUNDS):
         if (done := _ended(rows, made, live)) is not None:
@@ -223,11 +213,13 @@ def _refuted(start: list[Polynomial]) -> RefutedSystem | None:
     for i in live:
         for j in signs:
             if i >= j or i not in signs:
-                add(Times(i, j))
+                add(deduction.Times(i, j))
     return _ended(rows, made, [*live, *range(before, len(rows))])
 
 
-def _ended(rows: list[Polynomial], made: list[Made], live: Sequence[int]) -> RefutedSystem | None:
+def _ended(
+    rows: list[Polynomial], made: list[deduction.Made], live: Sequence[int]
+) -> RefutedSystem | None:
     chosen = list(live)[:MAX_ROWS]
     if (found := contradiction([rows[i] for i in chosen])) is None:
         return None
@@ -235,7 +227,7 @@ def _ended(rows: list[Polynomial], made: list[Made], live: Sequence[int]) -> Ref
     return RefutedSystem(tuple(made), pairs)
 
 
-_Add: TypeAlias = Callable[[Made], None]
+_Add: TypeAlias = Callable[[deduction.Made], None]
 
 
 def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list[int]:
@@ -246,19 +238,19 @@ def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list
         for i in live:
             other = rows[i].scaled(-1)
             j = by_key.get((other.constant, other.form))
-            if j is not None and solvable(rows[i]) is not None:
+            if j is not None and deduction.solvable(rows[i]) is not None:
                 pair = (i, j)
                 break
         if pair is None:
             return live
-        unknown = solvable(rows[pair[0]])
+        unknown = deduction.solvable(rows[pair[0]])
         kept: list[int] = []
         for i in live:
             if i in pair:
                 continue
             if unknown in set(rows[i].atoms()):
                 before = len(rows)
-                add(Replace(i, *pair))
+                add(deduction.Replace(i, *pair))
                 kept += range(before, len(rows))
             else:
                 kept.append(i)
@@ -267,24 +259,24 @@ def _with_equalities(rows: list[Polynomial], live: list[int], add: _Add) -> list
 
 def _with_strips(rows: list[Polynomial], live: list[int], add: _Add) -> list[int]:
     """Rows, and sums of two, without a factor that is known to be positive or negative."""
-    signs = [(j, sign[0]) for j in live if (sign := sign_of(rows[j])) is not None]
+    signs = [(j, sign[0]) for j in live if (sign := deduction.sign_of(rows[j])) is not None]
     result = list(live)
     for j, unknown in signs:
         for i in live:
-            if i != j and any(unknown in atoms_of(key) for key in rows[i].terms):
+            if i != j and any(unknown in deduction.atoms_of(key) for key in rows[i].terms):
                 before = len(rows)
-                add(Strip(i, j))
+                add(deduction.Strip(i, j))
                 result += range(before, len(rows))
         odd = [(i, _indivisible(rows[i], unknown)) for i in live if i != j]
         for (a, mine), (b, theirs) in itertools.combinations(odd, 2):
             if mine and mine == {key: -c for key, c in theirs.items()}:
                 before = len(rows)
-                add(Total(a, b))
+                add(deduction.Total(a, b))
                 if len(rows) > before:
-                    add(Strip(before, j))
+                    add(deduction.Strip(before, j))
                     result += range(before, len(rows))
     return result
 
 
 def _indivisible(row: Polynomial, unknown: Scalar) -> dict[Key, int]:
-    return {k: c for k, c in row.terms.items() if unknown not in atoms_of(k)}
+    return {k: c for k, c in row.terms.items() if unknown not in deduction.atoms_of(k)}

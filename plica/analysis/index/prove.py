@@ -28,26 +28,8 @@ from typing import Final, TypeAlias
 import attrs
 import numpy as np
 
+from plica.analysis.index import certificate as certificates
 from plica.analysis.index.bounds import knowledge, wraps
-from plica.analysis.index.certificate import (
-    MAX_POINTS,
-    BySolver,
-    ByValue,
-    Certificate,
-    Contradiction,
-    Contradictory,
-    Exhausted,
-    Periodic,
-    at_value,
-    counterexample,
-    difference,
-    fails,
-    points_of,
-    rows_by_quotient,
-    rows_by_residue,
-    smallest,
-    stated_ranges,
-)
 from plica.analysis.index.context import EMPTY, Context, negated
 from plica.analysis.index.implication import is_implied
 from plica.analysis.index.interval import EVERYTHING
@@ -68,7 +50,7 @@ with lazy_imports(__name__):
 class Holds:
     """The condition holds at every point, with the certificate."""
 
-    certificate: Certificate
+    certificate: certificates.Certificate
 
 
 @attrs.frozen
@@ -111,7 +93,7 @@ def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
     known = knowledge(context)
     if any(wraps(said, known) for said in (condition, *context.conditions())):
         return Undecided("arithmetic on data may wrap around 64 bits")
-    if (wrong := counterexample(condition, context)) is not None:
+    if (wrong := certificates.counterexample(condition, context)) is not None:
         return _refuted(wrong)
     ways = [_by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_all_points]
     ways += [_by_solver]
@@ -145,12 +127,12 @@ def _by_few_points(condition: Scalar, context: Context) -> Answer:
 
 
 def _by_all_points(condition: Scalar, context: Context) -> Answer:
-    return _by_points(condition, context, MAX_POINTS)
+    return _by_points(condition, context, certificates.MAX_POINTS)
 
 
 def _by_points(condition: Scalar, context: Context, most: int) -> Answer:
     """Look at every point, where the context states finite ranges for all unknowns."""
-    stated = stated_ranges(context)
+    stated = certificates.stated_ranges(context)
     ranges: list[tuple[Scalar, int, int]] = []
     for unknown in atoms(condition, *context.conditions()):
         low, high = stated.get(unknown, EVERYTHING)
@@ -159,67 +141,67 @@ def _by_points(condition: Scalar, context: Context, most: int) -> Answer:
         ranges.append((unknown, low, high))
     if prod(max(0, high - low + 1) for _, low, high in ranges) > most:
         return Undecided(f"the context leaves more than {most:,} points")
-    points = points_of(ranges)
+    points = certificates.points_of(ranges)
     assert points is not None
     truth, *said = all_values((condition, *context.conditions()), points)
     wrong = ~truth
     for each_said in said:
         wrong = wrong & each_said
     if not wrong.any():
-        return Holds(Exhausted(tuple(ranges)))
+        return Holds(certificates.Exhausted(tuple(ranges)))
     place = int(np.nonzero(wrong)[0][0])
     point = {unknown: int(column[place]) for unknown, column in points.items()}
-    return _refuted(smallest(condition, context, point))
+    return _refuted(certificates.smallest(condition, context, point))
 
 
 def _by_periods(condition: Scalar, context: Context) -> Answer:
     """Compare the sides of an equation on one box of periods, whatever the context says."""
     if not isinstance(condition, Eq) or dtype_of(condition.left) is bool_:
         return NOT_SO
-    if (term := difference(condition)) is None:
+    if (term := certificates.difference(condition)) is None:
         return NOT_SO
     found = periods((term,))
     if slopes_of((term,))[term]:
         return NOT_SO  # different somewhere; whether the context allows that is another matter
     points = prod(found.values())
-    if points > MAX_POINTS:
+    if points > certificates.MAX_POINTS:
         return Undecided(f"the box of periods has {points:,} points")
     if np.any(all_values((term,), box(found))[0]):
         return NOT_SO
-    return Holds(Periodic(tuple(found.items())))
+    return Holds(certificates.Periodic(tuple(found.items())))
 
 
 def _by_cases(condition: Scalar, context: Context) -> Answer:
     """Refute each case of the contrary."""
     if isinstance(systems := split(contrary(condition, context)), int):
         return Undecided(f"there are more than {systems} cases")
-    found: list[Contradiction] = []
+    found: list[certificates.Contradiction] = []
     for system in systems:
         answer = _by_elimination(system, condition, context)
-        if not isinstance(answer, Contradiction):
+        if not isinstance(answer, certificates.Contradiction):
             return answer
         found.append(answer)
-    return Holds(Contradictory(tuple(found)))
+    return Holds(certificates.Contradictory(tuple(found)))
 
 
 def _by_elimination(
     system: System, condition: Scalar, context: Context
-) -> Contradiction | Fails | Undecided:
+) -> certificates.Contradiction | Fails | Undecided:
     if (plain := linearised(system)) is None:
         return Undecided("a number does not fit into an index")
-    quick = refute(*rows_by_quotient(plain.system))
+    quick = refute(*certificates.rows_by_quotient(plain.system))
     if not quick.open.any():
-        return Contradiction(None, quick.sums)
+        return certificates.Contradiction(None, quick.sums)
     terms = [constraint.term for constraint in plain.system]
     found = periods(terms)
     points = prod(found.values())
-    if points > MAX_POINTS or points * len(terms) > MAX_NUMBERS:
+    if points > certificates.MAX_POINTS or points * len(terms) > MAX_NUMBERS:
         return Undecided(f"a case has {points:,} residues")
-    slow = refute(*rows_by_residue(plain.system, found))
+    slow = refute(*certificates.rows_by_residue(plain.system, found))
     if not slow.open.any():
-        return Contradiction(tuple(found.items()), slow.sums)
+        return certificates.Contradiction(tuple(found.items()), slow.sums)
     if plain.exact and (point := _witness(slow, found, condition, context)) is not None:
-        return _refuted(smallest(condition, context, point))
+        return _refuted(certificates.smallest(condition, context, point))
     if not slow.complete:
         return Undecided("elimination made too many rows")
     return Undecided(
@@ -238,7 +220,7 @@ def _witness(
             point = dict.fromkeys(unknowns, 0)
             for place, (unknown, size) in enumerate(sizes.items()):
                 point[unknown] = size * chosen.get(place, 0) + int(columns[unknown][number])
-            if fails(point, condition, context):
+            if certificates.fails(point, condition, context):
                 return point
     return None
 
@@ -257,15 +239,15 @@ MAX_VALUES: Final = 24
 def _by_values(condition: Scalar, context: Context) -> Answer:
     """One value after the other of a variable with few."""
     best: tuple[int, Scalar, int] | None = None
-    for unknown, (low, high) in stated_ranges(context).items():
+    for unknown, (low, high) in certificates.stated_ranges(context).items():
         if low is not None and high is not None and 0 <= high - low < MAX_VALUES:
             best = min(best or (high - low, unknown, low), (high - low, unknown, low), key=_first)
     if best is None:
         return NOT_SO
-    cases: list[Certificate] = []
+    cases: list[certificates.Certificate] = []
     for number in range(best[0] + 1):
         answer: Answer = NOT_SO
-        there = at_value(condition, context, best[1], best[2] + number)
+        there = certificates.at_value(condition, context, best[1], best[2] + number)
         for way in (_by_few_points, _by_periods, _by_cases, _by_products, _by_values):
             answer = way(*there)
             if not isinstance(answer, Undecided):
@@ -273,7 +255,7 @@ def _by_values(condition: Scalar, context: Context) -> Answer:
         if not isinstance(answer, Holds):
             return NOT_SO
         cases.append(answer.certificate)
-    return Holds(ByValue(best[1], tuple(cases)))
+    return Holds(certificates.ByValue(best[1], tuple(cases)))
 
 
 def _first(of: tuple[int, Scalar, int]) -> int:
@@ -284,9 +266,9 @@ def _by_solver(condition: Scalar, context: Context) -> Answer:
     if isinstance(answer := possible(contrary(condition, context)), str):
         return Undecided(answer)
     if answer is False:
-        return Holds(BySolver("z3"))
+        return Holds(certificates.BySolver("z3"))
     if isinstance(answer, dict):
         point = {**dict.fromkeys(atoms(condition, *context.conditions()), 0), **answer}
-        if fails(point, condition, context):
-            return _refuted(smallest(condition, context, point))
+        if certificates.fails(point, condition, context):
+            return _refuted(certificates.smallest(condition, context, point))
     return Undecided("z3 gave no answer in time")

@@ -23,9 +23,9 @@ from plica.cli.fuzz.kind import FuzzKind, check_names, cores, examples_of
 from plica.cli.fuzz.table import KINDS
 from plica.rewrite.fuzz.report import Finding, FuzzReport
 
-NOT_OF_A_KIND: Final = frozenset((
-    "command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json",
-))  # fmt: skip
+NOT_OF_A_KIND: Final = frozenset(
+    ("command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json")
+)
 """Options of a campaign."""
 MAX_LISTED_NAMES: Final = 12
 """The number of unexercised names that are printed."""
@@ -96,10 +96,7 @@ def campaign(kind: FuzzKind, arguments: argparse.Namespace) -> int:
     line = CampaignLine(kind, [(arguments, _words(arguments))], arguments.first, most,
                 missing=_missing(kind))  # fmt: skip
     corpus = _run([line], arguments)
-    idle = [
-        name for group, name in kind.asked(arguments)
-        if not line.share[group].get(name)
-    ]  # fmt: skip
+    idle = [name for group, name in kind.asked(arguments) if not line.share[group].get(name)]
     _tell([line], corpus, arguments, arguments.seed, idle)
     return 1 if corpus.kept or idle or not line.share.examples else 0
 

@@ -34,10 +34,8 @@ def check(arguments: argparse.Namespace) -> None:
 def drawn() -> Mapping[str, Iterable[str]]:
     """The collectives that inference writes."""
     return {
-        "collectives": (
-            "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "own_block",
-        )
-    }  # fmt: skip
+        "collectives": ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "own_block")
+    }
 
 
 def summary(report: Report, arguments: argparse.Namespace) -> list[str]:

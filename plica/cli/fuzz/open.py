@@ -78,4 +78,4 @@ KIND: Final = FuzzKind(
         option("--length", type=count, default=6, help="operators of each, at most (6)"),
         option("--findings", type=count, default=1, help="stop after this number of findings (1)"),
     ),
-)  # fmt: skip
+)

@@ -11,34 +11,27 @@ True
 
 from __future__ import annotations
 
+from plica.codegen.accel import instruction
 from plica.codegen.accel.declaration import FLAGS, Accelerator
 from plica.codegen.accel.encode import decode_micro, encode_micro
-from plica.codegen.accel.instruction import (
-    AccelInstruction,
-    BadInstruction,
-    Stream,
-    Tensor,
-    check,
-    find,
-    flags,
-    values,
-)
 from plica.core import did_you_mean
 from plica.runtime.error import Diagnostic, Place
 
 
-def show(machine: Accelerator, each: AccelInstruction) -> str:
+def show(machine: Accelerator, each: instruction.AccelInstruction) -> str:
     """One line."""
-    given = [f"{name}={value}" for name, value in values(machine, each).items() if value]
-    return " ".join([each.name, *given, *(f"!{flag}" for flag in flags(each))])
+    given = [
+        f"{name}={value}" for name, value in instruction.values(machine, each).items() if value
+    ]
+    return " ".join([each.name, *given, *(f"!{flag}" for flag in instruction.flags(each))])
 
 
-def read(machine: Accelerator, line: str, number: int = 1) -> AccelInstruction:
+def read(machine: Accelerator, line: str, number: int = 1) -> instruction.AccelInstruction:
     """The instruction of a line."""
     name, *words = line.split() or ("",)
     if not name:
         raise _bad(number, "There is no instruction here.", "an operation", repr(line))
-    operation = find(machine, name)
+    operation = instruction.find(machine, name)
     given = _given(operation.operands, words, number)
     tokens = 0
     for word in words:
@@ -48,12 +41,12 @@ def read(machine: Accelerator, line: str, number: int = 1) -> AccelInstruction:
                 raise _bad(number, f"There is no flag {word!r}.", ", ".join(FLAGS), word, hint)
             tokens |= 1 << FLAGS.index(word[1:])
     operands = tuple(given.get(field.name, 0) for field in operation.operands)
-    made = AccelInstruction(name, operands, tokens)
-    check(machine, made)
+    made = instruction.AccelInstruction(name, operands, tokens)
+    instruction.check(machine, made)
     return made
 
 
-def show_stream(machine: Accelerator, stream: Stream) -> str:
+def show_stream(machine: Accelerator, stream: instruction.Stream) -> str:
     """The whole stream; `read_stream` gives the same back."""
     lines = [
         f".tensor {each.name} {each.scope} {each.at} {each.elements}" for each in stream.tensors
@@ -65,11 +58,11 @@ def show_stream(machine: Accelerator, stream: Stream) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_stream(machine: Accelerator, text: str) -> Stream:
+def read_stream(machine: Accelerator, text: str) -> instruction.Stream:
     """The stream of a text."""
-    code: list[AccelInstruction] = []
+    code: list[instruction.AccelInstruction] = []
     micro: list[int] = []
-    tensors: list[Tensor] = []
+    tensors: list[instruction.Tensor] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("#")[0].split()
         if not words:
@@ -77,7 +70,7 @@ def read_stream(machine: Accelerator, text: str) -> Stream:
         if words[0] == ".tensor":
             if len(words) != 5 or not (words[3].isdecimal() and words[4].isdecimal()):
                 raise _bad(number, "A tensor has a name, a scope, a place and a size.", None, line)
-            tensors.append(Tensor(words[1], words[2], int(words[3]), int(words[4])))
+            tensors.append(instruction.Tensor(words[1], words[2], int(words[3]), int(words[4])))
         elif words[0] == ".micro":
             if machine.micro is None:
                 raise _bad(number, f"{machine.name} has no micro-operations.", None, line)
@@ -86,7 +79,7 @@ def read_stream(machine: Accelerator, text: str) -> Stream:
             micro.append(encode_micro(machine, **filled))
         else:
             code.append(read(machine, " ".join(words), number))
-    return Stream(tuple(code), tuple(micro), tuple(tensors))
+    return instruction.Stream(tuple(code), tuple(micro), tuple(tensors))
 
 
 def _given(fields: tuple[object, ...], words: list[str], number: int) -> dict[str, int]:
@@ -110,6 +103,8 @@ def _given(fields: tuple[object, ...], words: list[str], number: int) -> dict[st
 
 def _bad(
     line: int, message: str, expected: str | None, found: str, hint: str | None = None
-) -> BadInstruction:
+) -> instruction.BadInstruction:
     place = Place(line=line)
-    return BadInstruction(Diagnostic("bad-instruction", message, place, expected, found, hint))
+    return instruction.BadInstruction(
+        Diagnostic("bad-instruction", message, place, expected, found, hint)
+    )

@@ -1,8 +1,9 @@
 """Consistency: everything that is wrong with the declaration of an accelerator.
 
->>> from plica.codegen.accel.part import Field, Idle
->>> end = Operation("end", "unit", (Field("opcode", 0, 3),), (("opcode", 9),), Idle())
->>> [each.message for each in faults("toy", 8, (), ("unit",), (), (end,), "end", None, Timing())]
+>>> opcode = parts.Field("opcode", 0, 3)
+>>> end = parts.Operation("end", "unit", (opcode,), (("opcode", 9),), parts.Idle())
+>>> wrong = faults("toy", 8, (), ("unit",), (), (end,), "end", None, parts.Timing())
+>>> [each.message for each in wrong]
 ["The fixed value of 'opcode' does not fit."]
 """
 
@@ -13,22 +14,7 @@ from typing import get_args
 
 from plica.analysis.index.bounds import bounds
 from plica.analysis.index.context import EMPTY
-from plica.codegen.accel.part import (
-    MAX_BITS,
-    WORD,
-    Field,
-    Idle,
-    Micro,
-    Move,
-    Operation,
-    Queue,
-    Reach,
-    Scope,
-    Sweep,
-    Timing,
-    Way,
-    element,
-)
+from plica.codegen.accel import part as parts
 from plica.core import did_you_mean, post_order
 from plica.ir.loop import Compute, Load, Reduce, ScalarVar
 from plica.ir.type import shape_of
@@ -38,18 +24,18 @@ from plica.runtime.error import Diagnostic, Place
 def faults(  # noqa: PLR0917  # a machine is these things
     name: str,
     bits: int,
-    scopes: tuple[Scope, ...],
+    scopes: tuple[parts.Scope, ...],
     units: tuple[str, ...],
-    queues: tuple[Queue, ...],
-    operations: tuple[Operation, ...],
+    queues: tuple[parts.Queue, ...],
+    operations: tuple[parts.Operation, ...],
     finish: str,
-    micro: Micro | None,
-    timing: Timing,
+    micro: parts.Micro | None,
+    timing: parts.Timing,
 ) -> list[Diagnostic]:
     """Everything that is wrong with a declaration."""
     found = _Faults(name, {each.name: each for each in scopes}, micro)
-    if not 0 < bits <= MAX_BITS:
-        found.refuse("", "An instruction has too many bits.", f"1 to {MAX_BITS}", str(bits))
+    if not 0 < bits <= parts.MAX_BITS:
+        found.refuse("", "An instruction has too many bits.", f"1 to {parts.MAX_BITS}", str(bits))
     found.words("accelerator", [name])
     found.words("scope", [each.name for each in scopes])
     found.words("unit", units)
@@ -78,7 +64,7 @@ def faults(  # noqa: PLR0917  # a machine is these things
                 found.refuse("", "Two operations cannot be told apart.", "other fixed fields", pair)
     if found.known("", "operation", finish, [each.name for each in operations]):
         last = next(each for each in operations if each.name == finish)
-        if not isinstance(last.does, Idle):
+        if not isinstance(last.does, parts.Idle):
             does = type(last.does).__name__
             found.refuse(finish, "The last operation does something.", "Idle", does)
     return found.wrong
@@ -87,7 +73,9 @@ def faults(  # noqa: PLR0917  # a machine is these things
 class _Faults:
     """The faults found so far; local to `faults`."""
 
-    def __init__(self, name: str, scopes: dict[str, Scope], micro: Micro | None) -> None:
+    def __init__(
+        self, name: str, scopes: dict[str, parts.Scope], micro: parts.Micro | None
+    ) -> None:
         self.name, self.scopes, self.micro = name, scopes, micro
         self.wrong: list[Diagnostic] = []
 
@@ -121,7 +109,7 @@ class _Faults:
                 f"{words.count(word)} times",
             )
 
-    def queues(self, units: Sequence[str], queues: Sequence[Queue]) -> None:
+    def queues(self, units: Sequence[str], queues: Sequence[parts.Queue]) -> None:
         seen: set[tuple[str, str]] = set()
         for queue in queues:
             shown = f"{queue.source} -> {queue.target}"
@@ -134,22 +122,22 @@ class _Faults:
                 self.refuse("", "A queue is declared twice.", "one from a unit to another", shown)
             seen.add((queue.source, queue.target))
 
-    def micro_operations(self, micro: Micro, operations: Sequence[Operation]) -> None:
+    def micro_operations(self, micro: parts.Micro, operations: Sequence[parts.Operation]) -> None:
         if not self.known("micro", "scope", micro.scope, self.scopes):
             return
         scope = self.scopes[micro.scope]
         if scope.shape or scope.dtype.kind not in ("int", "uint"):
             shown = f"{scope.dtype}{list(scope.shape)}"
             self.refuse("micro", "A micro-operation is no whole number.", "one integer", shown)
-        self.fields("micro", micro.fields, min(8 * scope.bytes, WORD))
+        self.fields("micro", micro.fields, min(8 * scope.bytes, parts.WORD))
         for field in micro.fields:
             if field.signed:
                 self.refuse("micro", "A place is below zero.", "an unsigned field", field.name)
-        moves = [each.does for each in operations if isinstance(each.does, Move)]
+        moves = [each.does for each in operations if isinstance(each.does, parts.Move)]
         if not any(each.scope == micro.scope and each.way == "in" for each in moves):
             self.refuse("micro", "Nothing loads the micro-operations.", "a move into it", "none")
 
-    def fields(self, where: str, fields: Sequence[Field], bits: int) -> None:
+    def fields(self, where: str, fields: Sequence[parts.Field], bits: int) -> None:
         end, before = 0, ""
         for field in sorted(fields, key=lambda each: each.at):
             last = field.at + field.bits - 1
@@ -162,9 +150,9 @@ class _Faults:
             if last >= bits:
                 message = f"The field {field.name!r} ends beyond the word."
                 self.refuse(where, message, f"< {bits}", shown)
-            if field.at // WORD != last // WORD:
+            if field.at // parts.WORD != last // parts.WORD:
                 message = f"The field {field.name!r} crosses a word."
-                self.refuse(where, message, f"{WORD} bits", shown)
+                self.refuse(where, message, f"{parts.WORD} bits", shown)
             if not field.name.isidentifier():
                 self.refuse(where, "The name of a field is no word.", "a word", repr(field.name))
             end, before = max(end, last + 1), field.name
@@ -172,7 +160,7 @@ class _Faults:
         if len(set(words)) < len(words):
             self.refuse(where, "Two fields have one name.", "other names", ", ".join(words))
 
-    def operation(self, each: Operation, bits: int) -> None:
+    def operation(self, each: parts.Operation, bits: int) -> None:
         at = each.name
         self.fields(at, each.fields, bits)
         fields = [field.name for field in each.fields]
@@ -186,12 +174,12 @@ class _Faults:
         if each.interval < 1:
             message = "A turn takes less than one cycle."
             self.refuse(at, message, "an interval of at least 1", str(each.interval))
-        if isinstance(each.does, Move):
+        if isinstance(each.does, parts.Move):
             self.move(each, each.does)
-        elif isinstance(each.does, Sweep):
+        elif isinstance(each.does, parts.Sweep):
             self.sweep(each, each.does)
 
-    def operand(self, each: Operation, word: str, signed: bool = False) -> bool:
+    def operand(self, each: parts.Operation, word: str, signed: bool = False) -> bool:
         """Whether a word is a field that an instruction is free to fill."""
         if not self.known(each.name, "field", word, [field.name for field in each.fields]):
             return False
@@ -204,14 +192,14 @@ class _Faults:
             self.refuse(each.name, message, "an unsigned field", word)
         return word in free
 
-    def move(self, each: Operation, does: Move) -> None:
+    def move(self, each: parts.Operation, does: parts.Move) -> None:
         at = each.name
         known = [self.known(at, "scope", each, self.scopes) for each in (does.scope, does.memory)]
         if all(known) and self.scopes[does.scope].shape != self.scopes[does.memory].shape:
             one, two = (list(self.scopes[each].shape) for each in (does.scope, does.memory))
             message = "Elements that a move makes of others have another shape."
             self.refuse(at, message, str(one), str(two))
-        self.known(at, "way", does.way, get_args(Way))
+        self.known(at, "way", does.way, get_args(parts.Way))
         words = (does.sram, does.dram, does.width, does.rows, does.stride, *does.pads)
         given = [word for word in words if word]
         for word in dict.fromkeys(given):
@@ -227,7 +215,7 @@ class _Faults:
             message = f"A move uses the field {word!r} for two things."
             self.refuse(at, message, "a field for each", ", ".join(given))
 
-    def sweep(self, each: Operation, does: Sweep) -> None:
+    def sweep(self, each: parts.Operation, does: parts.Sweep) -> None:
         at = each.name
         if len(does.micro) not in (0, 2) or (does.micro and self.micro is None):
             message = "A sweep over micro-operations names its first and last."
@@ -246,7 +234,7 @@ class _Faults:
         if all(there):
             self.meaning(each, does)
 
-    def reach(self, each: Operation, does: Sweep, reach: Reach) -> bool:
+    def reach(self, each: parts.Operation, does: parts.Sweep, reach: parts.Reach) -> bool:
         """Checks that the scopes of a reach exist, and its fields."""
         at = each.name
         if self.micro is not None and does.micro:
@@ -265,11 +253,11 @@ class _Faults:
             return False
         return all(there)
 
-    def meaning(self, each: Operation, does: Sweep) -> None:
+    def meaning(self, each: parts.Operation, does: parts.Sweep) -> None:
         """Whether the meaning reads and gives elements as the scopes hold them."""
         at, meaning = each.name, does.meaning
         for reach, given in zip(does.reads, meaning.inputs, strict=False):
-            wanted = element(self.scopes[reach.scopes[0]])
+            wanted = parts.element(self.scopes[reach.scopes[0]])
             if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
                 message = f"The meaning reads {given.name} as another element."
                 self.refuse(
@@ -279,7 +267,7 @@ class _Faults:
             message = "The meaning reads another number of elements."
             self.refuse(at, message, str(len(does.reads)), str(len(meaning.inputs)))
         first, *others = [self.scopes[word] for word in does.writes.scopes]
-        wanted = element(first)
+        wanted = parts.element(first)
         if (meaning.shape, meaning.dtype) != (wanted.shape, wanted.dtype):
             message = f"The meaning gives another element than {first.name} holds."
             self.refuse(
@@ -291,7 +279,7 @@ class _Faults:
                 self.refuse(at, message, str(first.shape), str(other.shape))
         self.body(each, meaning)
 
-    def body(self, each: Operation, meaning: Compute) -> None:
+    def body(self, each: parts.Operation, meaning: Compute) -> None:
         """Checks that variables are fields, and reads are inside their elements."""
         at = each.name
         fields = {field.name: field for field in each.operands}
@@ -330,7 +318,7 @@ def _kind(shape: object, dtype: object) -> str:
     return f"{dtype}{sizes}"
 
 
-def _alike(one: Operation, other: Operation) -> bool:
+def _alike(one: parts.Operation, other: parts.Operation) -> bool:
     """Whether some word could be an instruction of both."""
     theirs = {field.name: field for field in other.fields}
     ours = {field.name: field for field in one.fields}

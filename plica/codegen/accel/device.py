@@ -17,30 +17,24 @@ from plica.codegen.accel import declaration as d
 from plica.codegen.accel.declaration import FLAGS, Accelerator
 from plica.codegen.accel.instruction import AccelInstruction, Stream
 from plica.codegen.accel.meaning import to_formula
-from plica.runtime.accel.device import (
-    AccelDevice,
-    Bits,
-    DeviceMemory,
-    DeviceSweep,
-    InstructionKind,
-    OperandReach,
-    RowCopy,
-)
+from plica.runtime.accel import device
 from plica.runtime.accel.functional import AccelProgram, MemorySpan
 
 
 @lru_cache(maxsize=64)
-def device_of(machine: Accelerator) -> AccelDevice:
+def device_of(machine: Accelerator) -> device.AccelDevice:
     """The device that a machine is."""
     memories = [
-        DeviceMemory(each.name, each.depth, each.shape, each.dtype.numpy.name)
+        device.DeviceMemory(each.name, each.depth, each.shape, each.dtype.numpy.name)
         for each in machine.scopes
     ]
     micro = None
     if machine.micro is not None:
         micro = machine.micro.scope, tuple([_bits(each) for each in machine.micro.fields])
     kinds = tuple([_kind(machine, each) for each in machine.operations])
-    return AccelDevice(machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro)
+    return device.AccelDevice(
+        machine.name, machine.bits, tuple(memories), kinds, machine.finish, micro
+    )
 
 
 @lru_cache(maxsize=64)
@@ -63,19 +57,21 @@ def program_of(machine: Accelerator, stream: Stream) -> AccelProgram:
     return AccelProgram(device_of(machine), coded(machine, stream.code), stream.micro, tuple(rooms))
 
 
-def _bits(of: d.Field) -> Bits:
-    return Bits(of.at, of.bits, of.signed)
+def _bits(of: d.Field) -> device.Bits:
+    return device.Bits(of.at, of.bits, of.signed)
 
 
-def _kind(machine: Accelerator, of: d.Operation) -> InstructionKind:
+def _kind(machine: Accelerator, of: d.Operation) -> device.InstructionKind:
     fields = {each.name: each for each in of.fields}
     fixed = [(_bits(fields[name]), value) for name, value in of.fixed]
     flags = [each.at for each in of.fields if each.name in FLAGS]
     operands = [(each.name, _bits(each)) for each in of.operands]
-    return InstructionKind(of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of))
+    return device.InstructionKind(
+        of.name, tuple(operands), tuple(fixed), tuple(flags), _does(machine, of)
+    )
 
 
-def _does(machine: Accelerator, of: d.Operation) -> RowCopy | DeviceSweep | None:
+def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.DeviceSweep | None:
     words = [each.name for each in of.operands]
     does = of.does
 
@@ -86,17 +82,17 @@ def _does(machine: Accelerator, of: d.Operation) -> RowCopy | DeviceSweep | None
         rows = (at(does.rows), at(does.stride)) if does.rows else (-1, -1)
         pads = tuple([at(each) for each in does.pads])
         places = at(does.sram), at(does.dram), at(does.width)
-        return RowCopy(does.scope, does.way == "out", *places, *rows, pads, does.kind)
+        return device.RowCopy(does.scope, does.way == "out", *places, *rows, pads, does.kind)
     if isinstance(does, d.Sweep):
         bases = words
         if does.micro and machine.micro is not None:
             bases = [each.name for each in machine.micro.fields]
 
-        def reach(given: d.Reach) -> OperandReach:
+        def reach(given: d.Reach) -> device.OperandReach:
             strides = tuple([at(each) for each in given.strides])
-            return OperandReach(given.scopes, bases.index(given.base), strides)
+            return device.OperandReach(given.scopes, bases.index(given.base), strides)
 
         loops, micro = (tuple([at(word) for word in each]) for each in (does.loops, does.micro))
         reads = tuple([reach(each) for each in does.reads])
-        return DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
+        return device.DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
     return None

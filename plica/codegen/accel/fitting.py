@@ -3,9 +3,9 @@
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.loop.scalar import index
->>> x, a = Memory("x", "inp", 8), Tile("a", "inp", 4)
->>> load = Transfer("load.inp", a, ZERO, x, ZERO, index(1), index(8), index(8))
->>> fit(vta(), Flow((x,), (a,), load))
+>>> x, a = flows.Memory("x", "inp", 8), flows.Tile("a", "inp", 4)
+>>> load = flows.Transfer("load.inp", a, ZERO, x, ZERO, index(1), index(8), index(8))
+>>> fit(vta(), flows.Flow((x,), (a,), load))
 Traceback (most recent call last):
 ...
 plica.codegen.accel.fitting.BadFlow: load.inp: A transfer goes beyond its tile. [bad-flow]
@@ -20,19 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plica.codegen.accel import flow as flows
 from plica.codegen.accel.declaration import Accelerator, Idle, Move, Sweep
-from plica.codegen.accel.flow import (
-    Flow,
-    Leaf,
-    Loop,
-    Memory,
-    Steps,
-    Stmt,
-    Threads,
-    Tile,
-    Transfer,
-    Work,
-)
 from plica.codegen.accel.instruction import find
 from plica.codegen.accel.micro import reaches_of
 from plica.codegen.accel.unroll import MAX_STEPS, Array, evaluate, numbers_of
@@ -45,12 +34,12 @@ class BadFlow(PlicaError):
     """A statement of a flow is not for the machine, or leaves its tiles or tensors."""
 
 
-def fit(machine: Accelerator, flow: Flow) -> None:
+def fit(machine: Accelerator, flow: flows.Flow) -> None:
     """Refuse a flow that is not for the machine; a flow with too many steps is not looked at."""
-    rooms: list[Tile | Memory] = [*flow.tiles, *flow.tensors]
+    rooms: list[flows.Tile | flows.Memory] = [*flow.tiles, *flow.tensors]
     names = [each.name for each in rooms]
     for room in rooms:
-        kind = "tile" if isinstance(room, Tile) else "tensor"
+        kind = "tile" if isinstance(room, flows.Tile) else "tensor"
         scopes = [each.name for each in machine.scopes]
         if room.scope not in scopes:
             message, hint = f"The {kind} is of no scope.", did_you_mean(room.scope, scopes)
@@ -61,11 +50,11 @@ def fit(machine: Accelerator, flow: Flow) -> None:
             message = "Two tiles or tensors have one name."
             raise _bad(room.name, message, "other names", ", ".join(names))
     for node in post_order(flow.body):
-        if isinstance(node, Transfer):
+        if isinstance(node, flows.Transfer):
             _check_transfer(machine, flow, node)
-        elif isinstance(node, Work):
+        elif isinstance(node, flows.Work):
             _check_work(machine, flow, node)
-    stack: list[tuple[Stmt, tuple[tuple[ScalarVar, int], ...]]] = [(flow.body, ())]
+    stack: list[tuple[flows.Stmt, tuple[tuple[ScalarVar, int], ...]]] = [(flow.body, ())]
     seen: set[tuple[Term, object]] = set()
     while stack:
         node, loops = stack.pop()
@@ -73,18 +62,18 @@ def fit(machine: Accelerator, flow: Flow) -> None:
             continue
         seen.add((node, loops))
         match node:
-            case Loop(var, extent, body) | Threads(var, extent, body):
-                if extent < isinstance(node, Threads):
-                    least = f"at least {int(isinstance(node, Threads))}"
+            case flows.Loop(var, extent, body) | flows.Threads(var, extent, body):
+                if extent < isinstance(node, flows.Threads):
+                    least = f"at least {int(isinstance(node, flows.Threads))}"
                     raise _bad(str(var.name), "A loop has too few turns.", least, str(extent))
                 stack.append((body, (*loops, (var, extent))))
-            case Steps(stmts):
+            case flows.Steps(stmts):
                 stack += [(each, loops) for each in stmts]
-            case Transfer() | Work():
+            case flows.Transfer() | flows.Work():
                 _check_places(node, loops)
 
 
-def _check_transfer(machine: Accelerator, flow: Flow, of: Transfer) -> None:
+def _check_transfer(machine: Accelerator, flow: flows.Flow, of: flows.Transfer) -> None:
     does = find(machine, of.operation).does
     if not isinstance(does, Move):
         raise _not_a(of.operation, "A transfer is of an operation that moves.", "Move", does)
@@ -103,7 +92,7 @@ def _check_transfer(machine: Accelerator, flow: Flow, of: Transfer) -> None:
         raise _bad(of.operation, "A transfer has four pads or none.", "4", str(len(of.pads)))
 
 
-def _check_work(machine: Accelerator, flow: Flow, of: Work) -> None:
+def _check_work(machine: Accelerator, flow: flows.Flow, of: flows.Work) -> None:
     operation = find(machine, of.operation)
     does = operation.does
     if not isinstance(does, Sweep):
@@ -128,7 +117,7 @@ def _check_work(machine: Accelerator, flow: Flow, of: Work) -> None:
             raise _bad(of.operation, message, ", ".join(known), word, did_you_mean(word, known))
 
 
-def _check_tile(flow: Flow, operation: str, tile: Tile) -> None:
+def _check_tile(flow: flows.Flow, operation: str, tile: flows.Tile) -> None:
     if tile not in flow.tiles:
         names = ", ".join(each.name for each in flow.tiles) or "none"
         raise _bad(operation, "A tile is not in the flow.", names, tile.name)
@@ -143,7 +132,7 @@ def _scopes(machine: Accelerator, scope: str) -> set[str]:
     return found
 
 
-def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
+def _check_places(leaf: flows.Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
     """Checks the elements of a leaf for all iterations at once."""
     total = 1
     for _, extent in loops:
@@ -156,7 +145,7 @@ def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
             [-1 if at == number else 1 for at in range(len(loops))]
         )
     values = np.broadcast_arrays(*evaluate(numbers_of(leaf), grid))
-    if isinstance(leaf, Transfer):
+    if isinstance(leaf, flows.Transfer):
         sram, dram, rows, width, stride, *pads = values
         top, bottom, left, right = pads or [np.zeros_like(sram)] * 4
         at = (rows > 0) & (width > 0)
@@ -180,7 +169,7 @@ def _check_places(leaf: Leaf, loops: Sequence[tuple[ScalarVar, int]]) -> None:
 
 
 def _check_range(  # noqa: PLR0917  # what goes beyond what
-    operation: str, what: str, kind: str, room: Tile | Memory, low: Array, high: Array
+    operation: str, what: str, kind: str, room: flows.Tile | flows.Memory, low: Array, high: Array
 ) -> None:
     if not low.size or (int(low.min()) >= 0 and int(high.max()) < room.elements):
         return

@@ -20,15 +20,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.accel.declaration import (
-    FLAGS,
-    Accelerator,
-    Idle,
-    Move,
-    Operation,
-    queue_of,
-    table,
-)
+from plica.codegen.accel import declaration
 from plica.core import Term, did_you_mean
 from plica.runtime.accel.functional import MICRO
 from plica.runtime.error import Diagnostic, Place, PlicaError
@@ -76,14 +68,14 @@ class Stream(Term):
 
 
 def instruction(
-    machine: Accelerator, name: str, /, tokens: Iterable[str] = (), **operands: int
+    machine: declaration.Accelerator, name: str, /, tokens: Iterable[str] = (), **operands: int
 ) -> AccelInstruction:
     """An instruction by the names of its operands; those not given are 0."""
     return made(machine, name, operands, tokens)
 
 
 def made(
-    machine: Accelerator, name: str, operands: Values, tokens: Iterable[str] = ()
+    machine: declaration.Accelerator, name: str, operands: Values, tokens: Iterable[str] = ()
 ) -> AccelInstruction:
     """The same, of operands in a mapping."""
     operation = find(machine, name)
@@ -94,20 +86,20 @@ def made(
                 name, f"{name} has no operand {word!r}.", None, word, did_you_mean(word, known)
             )
     values = tuple(operands.get(field.name, 0) for field in operation.operands)
-    new = AccelInstruction(name, values, sum(1 << FLAGS.index(flag) for flag in tokens))
+    new = AccelInstruction(name, values, sum(1 << declaration.FLAGS.index(flag) for flag in tokens))
     check(machine, new)
     return new
 
 
-def find(machine: Accelerator, name: str) -> Operation:
+def find(machine: declaration.Accelerator, name: str) -> declaration.Operation:
     """The operation of a name; a name it has not is an error."""
-    if (found := table(machine).get(name)) is None:
-        hint = did_you_mean(name, table(machine))
+    if (found := declaration.table(machine).get(name)) is None:
+        hint = did_you_mean(name, declaration.table(machine))
         raise _bad(name, f"{machine.name} has no operation {name!r}.", None, name, hint)
     return found
 
 
-def check(machine: Accelerator, each: AccelInstruction) -> None:
+def check(machine: declaration.Accelerator, each: AccelInstruction) -> None:
     """Refuse an operand that its field cannot hold, and a flag of a queue that does not exist."""
     operation = find(machine, each.name)
     fields = operation.operands
@@ -125,50 +117,52 @@ def check(machine: Accelerator, each: AccelInstruction) -> None:
 
 
 @lru_cache(maxsize=1024)
-def legal_tokens(machine: Accelerator, name: str) -> int:
+def legal_tokens(machine: declaration.Accelerator, name: str) -> int:
     """The flags that an instruction of the name may have, as bits."""
     operation = machine.operation(name)
     here = {field.name for field in operation.fields}
     return sum(
         1 << bit
-        for bit, flag in enumerate(FLAGS)
-        if operation.carries and flag in here and queue_of(machine, operation.unit, flag)
+        for bit, flag in enumerate(declaration.FLAGS)
+        if operation.carries
+        and flag in here
+        and declaration.queue_of(machine, operation.unit, flag)
     )
 
 
 def flags(each: AccelInstruction) -> tuple[str, ...]:
     """The names of the flags that are set."""
-    return tuple(flag for bit, flag in enumerate(FLAGS) if each.tokens >> bit & 1)
+    return tuple(flag for bit, flag in enumerate(declaration.FLAGS) if each.tokens >> bit & 1)
 
 
 @lru_cache(maxsize=1024)
-def position(machine: Accelerator, name: str, word: str) -> int:
+def position(machine: declaration.Accelerator, name: str, word: str) -> int:
     """The position of an operand."""
     return [field.name for field in machine.operation(name).operands].index(word)
 
 
-def operand(machine: Accelerator, each: AccelInstruction, word: str) -> int:
+def operand(machine: declaration.Accelerator, each: AccelInstruction, word: str) -> int:
     """The value of an operand by its name."""
     return each.operands[position(machine, each.name, word)]
 
 
-def values(machine: Accelerator, each: AccelInstruction) -> dict[str, int]:
+def values(machine: declaration.Accelerator, each: AccelInstruction) -> dict[str, int]:
     """All operands by name."""
     fields = machine.operation(each.name).operands
     return {field.name: value for field, value in zip(fields, each.operands, strict=True)}
 
 
 @lru_cache(maxsize=64)
-def nothing(machine: Accelerator, unit: str) -> str:
+def nothing(machine: declaration.Accelerator, unit: str) -> str:
     """The operation of the unit that carries tokens and, with operands of 0, does nothing."""
-    for wanted in (Idle, Move):
+    for wanted in (declaration.Idle, declaration.Move):
         for each in machine.operations:
             if each.unit == unit and each.carries and isinstance(each.does, wanted):
                 return each.name
     raise _bad(unit, f"No operation of the unit {unit} can carry tokens alone.", "a move", "none")
 
 
-def idle(machine: Accelerator, unit: str, tokens: int) -> AccelInstruction:
+def idle(machine: declaration.Accelerator, unit: str, tokens: int) -> AccelInstruction:
     """An instruction of the unit that only carries tokens."""
     name = nothing(machine, unit)
     return AccelInstruction(name, (0,) * len(machine.operation(name).operands), tokens)

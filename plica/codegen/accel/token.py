@@ -19,22 +19,17 @@ from bisect import bisect_left
 
 from attrs import evolve
 
+from plica.codegen.accel import declaration
 from plica.codegen.accel.conflict import conflicts
-from plica.codegen.accel.declaration import (
-    POP_NEXT,
-    POP_PREV,
-    PUSH_NEXT,
-    PUSH_PREV,
-    Accelerator,
-    queue_of,
-)
 from plica.codegen.accel.footprint import Footprint
 from plica.codegen.accel.instruction import AccelInstruction, Stream, idle
 from plica.codegen.accel.order import BadStream, units_of
 from plica.runtime.error import Diagnostic, Place
 
 
-def insert(machine: Accelerator, stream: Stream, known: list[Footprint] | None = None) -> Stream:
+def insert(
+    machine: declaration.Accelerator, stream: Stream, known: list[Footprint] | None = None
+) -> Stream:
     """The stream with tokens; those it had are replaced."""
     bare = evolve(stream, code=tuple(_bare(each) for each in stream.code))
     units = units_of(machine, bare.code)
@@ -111,18 +106,18 @@ def _join(clock: list[int], other: list[int]) -> None:
         clock[unit] = max(clock[unit], at)
 
 
-def _push(machine: Accelerator, source: int, target: int) -> int:
+def _push(machine: declaration.Accelerator, source: int, target: int) -> int:
     flag = "push_next" if target > source else "push_prev"
-    if queue_of(machine, machine.units[source], flag) is None:
+    if declaration.queue_of(machine, machine.units[source], flag) is None:
         ends = f"{machine.units[source]} -> {machine.units[target]}"
         message = "Two units depend on each other and no queue joins them."
         place = Place(node=machine.name)
         raise BadStream(Diagnostic("bad-stream", message, place, "a queue", ends))
-    return PUSH_NEXT if target > source else PUSH_PREV
+    return declaration.PUSH_NEXT if target > source else declaration.PUSH_PREV
 
 
 def _pop(source: int, target: int) -> int:
-    return POP_PREV if source < target else POP_NEXT
+    return declaration.POP_PREV if source < target else declaration.POP_NEXT
 
 
 def _bare(each: AccelInstruction) -> AccelInstruction:

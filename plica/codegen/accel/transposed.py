@@ -26,15 +26,7 @@ from plica.ir.op.convolution import conv
 from plica.ir.op.elementwise import cast
 from plica.ir.op.join import concat
 from plica.ir.type import TensorType, i8, i32, infer, type_of
-from plica.rewrite.packs.phase import (
-    Phase,
-    Transposed,
-    between,
-    cut,
-    empty,
-    transposed,
-    with_padding,
-)
+from plica.rewrite.packs import phase as phases
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +40,7 @@ class TransposedLayer:
 
     data: Expr
     weight: Array
-    of: Transposed
+    of: phases.Transposed
     finish: Callable[[Expr], Expr]
 
 
@@ -80,7 +72,7 @@ def layer_of(root: Apply) -> TransposedLayer | None:
         node = node.args[open_[0]]
     if not isinstance(node, Apply) or node.op != "nn.conv_transpose":
         return None
-    data, weight, of = _bytes(node.args[0]), _bytes(node.args[1]), transposed(node)
+    data, weight, of = _bytes(node.args[0]), _bytes(node.args[1]), phases.transposed(node)
     if data is None or not isinstance(weight, Const) or of is None or len(of.data) != 4:
         return None
     if any(each.dilation != 1 for each in of.sliding) or set(of.steps) == {1}:
@@ -112,19 +104,21 @@ def _for_outputs(of: Expr) -> bool:
 def by_phases(layer: TransposedLayer) -> Expr:
     """The phases of a layer, each finished, interleaved."""
     of, axes = layer.of, layer.of.axes
-    starts, data = with_padding(layer.data, of, axes)
+    starts, data = phases.with_padding(layer.data, of, axes)
 
-    def made(phase: Sequence[Phase]) -> Expr:
+    def made(phase: Sequence[phases.Phase]) -> Expr:
         if min(each.taps for each in phase) < 1:
-            return layer.finish(empty(of))
-        read = cut(data, of, [p.start - at for p, at in zip(phase, starts, strict=True)], phase)
+            return layer.finish(phases.empty(of))
+        read = phases.cut(
+            data, of, [p.start - at for p, at in zip(phase, starts, strict=True)], phase
+        )
         taps = const(taps_of(layer.weight, of, phase))
         return layer.finish(conv(cast(read, i32), cast(taps, i32), groups=of.groups))
 
-    return between(concat(tuple(map(made, product(*axes))), axis=1), of)
+    return phases.between(concat(tuple(map(made, product(*axes))), axis=1), of)
 
 
-def taps_of(weight: Array, of: Transposed, phase: Sequence[Phase]) -> Array:
+def taps_of(weight: Array, of: phases.Transposed, phase: Sequence[phases.Phase]) -> Array:
     """The taps of a phase in reverse order: (out, channels / groups, …)."""
     part = weight
     for axis, (each, step) in enumerate(zip(phase, of.steps, strict=True), start=2):

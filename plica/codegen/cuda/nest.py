@@ -15,21 +15,17 @@ from typing import Final
 from plica.analysis.statement import LoweringRefused, refused
 from plica.codegen.emit.clike import count_of
 from plica.core import Term, free_vars, post_order
-from plica.ir.loop import Buffer, Lit, Load, Scalar, ScalarVar, dtype_of, statement as st
-from plica.ir.loop.memory_scope import scope
-from plica.ir.loop.scalar import (
-    Add,
-    And,
-    Cast,
-    Eq,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mul,
-    ShiftRight,
-    Sub,
+from plica.ir.loop import (
+    Buffer,
+    Lit,
+    Load,
+    Scalar,
+    ScalarVar,
+    dtype_of,
+    scalar as sc,
+    statement as st,
 )
+from plica.ir.loop.memory_scope import scope
 from plica.ir.type import known
 
 
@@ -175,7 +171,7 @@ def counts_of_clamped_differences(nest: st.Stmt) -> set[Term]:
     for stmt in st.statements(nest):
         for term in [part for part in stmt._children if isinstance(part, Scalar)]:
             for node in post_order(term):
-                if isinstance(node, Min | Max) and dtype_of(node).is_integer:
+                if isinstance(node, sc.Min | sc.Max) and dtype_of(node).is_integer:
                     for side in (node.left, node.right):
                         found |= _counts_of_minuends(side, bound)
     return found
@@ -189,13 +185,13 @@ def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Te
     while stack:
         term, sign = stack.pop()
         match term:
-            case Add(left, right):
+            case sc.Add(left, right):
                 stack += [(left, sign), (right, sign)]
-            case Sub(left, right):
+            case sc.Sub(left, right):
                 stack += [(left, sign), (right, -sign)]
-            case Cast(value):
+            case sc.Cast(value):
                 stack.append((value, sign))
-            case Mul(Lit(int(factor)), value) | Mul(value, Lit(int(factor))) if factor < 0:
+            case sc.Mul(Lit(int(factor)), value) | sc.Mul(value, Lit(int(factor))) if factor < 0:
                 stack.append((value, -sign))
             case ScalarVar() if term in bound:
                 stack.append((bound[term], sign))
@@ -206,7 +202,7 @@ def _counts_of_minuends(of: Scalar, bound: Mapping[ScalarVar, Scalar]) -> set[Te
     if not is_difference:
         return set()
     inside = [node for each in positive for node in _reached(each, bound)]
-    if not any(isinstance(node, FloorDiv | FloorMod | ShiftRight) for node in inside):
+    if not any(isinstance(node, sc.FloorDiv | sc.FloorMod | sc.ShiftRight) for node in inside):
         return set()
     return {node for node in inside if isinstance(node, ScalarVar)}
 
@@ -276,9 +272,9 @@ def by_one_thread(stmt: st.Stmt, nest: st.Stmt) -> bool:
         stack = [stmt.condition]
         while stack:
             match stack.pop():
-                case And(left, right):
+                case sc.And(left, right):
                     stack += [left, right]
-                case Eq(ScalarVar() as var, Lit()) if var in threads:
+                case sc.Eq(ScalarVar() as var, Lit()) if var in threads:
                     pinned.add(threads[var])
         stmt = stmt.then
     return pinned == {*threads.values()}

@@ -19,16 +19,7 @@ from plica.ir.graph.shape_specialisation import named
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.type import dim
 from plica.runtime.artefact import Launched
-from plica.runtime.cuda.open_step import (
-    OpenCopy,
-    OpenLaunch,
-    OpenProgram,
-    OpenSlot,
-    OpenStep,
-    RowFunction,
-    RowLaunch,
-    RowPiece,
-)
+from plica.runtime.cuda import open_step
 from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu
 
@@ -39,7 +30,7 @@ class OpenUnit:
 
     text: str
     parts: tuple[str, ...]
-    program: OpenProgram
+    program: open_step.OpenProgram
     launched: tuple[Launched, ...]
     sources: tuple[str, ...]
 
@@ -53,12 +44,12 @@ def open_unit(
     """The text and the steps of a program without choices, for any sizes."""
     check_unconditional(program)
     maker = _Maker(program, gpu)
-    steps: list[OpenStep] = []
+    steps: list[open_step.OpenStep] = []
     launched: list[Launched] = []
     sources: list[str] = []
     for step in program.regions[program.entry]:
         if isinstance(step, Copy):
-            steps.append(OpenCopy(step.source, step.target))
+            steps.append(open_step.OpenCopy(step.source, step.target))
             launched.append(Launched(COPY, 0, 0))
             sources.append(COPY)
             continue
@@ -69,12 +60,12 @@ def open_unit(
         launched += [Launched(kernel_name(step.kernel, program), 0, 0)] * len(made)
         sources += [step.source] * len(made)
     slots = tuple([
-        OpenSlot(each.space, size_text(each.size),
+        open_step.OpenSlot(each.space, size_text(each.size),
                  plan.where.get(number, 0) if each.space == "temporary" else 0)
         for number, each in enumerate(program.slots)
     ])  # fmt: skip
     sizes = [size for each in program.slots for size in each.shape if not isinstance(size, int)]
-    made_of = OpenProgram(
+    made_of = open_step.OpenProgram(
         tuple([named(each) for each in program.dims]),
         slots,
         tuple([size_text(each) for each in plan.arenas]),
@@ -105,14 +96,14 @@ class _Maker:
             check(made.launches, self.gpu, word)
         return self.codes[key]
 
-    def launches(self, step: Launch) -> list[OpenStep]:
+    def launches(self, step: Launch) -> list[open_step.OpenStep]:
         """The launches of a kernel with their size arguments."""
         code, kernel = self.code(step.kernel), self.program.kernels[step.kernel]
         given = dict[Term, Scalar](zip(kernel.dims, step.sizes, strict=True))
         told = tuple([size_text(each) for each in step.sizes])
         least = tuple([size_text(each) for each in step.least])
         return [
-            OpenLaunch(
+            open_step.OpenLaunch(
                 each.function,
                 _grid(each, given),
                 each.block,
@@ -126,18 +117,20 @@ class _Maker:
             for each in code.launches
         ]
 
-    def rows(self, step: Chunks) -> list[OpenStep]:
+    def rows(self, step: Chunks) -> list[open_step.OpenStep]:
         """The launch of a kernel that treats rows alike."""
         pieces = tuple([self.piece(each) for each in step.pieces])
         least = tuple([size_text(each) for each in step.least])
-        return [RowLaunch(size_text(step.rows), pieces, least)]
+        return [open_step.RowLaunch(size_text(step.rows), pieces, least)]
 
-    def piece(self, of: RowKernel) -> RowPiece:
+    def piece(self, of: RowKernel) -> open_step.RowPiece:
         """The functions for a given number of rows."""
         scratch = fold(self.program.kernels[of.kernel], "kernel").scratch
         code = self.code(of.kernel, RowSteps(of.size, of.steps, scratch))
-        functions = [RowFunction(e.function, e.grid, e.block, e.shared) for e in code.launches]
-        return RowPiece(of.size, tuple(functions), of.args, scratch)
+        functions = [
+            open_step.RowFunction(e.function, e.grid, e.block, e.shared) for e in code.launches
+        ]
+        return open_step.RowPiece(of.size, tuple(functions), of.args, scratch)
 
 
 def _grid(of: KernelLaunch, given: Mapping[Term, Scalar]) -> tuple[str, str, str]:

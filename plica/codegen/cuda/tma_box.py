@@ -31,17 +31,8 @@ from typing import TypeAlias
 from plica.analysis.enclosing import simple
 from plica.analysis.index.bounds import bounds
 from plica.analysis.index.context import Context
+from plica.codegen.cuda import tma
 from plica.codegen.cuda.address import wide
-from plica.codegen.cuda.tma import (
-    DEEPEST,
-    LONGEST,
-    ROW,
-    CopyNest,
-    TmaTile,
-    copied,
-    copy_nest,
-    no_tile,
-)
 from plica.codegen.emit.expression import linear
 from plica.core import Term, free_vars, fresh, post_order, substitute
 from plica.ir.loop import Stmt, Store, scalar as sc
@@ -51,13 +42,13 @@ Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]
 """Products of terms with their coefficients."""
 
 
-def fetched(nest: Stmt, around: Context) -> TmaTile:
+def fetched(nest: Stmt, around: Context) -> tma.TmaTile:
     """The tile that a nest copies: a box, or panels one behind another."""
-    of = copy_nest(nest)
-    return _boxed(of, around) if _is_box(of) else copied(of, around)
+    of = tma.copy_nest(nest)
+    return _boxed(of, around) if _is_box(of) else tma.copied(of, around)
 
 
-def _is_box(of: CopyNest) -> bool:
+def _is_box(of: tma.CopyNest) -> bool:
     """Whether a tile may begin before a tensor, or is cut at parts of its loops."""
     below = [
         each
@@ -67,7 +58,7 @@ def _is_box(of: CopyNest) -> bool:
     return bool(_quotients(of) or below)
 
 
-def _quotients(of: CopyNest) -> list[sc.FloorDiv]:
+def _quotients(of: tma.CopyNest) -> list[sc.FloorDiv]:
     """Parts of loops that say where an element is."""
     every = post_order(*map(wide, of.load.indices))
     return [
@@ -77,7 +68,7 @@ def _quotients(of: CopyNest) -> list[sc.FloorDiv]:
     ]
 
 
-def _boxed(of: CopyNest, around: Context) -> TmaTile:
+def _boxed(of: tma.CopyNest, around: Context) -> tma.TmaTile:
     store, load = of.store, of.load
     loops, parts = _cut(of, around)
     inside = _inside(around, loops)
@@ -94,17 +85,17 @@ def _boxed(of: CopyNest, around: Context) -> TmaTile:
         steps.insert(0, steps[0] * length)
     box, strides = tuple([extents[axis] for axis in axes]), tuple([steps[axis] for axis in axes])
     size = load.buffer.dtype.bytes
-    plain = strides[0] == 1 and box[0] * size == ROW and 1 < len(box) <= DEEPEST
-    if not plain or max(box) > LONGEST or any(step * size % 16 for step in strides[1:]):
-        raise no_tile(store, f"a box of {box} with steps of {strides}")
+    plain = strides[0] == 1 and box[0] * size == tma.ROW and 1 < len(box) <= tma.DEEPEST
+    if not plain or max(box) > tma.LONGEST or any(step * size % 16 for step in strides[1:]):
+        raise tma.no_tile(store, f"a box of {box} with steps of {strides}")
     _check_ends(of, places, [told(_negative(each, store)) for each in of.guards], inside)
     begins = [tuple([each for each in places[axis].items() if not _is_loop(each[0], loops)])
               for axis in axes]  # fmt: skip
     atoms = [atom for begin in begins for each, _ in begin for atom in each]
     if any(not free_vars(atom).isdisjoint(loops) for atom in atoms):
-        raise no_tile(store, "places that are no multiples of loops")
+        raise tma.no_tile(store, "places that are no multiples of loops")
     sizes = tuple([shape[axis] for axis in axes])
-    return TmaTile(store, load, tuple(of.loops), box, strides, sizes, tuple(begins))
+    return tma.TmaTile(store, load, tuple(of.loops), box, strides, sizes, tuple(begins))
 
 
 def _negative(guard: sc.Scalar, store: Store) -> sc.Scalar:
@@ -115,14 +106,14 @@ def _negative(guard: sc.Scalar, store: Store) -> sc.Scalar:
         case sc.Le(left, right):
             return wide(left) - wide(right) - 1
         case _:
-            raise no_tile(store, "a guard that is no bound")
+            raise tma.no_tile(store, "a guard that is no bound")
 
 
 def _is_loop(atoms: tuple[sc.Scalar, ...], loops: Mapping[sc.ScalarVar, int]) -> bool:
     return len(atoms) == 1 and atoms[0] in loops
 
 
-def _cut(of: CopyNest, around: Context) -> tuple[dict[sc.ScalarVar, int], dict[Term, Term]]:
+def _cut(of: tma.CopyNest, around: Context) -> tuple[dict[sc.ScalarVar, int], dict[Term, Term]]:
     """Loops split in two where indices are quotients of them, and the original variables in terms
     of the parts."""
     loops, parts = dict(of.loops), dict[Term, Term]()
@@ -143,7 +134,7 @@ def _cut(of: CopyNest, around: Context) -> tuple[dict[sc.ScalarVar, int], dict[T
 
 
 def _quotient(
-    of: CopyNest, loops: Mapping[sc.ScalarVar, int], parts: Mapping[Term, Term], around: Context
+    of: tma.CopyNest, loops: Mapping[sc.ScalarVar, int], parts: Mapping[Term, Term], around: Context
 ) -> tuple[sc.ScalarVar, int] | None:
     """A loop whose quotient occurs in an index, and the divisor."""
     inside = _inside(around, loops)
@@ -173,10 +164,10 @@ def _axes(
     for var in sorted(several, key=lambda var: to.get((var,), 0)):
         mine = [axis for axis, place in enumerate(places) if (var,) in place]
         if to.get((var,)) != dense or len(mine) != 1 or mine[0] in axes[:-1]:
-            raise no_tile(store, "places that are no box")
+            raise tma.no_tile(store, "places that are no box")
         (axis,) = mine
         if places[axis][var,] != extents[axis]:
-            raise no_tile(store, "places that are no box")
+            raise tma.no_tile(store, "places that are no box")
         axes += [axis] * (axis not in axes)
         extents[axis] *= loops[var]
         dense *= loops[var]
@@ -184,7 +175,7 @@ def _axes(
 
 
 def _check_ends(
-    of: CopyNest, places: Sequence[Sum], guards: Sequence[Sum], inside: Context
+    of: tma.CopyNest, places: Sequence[Sum], guards: Sequence[Sum], inside: Context
 ) -> None:
     """Refuse a guard that is no end of an axis, and a place that may be outside without one."""
     for axis, (place, extent) in enumerate(zip(places, of.load.buffer.shape, strict=True)):
@@ -192,12 +183,12 @@ def _check_ends(
         low, high = bounds(_term(place), inside)
         below, above = _less(place, -1, -1), _less(place, size, 1)
         if (low is None or low < 0) and below not in guards:
-            raise no_tile(of.store, f"a place that may be before axis {axis}")
+            raise tma.no_tile(of.store, f"a place that may be before axis {axis}")
         if (high is None or high >= size) and above not in guards:
-            raise no_tile(of.store, f"a place that may be after axis {axis}")
+            raise tma.no_tile(of.store, f"a place that may be after axis {axis}")
         guards = [each for each in guards if each not in (below, above)]
     if guards:
-        raise no_tile(of.store, "a guard that is no end of an axis")
+        raise tma.no_tile(of.store, "a guard that is no end of an axis")
 
 
 def _less(of: Sum, size: int, sign: int) -> Sum:

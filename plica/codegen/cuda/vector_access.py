@@ -23,14 +23,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from plica.codegen.cuda.address import (
-    VECTORS,
-    are_neighbours,
-    at_both_ends,
-    certain,
-    first_lanes,
-    lanes_of,
-)
+from plica.codegen.cuda import address
 from plica.codegen.cuda.dialect import MAX_VECTOR_BYTES
 from plica.codegen.emit.expression import Expressions, mentions
 from plica.codegen.emit.scalar import packed, unpacked
@@ -90,7 +83,7 @@ class VectorAccess:
         if self.whole or not isinstance(guard := loop.body, Branch) or guard.orelse is not NOTHING:
             return None
         every = For(loop.var, loop.extent, loop.kind, guard.then, loop.annotations)
-        if (inside := at_both_ends(guard.condition, loop.var, count)) is None:
+        if (inside := address.at_both_ends(guard.condition, loop.var, count)) is None:
             return None
         if not neighbours(every, count):
             return None
@@ -104,7 +97,7 @@ class VectorAccess:
         self.reserve(word, store.buffer, count)
         self.fill(word, store, var, count, {})
         values = self.values
-        if lanes_of(store.buffer, store.indices, var, count):
+        if address.lanes_of(store.buffer, store.indices, var, count):
             values.vars[var] = values.dialect.literal(0, dtype_of(var))
             place = values.place(store.buffer, store.indices)
             self._move(place, f"{word}[0]", store.buffer, count)
@@ -150,7 +143,7 @@ class VectorAccess:
         if not isinstance(value, Load) or value.buffer.dtype is not buffer.dtype:
             return None
         places = [(buffer, store.indices), (value.buffer, value.indices)]
-        if not all(lanes_of(*place, var, count) for place in places):
+        if not all(address.lanes_of(*place, var, count) for place in places):
             return None
         outside = scope(value.buffer.scope).reach == "all"
         later = outside and buffer in self.handed and count * buffer.dtype.bytes == MAX_VECTOR_BYTES
@@ -241,8 +234,8 @@ class VectorAccess:
             lines.close()
             return
         read = dict(there)
-        for load in certain(value):
-            if load not in there and lanes_of(load.buffer, load.indices, var, count):
+        for load in address.certain(value):
+            if load not in there and address.lanes_of(load.buffer, load.indices, var, count):
                 into = self.names.fresh("u")
                 self.reserve(into, load.buffer, count)
                 values.vars[var] = values.dialect.literal(0, dtype_of(var))
@@ -268,7 +261,7 @@ class VectorAccess:
         """Neighbours from one place to another, as many bytes at a time as can be."""
         size = buffer.dtype.bytes
         each = min(MAX_VECTOR_BYTES, count * size)
-        kind = VECTORS[each]
+        kind = address.VECTORS[each]
         for at in range(0, count * size, each):
             step = f" + {at // each}" if at else ""
             self.lines.do(f"*(({kind}*)&{to}{step}) = *((const {kind}*)&{source}{step});")
@@ -287,9 +280,9 @@ def neighbours(loop: For, count: int) -> list[Store]:
         value = each.value  # what is read behind a guard of all lanes is read by all or none
         if isinstance(value, Select) and not mentions([value.condition], loop.var):
             value = value.then
-        loads = list(certain(value))
+        loads = list(address.certain(value))
         places = [(each.buffer, each.indices), *[(e.buffer, e.indices) for e in loads]]
-        if not any(lanes_of(*place, loop.var, count) for place in places):
+        if not any(address.lanes_of(*place, loop.var, count) for place in places):
             return []
     return stores
 
@@ -301,7 +294,7 @@ def _from_anywhere(
     number of these lanes."""
     value, same, limit = store.value, list[Scalar](), None
     if isinstance(value, Select) and _is_zero(value.orelse):
-        inside = first_lanes(value.condition, var, count)
+        inside = address.first_lanes(value.condition, var, count)
         if inside is None:
             return None
         same, limit = inside
@@ -315,9 +308,9 @@ def _from_anywhere(
         or scope(value.buffer.scope).reach != "all"
     ):
         return None
-    if not lanes_of(store.buffer, store.indices, var, count):
+    if not address.lanes_of(store.buffer, store.indices, var, count):
         return None
-    if not are_neighbours(value.buffer, value.indices, var, count):
+    if not address.are_neighbours(value.buffer, value.indices, var, count):
         return None
     return value, same, limit
 

@@ -8,14 +8,8 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.statement import refused
+from plica.codegen.cuda import in_flight_depth as in_flight_depths
 from plica.codegen.cuda.in_flight_buffer import in_flight_buffers
-from plica.codegen.cuda.in_flight_depth import (
-    flat,
-    groups,
-    in_flight_after,
-    in_flight_depth,
-    in_flight_slack,
-)
 from plica.codegen.cuda.intrinsic import handed
 from plica.codegen.cuda.nest import by_one_thread, under_way
 from plica.codegen.cuda.tma import check_swizzled, is_tile
@@ -48,7 +42,7 @@ class Asynchronous:
 def asynchronous(nest: Stmt, name: str) -> Asynchronous:
     """The asynchronous operations of a launch."""
     kept = handed(nest) | in_flight_buffers(nest)
-    copies = groups(nest, kept)
+    copies = in_flight_depths.groups(nest, kept)
     sums = tuple(sums_of(nest))
     check_swizzled(nest, copies, is_product)
     return Asynchronous(kept, copies, _ring(nest, copies, name), has_products(nest), sums)
@@ -104,17 +98,19 @@ class Waits:
     def sequence(self, of: Seq) -> tuple[Step, ...]:
         """Statements in sequence: copies issued before a loop may be pending in it, and copies for
         later products complete at the barrier before them."""
-        every = [*flat(of.stmts)]
+        every = [*in_flight_depths.flat(of.stmts)]
         steps: list[Step] = []
         late: dict[int, int] = {}
         for at, each in enumerate(every):
             if isinstance(each, For) and self.of.copies:
-                less = in_flight_depth(every[:at], each, self.of.copies)
+                less = in_flight_depths.in_flight_depth(every[:at], each, self.of.copies)
                 self._patient[each] = min(less, self._patient.get(each, less))
             if at in late:  # each thread waits for what the copy engine brings
                 steps.append(partial(self._await, late[at]))
             if isinstance(each, Barrier) and self.of.ring:
-                begins = in_flight_after(every[:at], every[at + 1 :], self.of.copies, is_product)
+                begins = in_flight_depths.in_flight_after(
+                    every[:at], every[at + 1 :], self.of.copies, is_product
+                )
                 steps += [partial(self._allow, count) for count in begins[:1]]
                 late = dict(enumerate(begins[1:], at + 2))
             steps.append(each)
@@ -139,9 +135,9 @@ class Waits:
         """A loop (its body, and what closes it) with products in it: all are done after it."""
         if not self.of.multiplies or not has_products(loop):
             return steps
-        self._products = in_flight_slack(loop, self.of.copies, is_product)
+        self._products = in_flight_depths.in_flight_slack(loop, self.of.copies, is_product)
         *body, close = steps
-        waits = isinstance(next(flat((loop.body,)), None), Barrier)
+        waits = isinstance(next(in_flight_depths.flat((loop.body,)), None), Barrier)
         return (*body, *(() if waits else (self.finish,)), close, self.finish)
 
     def wait(self) -> None:

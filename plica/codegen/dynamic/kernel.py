@@ -75,7 +75,7 @@ def choose(function: Function, args: Sequence[Expr], by: Scheduler) -> Launchabl
     reads = tuple(read_by(made, args))
     return Launchable(
         made.kernel, made.digest, reads, scratch, size, made.source, made.origin, made.lowered
-    )  # fmt: skip
+    )
 
 
 def choose_written(of: Kernel, name: Var, args: Sequence[Expr]) -> Launchable:

@@ -67,7 +67,7 @@ __all__ = [
     "Unpack",
     "Yield",
     "index",
-]  # fmt: skip
+]
 
 
 @frozen

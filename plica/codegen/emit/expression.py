@@ -6,26 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from plica.analysis.constant_bound import KnownBounds
+from plica.codegen.emit import scalar
 from plica.codegen.emit.clike_operator import TextPlace
 from plica.codegen.emit.contraction import summed_factors
 from plica.codegen.emit.dialect import Dialect, Way
 from plica.codegen.emit.identifier import Identifiers
 from plica.codegen.emit.lines import Lines
-from plica.codegen.emit.scalar import (
-    Frame,
-    Order,
-    OrderStep,
-    Row,
-    Walk,
-    fold,
-    known_around,
-    nest,
-    operands,
-    operation,
-    order,
-    packed,
-    unpacked,
-)
 from plica.core import CompilerBug, Term, post_order
 from plica.ir.loop import MEANING, scalar as sc
 from plica.ir.loop.vector import has_vectors
@@ -57,8 +43,8 @@ class Expressions:
         self._uses, self._reads = {}, {}
         _count(root, self._uses, self._reads)
         before = given or {}
-        made = order((root,), self._operands, self._row, self.literal, before.get)
-        found = fold(made, self._within).results[0]
+        made = scalar.order((root,), self._operands, self._row, self.literal, before.get)
+        found = scalar.fold(made, self._within).results[0]
         self._uses, self._reads = around
         return found
 
@@ -70,11 +56,13 @@ class Expressions:
     def read(self, buffer: sc.Buffer, at: str) -> str:
         """The value of a buffer's element at an address."""
         element = self.dialect.element.format(buffer=self.buffers[buffer], at=at)
-        return unpacked(element, buffer.dtype, self)
+        return scalar.unpacked(element, buffer.dtype, self)
 
     def store(self, buffer: sc.Buffer, indices: Sequence[sc.Scalar], value: str) -> None:
         """Write a value into an element of a buffer."""
-        self.lines.do(f"{self.place(buffer, indices)} = {packed(value, buffer.dtype, self)};")
+        self.lines.do(
+            f"{self.place(buffer, indices)} = {scalar.packed(value, buffer.dtype, self)};"
+        )
 
     def unproved(
         self, buffer: sc.Buffer, indices: Sequence[sc.Scalar]
@@ -149,14 +137,14 @@ class Expressions:
         """A literal in the target's syntax."""
         return self.dialect.literal(node.value, node.dtype)
 
-    def _row(self, node: sc.Scalar) -> Row[str] | tuple[str, object]:
+    def _row(self, node: sc.Scalar) -> scalar.Row[str] | tuple[str, object]:
         if isinstance(node, sc.ScalarVar):
             return self._variable
         if isinstance(node, sc.Load):
             return self._load
         if isinstance(node, sc.Reduce):
-            return nest(self._reduced)
-        return nest(self._guarded) if self._sides(node) is not None else self._operator
+            return scalar.nest(self._reduced)
+        return scalar.nest(self._guarded) if self._sides(node) is not None else self._operator
 
     def _operands(self, node: sc.Scalar) -> tuple[sc.Scalar, ...]:
         """The operands evaluated before a term, in its scope."""
@@ -167,7 +155,7 @@ class Expressions:
             for each in checked:
                 self._uses[each] = self._uses.get(each, 0) + 1
             return (where, *checked)
-        return operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
+        return scalar.operands(node) if self._sides(node) is None else (node._children[0],)  # type: ignore[return-value]  # a scalar: the guard
 
     def _sides(self, node: sc.Scalar) -> tuple[sc.Scalar, sc.Scalar] | None:
         """The guarded value and its alternative, or None if there is no guard."""
@@ -182,20 +170,20 @@ class Expressions:
             case _:
                 return None
 
-    def _within(self, roots: Sequence[sc.Scalar], frame: Frame[str]) -> Order[str]:
+    def _within(self, roots: Sequence[sc.Scalar], frame: scalar.Frame[str]) -> scalar.Order[str]:
         """The evaluation order of a branch, given the values known around it."""
-        known = known_around(frame)
-        return order(roots, self._operands, self._row, self.literal, known)
+        known = scalar.known_around(frame)
+        return scalar.order(roots, self._operands, self._row, self.literal, known)
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _variable(self, step: OrderStep, frame: Frame[str]) -> str:
+    def _variable(self, step: scalar.OrderStep, frame: scalar.Frame[str]) -> str:
         name = self.vars.get(step.node)
         if name is None:
             raise CompilerBug(f"{step.node!r} is not bound in the kernel.")
         return name
 
-    def _load(self, step: OrderStep, frame: Frame[str]) -> str:
+    def _load(self, step: scalar.OrderStep, frame: scalar.Frame[str]) -> str:
         node, (at, *checked) = step.node, frame.operands(step)
         value = self.read(node.buffer, at)
         if not checked:
@@ -211,8 +199,8 @@ class Expressions:
         lines.close()
         return name
 
-    def _operator(self, step: OrderStep, frame: Frame[str]) -> str:
-        return self.named(step.node, operation(step.node, frame.operands(step), self))
+    def _operator(self, step: scalar.OrderStep, frame: scalar.Frame[str]) -> str:
+        return self.named(step.node, scalar.operation(step.node, frame.operands(step), self))
 
     def named(self, node: sc.Scalar, text: str) -> str:
         """A text, or a name for it where it is long or used again."""
@@ -223,7 +211,7 @@ class Expressions:
         self.lines.do(self.dialect.value.format(type=kind, name=name, text=text))
         return name
 
-    def _guarded(self, step: OrderStep, frame: Frame[str]) -> Walk[str]:
+    def _guarded(self, step: scalar.OrderStep, frame: scalar.Frame[str]) -> scalar.Walk[str]:
         """One of two values, of which only the one that is chosen is computed."""
         sides, (test,) = self._sides(step.node), frame.operands(step)
         assert sides is not None
@@ -240,7 +228,7 @@ class Expressions:
         self.lines.close()
         return name
 
-    def _reduced(self, step: OrderStep, frame: Frame[str]) -> Walk[str]:
+    def _reduced(self, step: scalar.OrderStep, frame: scalar.Frame[str]) -> scalar.Walk[str]:
         """A reduction: loops around an accumulation."""
         node, dialect, lines = step.node, self.dialect, self.lines
         start, join = MEANING[node.combiner]
@@ -256,7 +244,7 @@ class Expressions:
         inner = yield (node.body,)
         joined = join(node.body, node.body)
         _count(joined, self._uses, self._reads)
-        lines.do(f"{name} = {operation(joined, [name, inner.results[0]], self)};")
+        lines.do(f"{name} = {scalar.operation(joined, [name, inner.results[0]], self)};")
         for _ in node.axes:
             lines.close()
         return name

@@ -46,9 +46,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.codegen.llvm.scope import more_than_inside
 
-EASY: Final = (
-    Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max,
-)  # fmt: skip
+EASY: Final = (Add, Sub, Mul, And, Or, Not, Select, Lt, Le, Eq, Ne, FloorDiv, FloorMod, Min, Max)
 """What may take no instruction."""
 
 _COMPARED: Final[dict[type, Callable[[int, int], bool]]] = {Lt: lt, Le: le, Eq: eq, Ne: ne}

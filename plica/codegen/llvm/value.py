@@ -13,19 +13,8 @@ from functools import partial
 from typing import Final
 
 from plica.analysis.constant_bound import LinearForm, linear, within
+from plica.codegen.emit import scalar
 from plica.codegen.emit.contraction import factors, nearest_integer, small_parts, summed_factors
-from plica.codegen.emit.scalar import (
-    Frame,
-    Order,
-    OrderStep,
-    Row,
-    Walk,
-    fold,
-    known_around,
-    nest,
-    operation,
-    order,
-)
 from plica.codegen.llvm.access import MemoryEmitter
 from plica.codegen.llvm.buffer_address import Size
 from plica.codegen.llvm.dialect import LLVM, literal, register
@@ -114,25 +103,27 @@ class LlvmValues:
         key = tuple(roots)
         made = self._recipes.get(key)
         if made is None:
-            parts_in_order = order(key, self.operands_of, self.row, of_literal)
+            parts_in_order = scalar.order(key, self.operands_of, self.row, of_literal)
             made = self._recipes[key] = recipe(key, parts_in_order)
         return self.results(made, key)
 
     def results(self, made: EvaluationOrder, roots: Sequence[sc.Scalar]) -> list[LaneValue]:
         """The values of terms whose order is known; what failed of their checks is noted."""
         self.around.prepare(made.bounds)
-        frame = fold(made.order, self._within)
+        frame = scalar.fold(made.order, self._within)
         if frame.checked:
             for root in roots:
                 self.note(outside(frame, root, self.around, self.operands_of))
         return frame.results
 
-    def _within(self, roots: Sequence[sc.Scalar], frame: Frame[LaneValue]) -> Order[LaneValue]:
+    def _within(
+        self, roots: Sequence[sc.Scalar], frame: scalar.Frame[LaneValue]
+    ) -> scalar.Order[LaneValue]:
         """The order of terms in a loop: a check that was made outside says nothing inside."""
-        known_here = known_around(frame, unsafe)
-        return order(roots, self.operands_of, self.row, of_literal, known_here)
+        known_here = scalar.known_around(frame, unsafe)
+        return scalar.order(roots, self.operands_of, self.row, of_literal, known_here)
 
-    def row(self, node: sc.Scalar) -> Row[LaneValue] | tuple[str, object]:
+    def row(self, node: sc.Scalar) -> scalar.Row[LaneValue] | tuple[str, object]:
         """What writes a part."""
         match node:
             case sc.ScalarVar():
@@ -142,7 +133,7 @@ class LlvmValues:
             case sc.Add() | sc.Sub() | sc.Mul() if (form := linear(node)) is not None:
                 return partial(self._sum, form)
             case sc.Reduce():
-                return nest(self._reduced)
+                return scalar.nest(self._reduced)
             case _ if factors(node, self.contracted) is not None:
                 return partial(self._instruction, write=multiply_add)
             case sc.Cast(place, dtype) if dtype is i32 and sc.dtype_of(place) is i64:
@@ -158,13 +149,15 @@ class LlvmValues:
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def _variable(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _variable(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
         found = self.around.vars.get(step[2])
         if found is None:
             raise CompilerBug(f"The variable {step.node.name} is not bound.")
         return found
 
-    def _sum(self, form: LinearForm, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _sum(
+        self, form: LinearForm, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]
+    ) -> LaneValue:
         """An index sum; known summands, and a single unknown one, take no instruction."""
         found, plus, apart, written = frame.found, form[0], 0, []
         for kid, count in zip(step[3], form[1], strict=True):
@@ -189,7 +182,7 @@ class LlvmValues:
         return most < FAR
 
     def _sum_of_vectors(
-        self, form: LinearForm, step: OrderStep, frame: Frame[LaneValue]
+        self, form: LinearForm, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]
     ) -> LaneValue:
         """A sum of indices of which some are another in every lane."""
         lanes, found = self.lanes, constant(form[0])
@@ -197,7 +190,7 @@ class LlvmValues:
             found = lanes.add(found, lanes.mul(frame.found[kid], constant(count)))
         return found
 
-    def _loaded(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _loaded(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.found
         places = [found[kid] for kid in step[3]]
         value, fits = self._load(node.buffer, node.indices, places)
@@ -205,7 +198,7 @@ class LlvmValues:
             frame.checked[node] = fits
         return value
 
-    def _operation(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _operation(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
         node, found = step[2], frame.operands(step)
         value = easy(node, found, self.around)
         if value is not None:
@@ -213,28 +206,28 @@ class LlvmValues:
         texts, n = self._texts(step[4], found)
         if not n and isinstance(node, SHARED) and step[4][0] is i64:
             return LaneValue(self._once(node, texts))
-        return valued((operation(node, texts, self._place(n)), None if n else 0, 0))
+        return valued((scalar.operation(node, texts, self._place(n)), None if n else 0, 0))
 
     def _once(self, node: sc.Scalar, texts: Sequence[str]) -> str:
         """An index that takes more than a sum, emitted once per scope."""
         key = " ".join((type(node).__name__, *texts))
         if not self.lanes.is_known(key):
-            self.lanes.remember(key, operation(node, texts, self._place(0)))
+            self.lanes.remember(key, scalar.operation(node, texts, self._place(0)))
         return self.lanes.recall(key)
 
-    def _counted(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _counted(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
         """An index as a number of 32 bits: of lanes that count, one number and what they add."""
         (value,) = frame.operands(step)
         if not value.step:
             return self._plain(step, frame)
         return LaneValue(self.lanes.counted(value, i32), None)
 
-    def _plain(self, step: OrderStep, frame: Frame[LaneValue]) -> LaneValue:
+    def _plain(self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]) -> LaneValue:
         """An operation that always takes an instruction."""
-        return self._instruction(step, frame, operation)
+        return self._instruction(step, frame, scalar.operation)
 
     def _instruction(
-        self, step: OrderStep, frame: Frame[LaneValue], write: WriteOperation
+        self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue], write: WriteOperation
     ) -> LaneValue:
         texts, n = self._texts(step[4], frame.operands(step))
         name = self._lines.write((step[2], n), texts, step[4], write, self._place(n))
@@ -329,7 +322,9 @@ class LlvmValues:
 
     # --- reductions ----------------------------------------------------------------------------
 
-    def _reduced(self, step: OrderStep, frame: Frame[LaneValue]) -> Walk[LaneValue]:
+    def _reduced(
+        self, step: scalar.OrderStep, frame: scalar.Frame[LaneValue]
+    ) -> scalar.Walk[LaneValue]:
         """A reduction: loops around an accumulation."""
         node, w, lanes, around = step.node, self.w, self.lanes, self.around
         if any(known(extent) == 0 for extent in node.extents):
@@ -363,7 +358,7 @@ class LlvmValues:
             joined = multiply_add(node, (*texts, so_far), self._place(n))
         else:
             _, join = MEANING[node.combiner]
-            joined = operation(join(node.body, node.body), [so_far, *texts], self._place(n))
+            joined = scalar.operation(join(node.body, node.body), [so_far, *texts], self._place(n))
         w.do(f"store {kind} {joined}, ptr {total}")
         for loop in reversed(loops):
             around.close(loop)

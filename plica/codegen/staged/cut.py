@@ -12,15 +12,7 @@ from attrs import Factory, define, evolve, frozen
 
 from plica.codegen.interface import size_text
 from plica.codegen.program_kind import is_ordering
-from plica.codegen.staged.host_part import (
-    host_parts,
-    invariants,
-    loops_at_calls,
-    prefix_of,
-    refused,
-    shared_by_sides,
-    turn_of,
-)
+from plica.codegen.staged import host_part
 from plica.codegen.staged.segment import Ranges, is_cheap, segment
 from plica.core import Name, free_vars
 from plica.ir.graph import Defined, Definition, Module, expression as ex, module
@@ -28,23 +20,14 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, TupleType, infer, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import operands, with_operands
-from plica.runtime.staged.program import (
-    ChooseBlock,
-    HostCall,
-    MeasureDim,
-    RepeatBlock,
-    RunSegment,
-    Step,
-    StepBlock,
-    TakePrefix,
-)
+from plica.runtime.staged import program as programs
 
 
 @frozen(eq=False)
 class CutProgram:
     """Steps, and the modules of the segments they run."""
 
-    program: StepBlock
+    program: programs.StepBlock
     segments: tuple[Module, ...]
 
 
@@ -53,7 +36,7 @@ def cut(of: Module, *, chooses: bool = True, updates: bool = True) -> CutProgram
     `chooses`, and are offered what a loop carries to write over if it `updates`."""
     whole = to_dataflow(infer(of))
     main = whole.main_function()
-    main = evolve(main, body=loops_at_calls(main.body))
+    main = evolve(main, body=host_part.loops_at_calls(main.body))
     rest = {name: value for name, value in whole.items() if name is not whole.main}
     cutter = _Cutter(main, rest, chooses, updates)
     program = cutter.block(main.body, {})
@@ -83,15 +66,15 @@ class _Cutter:
         self.inputs = {each: str(each.name) for each in main.params}
         for each in main.params:
             if not isinstance(each.type, TensorType):
-                raise refused("An input is no tensor.", str(each.type))
+                raise host_part.refused("An input is no tensor.", str(each.type))
             self.registers[each] = len(self.registers)
             for size in each.type.shape:
                 if isinstance(size, ScalarVar):
                     self.told.setdefault(size, (self.inputs[each],))
-        self.hosts, self.chooses = host_parts(main.body, chooses=chooses), chooses
+        self.hosts, self.chooses = host_part.host_parts(main.body, chooses=chooses), chooses
         self.updates = updates
 
-    def block(self, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> StepBlock:
+    def block(self, root: ex.Expr, given: Mapping[ex.Expr, ex.Expr]) -> programs.StepBlock:
         """The steps that give the tensors of an expression; `given` are there already."""
         return _BlockCutter(self, root, given).block()
 
@@ -132,7 +115,7 @@ class _BlockCutter:
 
     # --- what is demanded ------------------------------------------------------------------------
 
-    def block(self) -> StepBlock:
+    def block(self) -> programs.StepBlock:
         self._visit(self.root)
         last = self.demands[-1]
         wanted = _flat(self.plain[self.root])
@@ -140,7 +123,7 @@ class _BlockCutter:
             last = self._next()
         last.needs += wanted
         steps = self._steps()
-        return StepBlock(tuple(steps), tuple([self._register(each) for each in wanted]))
+        return programs.StepBlock(tuple(steps), tuple([self._register(each) for each in wanted]))
 
     def _visit(self, root: ex.Expr) -> None:
         """Give every expression below its form without what the host does."""
@@ -161,7 +144,9 @@ class _BlockCutter:
                 case ex.Let(_, ex.Function(), ex.Call(_, args, _)) if node in self.whole.hosts:
                     if phase == 0:
                         stack.append((node, 1))
-                        stack += [(each, 0) for each in reversed((*args, *invariants(node)))]
+                        stack += [
+                            (each, 0) for each in reversed((*args, *host_part.invariants(node)))
+                        ]
                     else:
                         self._repeat(node)
                 case ex.Let(var, value, body):
@@ -174,7 +159,7 @@ class _BlockCutter:
                         self.plain[node] = self.plain[body]
                 case ex.If(condition) if self._is_of_host(node):
                     if phase == 0:
-                        self.shared[node] = shared_by_sides(node, self.whole.hosts)
+                        self.shared[node] = host_part.shared_by_sides(node, self.whole.hosts)
                         stack += [(node, 1), (condition, 0)]
                         stack += [(each, 0) for each in reversed(self.shared[node])]
                     else:
@@ -227,7 +212,7 @@ class _BlockCutter:
     def _repeat(self, node: ex.Let) -> None:
         assert isinstance(node.body, ex.Call)
         start = [self.plain[each] for each in node.body.args]
-        before = [self.plain[each] for each in invariants(node)]
+        before = [self.plain[each] for each in host_part.invariants(node)]
         waits = any(self._waits(each) for each in (*start, *before))
         demand = self._next() if waits else self.demands[-1]
         demand.needs += start
@@ -245,7 +230,7 @@ class _BlockCutter:
         made = []
         for each in items:
             if not isinstance(each, TensorType):
-                raise refused("What a branch or a loop gives is no tensor.", str(each))
+                raise host_part.refused("What a branch or a loop gives is no tensor.", str(each))
             made.append(self.whole.fresh("kept", each))
         self.results[node] = tuple(made)
         self.since |= dict.fromkeys(made, len(self.demands) - 1)
@@ -254,7 +239,7 @@ class _BlockCutter:
 
     # --- segments that serve the demands ---------------------------------------------------------
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[programs.Step]:
         self.level: dict[ex.Expr, int] = {}
         self.kept: dict[ex.Expr, ex.Var | None] = {}  # what is in a register, once it is
         inside: dict[int, dict[ex.Expr, ex.Expr]] = {}
@@ -265,13 +250,13 @@ class _BlockCutter:
                 self._use(each, number, whole=True)
             if demand.event is not None:
                 inside[number] = self._available(demand.event, number)
-        steps: list[Step] = []
+        steps: list[programs.Step] = []
         for number, demand in enumerate(self.demands):
             steps += self._segment(demand, number)
             for node in demand.measures:
                 register = self._register(self.plain[node.value])
                 told = self.whole.told[node.dim]
-                steps.append(MeasureDim(str(node.dim.name), register, told))
+                steps.append(programs.MeasureDim(str(node.dim.name), register, told))
             if demand.event is not None:
                 given = {node: self._shown(each) for node, each in inside[number].items()}
                 steps.append(self._host_step(demand.event, given))
@@ -337,7 +322,7 @@ class _BlockCutter:
                 stack += operands(node)
         return found
 
-    def _segment(self, demand: _Demand, number: int) -> list[Step]:
+    def _segment(self, demand: _Demand, number: int) -> list[programs.Step]:
         """The step that computes what a demand needs, and what is kept of it."""
         wanted = dict.fromkeys(each for each in demand.needs if self._is_new(each))
         wanted |= dict.fromkeys(
@@ -359,17 +344,17 @@ class _BlockCutter:
             self.kept[each] = var
             registers.append(self.whole.registers[var])
         self.whole.segments.append(made.module)
-        run = RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))
+        run = programs.RunSegment(len(self.whole.segments) - 1, tuple(inputs), tuple(registers))
         return [*prefixes, run]
 
-    def _prefix(self, node: ex.Expr, wanted: dict[ex.Expr, None]) -> Step | None:
+    def _prefix(self, node: ex.Expr, wanted: dict[ex.Expr, None]) -> programs.Step | None:
         """The step that takes what is wanted from the beginning of a register, if that is all of
         it; then no segment has to give it.
 
         Where a size is measured the host is at work in any case; elsewhere code is, which loops of
         native turns are made of.
         """
-        if (found := prefix_of(node)) is None:
+        if (found := host_part.prefix_of(node)) is None:
             return None
         x, dim = found
         kept = x if isinstance(x, ex.Var) else self.kept.get(x)
@@ -384,7 +369,7 @@ class _BlockCutter:
         whole = type_of(x)
         assert isinstance(whole, TensorType)
         said = size_text(whole.shape[0])
-        return TakePrefix(registers[kept], str(dim.name), registers[var], said)
+        return programs.TakePrefix(registers[kept], str(dim.name), registers[var], said)
 
     def _is_new(self, node: ex.Expr) -> bool:
         return not isinstance(node, ex.Var) and self.kept.get(node) is None
@@ -404,30 +389,32 @@ class _BlockCutter:
 
     def _host_step(
         self, event: ex.If | ex.Let | ex.Apply, given: Mapping[ex.Expr, ex.Expr]
-    ) -> Step:
+    ) -> programs.Step:
         outputs = tuple([self.whole.registers[each] for each in self.results[event]])
         if isinstance(event, ex.Apply):
             taken = self._register(self.plain[event.args[0]])
             options = tuple([(name, int(value)) for name, value in event.attrs])
-            return HostCall(event.op, taken, outputs, options)
+            return programs.HostCall(event.op, taken, outputs, options)
         if isinstance(event, ex.If):
             then, orelse = (self.whole.block(each, given) for each in (event.then, event.orelse))
-            return ChooseBlock(self._register(self.plain[event.condition]), then, orelse, outputs)
+            return programs.ChooseBlock(
+                self._register(self.plain[event.condition]), then, orelse, outputs
+            )
         assert isinstance(event.value, ex.Function)
         assert isinstance(event.body, ex.Call)
         carried = [self.whole.register(each) for each in event.value.params]
-        turn = turn_of(event)
+        turn = host_part.turn_of(event)
         test, body, end = (self.whole.block(each, given) for each in turn)
         start = [self._register(self.plain[each]) for each in event.body.args]
         if self.whole.updates:
             self._offer(body, carried)
-        return RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
+        return programs.RepeatBlock(tuple(start), tuple(carried), test, body, end, outputs)
 
-    def _offer(self, body: StepBlock, carried: Sequence[int]) -> None:
+    def _offer(self, body: programs.StepBlock, carried: Sequence[int]) -> None:
         """What a loop carries may be written over by the one segment of its body, where what it is
         then is one of the results, and what it was is none."""
         match body.steps:
-            case (RunSegment(at, inputs, _),) if len({*body.results}) == len(body.results):
+            case (programs.RunSegment(at, inputs, _),) if len({*body.results}) == len(body.results):
                 pass
             case _:
                 return
@@ -458,7 +445,7 @@ def _flat(node: ex.Expr) -> list[ex.Expr]:
     if isinstance(of, TupleType):
         return [item for at in range(len(of.items)) for item in _flat(ex.Project(node, at))]
     if not isinstance(of, TensorType):
-        raise refused("A result is no tensor.", str(of))
+        raise host_part.refused("A result is no tensor.", str(of))
     return [node]
 
 

@@ -19,19 +19,12 @@ from plica.core.diagnostic import (
 )
 from plica.core.name import Name
 from plica.frontend.measured import Region
+from plica.frontend.onnx import order
 from plica.frontend.onnx.arithmetic import shape_arithmetic, split_arithmetic
 from plica.frontend.onnx.attribute import name_of
 from plica.frontend.onnx.dim import identifier
 from plica.frontend.onnx.dim_unification import unify_dims
 from plica.frontend.onnx.node import OnnxNode, Side
-from plica.frontend.onnx.order import (
-    MOST_NODES,
-    Functions,
-    domain_of,
-    opset_versions,
-    ordered,
-    too_many,
-)
 from plica.frontend.onnx.schema import violations
 from plica.frontend.onnx.storage import Array, array_of
 from plica.frontend.onnx.table import TABLES, missing
@@ -85,7 +78,7 @@ class NodeConverter:
     def __init__(
         self,
         folder: Path | None,
-        functions: Functions,
+        functions: order.Functions,
         dims: Iterable[str] = (),
         measures: bool = True,
         answers: tuple[BranchAnswer, ...] = (),
@@ -101,7 +94,7 @@ class NodeConverter:
         self._terms: dict[Expr, Array] = {}
         self._dims = {*dims}
         self.errors: list[PlicaError] = []
-        self._left = MOST_NODES
+        self._left = order.MOST_NODES
         self._depth = 0
         self._names = 0
         self._kernels: dict[Kernel, Var] = {}  # which nodes call, and by what
@@ -111,10 +104,10 @@ class NodeConverter:
         self, nodes: Iterable[NodeProto], scope: Scope, opsets: Mapping[str, int], prefix: str = ""
     ) -> None:
         """Converts nodes in topological order."""
-        for proto in ordered(list(nodes), scope, prefix):
+        for proto in order.ordered(list(nodes), scope, prefix):
             self._left -= self._depth > 0  # what the file itself holds is no surprise
             if self._left < 0:
-                raise too_many(prefix + name_of(proto))
+                raise order.too_many(prefix + name_of(proto))
             outputs = self._outputs(proto, scope, opsets, prefix)
             for at, name in enumerate(proto.output):
                 if name:
@@ -128,7 +121,7 @@ class NodeConverter:
         given = [scope[name] if name else None for name in proto.input]
         if any(value is None for name, value in zip(proto.input, given, strict=True) if name):
             return ()  # what it needs was refused already
-        domain = domain_of(proto)
+        domain = order.domain_of(proto)
         node = OnnxNode(
             proto, opsets.get(domain, 0), given, self.folder, self, (scope, opsets), prefix
         )
@@ -177,7 +170,7 @@ class NodeConverter:
         # An input left out is left out of every node that would read it.
         absent = [name for name, value in given.items() if value is None]
         nodes = bound_nodes(function, node, absent)
-        opsets = {**around, **opset_versions(function.opset_import)}
+        opsets = {**around, **order.opset_versions(function.opset_import)}
         self._inside(node, nodes, inside, opsets)
         node.finish(len(function.output))
         for at, name in enumerate(node.proto.output):

@@ -8,16 +8,9 @@ import numpy as np
 
 from plica.core.diagnostic import Malformed
 from plica.frontend.measured import ONE, ZERO, amount, matched, places, reshaped
+from plica.frontend.onnx import value as values
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.run_time import clamped, wrapped_index
-from plica.frontend.onnx.value import (
-    AnyRankValue,
-    GrowingValue,
-    OptionValue,
-    RaggedValue,
-    SequenceValue,
-    TensorValue,
-)
 from plica.frontend.word import along, dtype, rank, select, shape, to
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
@@ -28,7 +21,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.ragged import MAX_RANK, WIDTH
 
 
-def joined(items: Sequence[Expr], of: DType) -> RaggedValue:
+def joined(items: Sequence[Expr], of: DType) -> values.RaggedValue:
     """Some tensors as a ragged sequence."""
     elements = [const(np.zeros(0, of.numpy), of), *map(op.ravel, items)]
     ranks = {rank(each) for each in items}
@@ -36,9 +29,9 @@ def joined(items: Sequence[Expr], of: DType) -> RaggedValue:
     return ragged(flat, rows(items), of, ranks.pop() if len(ranks) == 1 else None)
 
 
-def ragged(elements: Expr, table: Expr, of: DType, axes: int | None) -> RaggedValue:
+def ragged(elements: Expr, table: Expr, of: DType, axes: int | None) -> values.RaggedValue:
     """The sequence that two tensors stand for."""
-    return RaggedValue(Tuple((elements, table)), None, of, axes)
+    return values.RaggedValue(Tuple((elements, table)), None, of, axes)
 
 
 def rows(items: Sequence[Expr]) -> Expr:
@@ -63,23 +56,23 @@ def check_rank(place: str, axes: int) -> None:
         raise UnsupportedError(Diagnostic("unsupported", message, where_, expected, str(axes)))
 
 
-def as_ragged(place: str, value: TensorValue) -> RaggedValue:
+def as_ragged(place: str, value: values.TensorValue) -> values.RaggedValue:
     """A sequence in two parts."""
-    if isinstance(value, GrowingValue):
+    if isinstance(value, values.GrowingValue):
         message = "A loop of unknown length appends to the sequences that it carries; no more."
         wrong = Diagnostic("unsupported", message, Place(node=place), "SequenceInsert at the end")
         raise UnsupportedError(wrong)
-    if isinstance(value, SequenceValue):
+    if isinstance(value, values.SequenceValue):
         for each in value.items:
             check_rank(place, rank(each))
         return joined(value.items, value.of)
-    if isinstance(value, RaggedValue) and not isinstance(value, OptionValue):
+    if isinstance(value, values.RaggedValue) and not isinstance(value, values.OptionValue):
         return value
     message = "Here a sequence must stand."
     raise Malformed(Diagnostic("bad-model", message, Place(node=place), "a sequence", value.word))
 
 
-def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
+def held(node: OnnxNode, value: values.OptionValue) -> values.RaggedValue:
     """The content of an option; presence is checked at run time."""
     there, elements, table = value.parts
     if isinstance(there, Const) and bool(there.numpy()):
@@ -89,9 +82,9 @@ def held(node: OnnxNode, value: OptionValue) -> RaggedValue:
     return ragged(elements, matched(table, (size, index(WIDTH))), value.of, value.rank)
 
 
-def as_option(place: str, value: TensorValue, holds_list: bool) -> OptionValue:
+def as_option(place: str, value: values.TensorValue, holds_list: bool) -> values.OptionValue:
     """A present or optional value as an option."""
-    if isinstance(value, OptionValue):
+    if isinstance(value, values.OptionValue):
         return value
     if holds_list:
         inside = as_ragged(place, value)
@@ -99,22 +92,22 @@ def as_option(place: str, value: TensorValue, holds_list: bool) -> OptionValue:
         check_rank(place, len(value.type.shape))
         inside = joined([value.expr], value.type.dtype)
     parts = (const(True), *inside.parts)
-    return OptionValue(Tuple(parts), None, inside.of, inside.rank, holds_list)
+    return values.OptionValue(Tuple(parts), None, inside.of, inside.rank, holds_list)
 
 
-def as_any_rank(place: str, value: TensorValue) -> AnyRankValue:
+def as_any_rank(place: str, value: values.TensorValue) -> values.AnyRankValue:
     """A tensor as one whose rank is not known."""
-    if isinstance(value, AnyRankValue):
+    if isinstance(value, values.AnyRankValue):
         return value
     check_rank(place, len(value.type.shape))
     inside = joined([value.expr], value.type.dtype)
-    return AnyRankValue(inside.expr, None, inside.of, inside.rank)
+    return values.AnyRankValue(inside.expr, None, inside.of, inside.rank)
 
 
-def absent(of: DType, axes: int | None, holds_list: bool) -> OptionValue:
+def absent(of: DType, axes: int | None, holds_list: bool) -> values.OptionValue:
     """An empty option."""
     parts = (const(False), *joined([], of).parts)
-    return OptionValue(Tuple(parts), None, of, axes, holds_list)
+    return values.OptionValue(Tuple(parts), None, of, axes, holds_list)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -125,7 +118,7 @@ def volumes(table: Expr) -> Expr:
     return op.prod(op.slice(table, (1,), (WIDTH,), None, (1,)), axis=(1,))
 
 
-def length(of: RaggedValue) -> Expr:
+def length(of: values.RaggedValue) -> Expr:
     """The number of tensors."""
     return amount(shape(of.parts[1])[0])
 
@@ -143,7 +136,7 @@ def place(at: Expr, count: Expr, most: Expr) -> Expr:
     return op.where(inside, late, const(-1, i64))
 
 
-def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
+def item(node: OnnxNode, of: values.RaggedValue, at: Expr) -> Expr:
     """The tensor at a place."""
     elements, table = of.parts
     if of.rank is None:
@@ -159,7 +152,9 @@ def item(node: OnnxNode, of: RaggedValue, at: Expr) -> Expr:
     return op.reshape(found, tuple(sizes))
 
 
-def inserted(node: OnnxNode, of: RaggedValue, new: Expr, at: Expr | None) -> RaggedValue:
+def inserted(
+    node: OnnxNode, of: values.RaggedValue, new: Expr, at: Expr | None
+) -> values.RaggedValue:
     """The sequence with one tensor more, at a place or at the end."""
     check_rank(node.place, rank(new))
     elements, table = of.parts
@@ -186,7 +181,7 @@ def moved(size: Scalar, at: Expr, count: Expr) -> Expr:
     return op.where(here < at, here, behind)
 
 
-def erased(node: OnnxNode, of: RaggedValue, at: Expr | None) -> RaggedValue:
+def erased(node: OnnxNode, of: values.RaggedValue, at: Expr | None) -> values.RaggedValue:
     """The sequence without one tensor."""
     elements, table = of.parts
     count = length(of)
@@ -202,7 +197,7 @@ def erased(node: OnnxNode, of: RaggedValue, at: Expr | None) -> RaggedValue:
     return ragged(rest, lines, of.of, of.rank)
 
 
-def concatenated(node: OnnxNode, of: RaggedValue, axis: int, new_axis: bool) -> Expr:
+def concatenated(node: OnnxNode, of: values.RaggedValue, axis: int, new_axis: bool) -> Expr:
     """The tensors of a sequence as one, side by side along an axis."""
     elements, table = of.parts
     assert of.rank is not None
@@ -231,7 +226,7 @@ def concatenated(node: OnnxNode, of: RaggedValue, axis: int, new_axis: bool) -> 
     return op.reshape(op.take(elements, spot), (*sizes[:axis], width, *sizes[axis + 1 :]))
 
 
-def split(node: OnnxNode, x: Expr, axis: int, step: Expr, keep: bool) -> RaggedValue:
+def split(node: OnnxNode, x: Expr, axis: int, step: Expr, keep: bool) -> values.RaggedValue:
     """A tensor cut along an axis into tensors of one length; the last may be shorter."""
     check_rank(node.place, rank(x))
     sizes = shape(x)
@@ -262,9 +257,9 @@ def _least_one(of: Expr) -> Expr:
 # --- loops ----------------------------------------------------------------------------------------
 
 
-def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> GrowingValue:
+def growing(slot: int, of: DType, added: Sequence[Expr] = ()) -> values.GrowingValue:
     """A loop iteration's view of a carried sequence."""
-    return GrowingValue(Tuple((const(slot, i64), *added)), None, of)
+    return values.GrowingValue(Tuple((const(slot, i64), *added)), None, of)
 
 
 def empty_rows(count: Scalar, total: Scalar, of: DType) -> tuple[Expr, Expr]:

@@ -196,8 +196,7 @@ def watched(model: torch.nn.Module) -> Iterator[set[str]]:
     def end(*_: object) -> None:
         changed.update(states.pop().changed())
 
-    hooks = [model.register_forward_pre_hook(begin, prepend=True),
-             model.register_forward_hook(end)]  # fmt: skip
+    hooks = [model.register_forward_pre_hook(begin, prepend=True), model.register_forward_hook(end)]
     try:
         yield changed
     finally:

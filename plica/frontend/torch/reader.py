@@ -13,16 +13,7 @@ from plica.frontend.torch.control import CONTROL, choice, loop
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import TorchNode, free_name, shape_of
 from plica.frontend.torch.place import missing, place_of, placed, shown
-from plica.frontend.torch.row.complex_number import (
-    COMPLEX,
-    PARTWISE,
-    Complex,
-    PartNode,
-    is_complex,
-    on_parts,
-    part_of,
-    part_type,
-)
+from plica.frontend.torch.row import complex_number
 from plica.frontend.torch.size_value import value_of
 from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
@@ -120,7 +111,7 @@ class Reader:
             raise UnsupportedError(missing(node))
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
-        if gives_complex(said) or any(map(is_complex, given.values())):
+        if gives_complex(said) or any(map(complex_number.is_complex, given.values())):
             return self._complex(node, given, said)
         if (row := TABLE.get(name_of(target))) is None:
             raise UnsupportedError(missing(node))
@@ -140,17 +131,22 @@ class Reader:
         """The result of an operator with complex operands or results."""
         target: Any = node.target
 
-        def seen(arguments: dict[str, Any]) -> PartNode:
-            return PartNode(target, place_of(node), arguments, {}, said, self.symbols, self._region)
+        def seen(arguments: dict[str, Any]) -> complex_number.PartNode:
+            return complex_number.PartNode(
+                target, place_of(node), arguments, {}, said, self.symbols, self._region
+            )
 
         name = name_of(target)
-        if (own := COMPLEX.get(name)) is not None:
+        if (own := complex_number.COMPLEX.get(name)) is not None:
             made = seen(given)
             result: Any = own(made)
             made.finish()
-        elif (row := PARTWISE.get(name)) is not None:
-            result = on_parts(
-                row, lambda at: seen({key: part_of(key, each, at) for key, each in given.items()})
+        elif (row := complex_number.PARTWISE.get(name)) is not None:
+            result = complex_number.on_parts(
+                row,
+                lambda at: seen(
+                    {key: complex_number.part_of(key, each, at) for key, each in given.items()}
+                ),
             )
         else:
             message = f"The operator {target} is not supported on complex numbers."
@@ -158,8 +154,8 @@ class Reader:
                 "unsupported", message, place_of(node), "real numbers", "complex numbers",
                 "Compute with both parts, which torch.view_as_real gives.",
             ))  # fmt: skip
-        if isinstance(result, Complex):
-            result = Complex(*(self._sized(said, each) for each in result))
+        if isinstance(result, complex_number.Complex):
+            result = complex_number.Complex(*(self._sized(said, each) for each in result))
         self._check(node, said, result)
         return result
 
@@ -291,7 +287,7 @@ class Reader:
         for wanted, found in pairs:
             if found is None or wanted is None:
                 continue
-            parts = found if isinstance(found, Complex) else (found,)
+            parts = found if isinstance(found, complex_number.Complex) else (found,)
             for each in parts:
                 if each is not None:
                     self._check_part(node, wanted, each)
@@ -300,7 +296,7 @@ class Reader:
         of = type_of(found)  # an ill-typed term is refused here, where the node is known
         assert isinstance(of, TensorType)
         sizes = shape_of(wanted, self.symbols)
-        element = part_type(wanted.dtype) or dtype_of(wanted.dtype)
+        element = complex_number.part_type(wanted.dtype) or dtype_of(wanted.dtype)
         same = of.dtype is element and len(of.shape) == len(wanted.shape)
         for size, other in zip(of.shape, sizes or (), strict=False):
             number = known(size)
@@ -377,13 +373,13 @@ def is_known(node: fx.Node) -> bool:
     if _is_symbolic(said) or isinstance(said, int | float):
         return type(said).__name__ == "SymInt" or not _reads_elements(target)
     name = name_of(target)
-    return name in TABLE or name in COMPLEX
+    return name in TABLE or name in complex_number.COMPLEX
 
 
 def gives_complex(said: Any) -> bool:
     """Whether a node gives complex numbers."""
     given = said if isinstance(said, list | tuple) else [said]
-    return any(part_type(getattr(each, "dtype", None)) is not None for each in given)
+    return any(complex_number.part_type(getattr(each, "dtype", None)) is not None for each in given)
 
 
 def _reads_elements(target: Any) -> bool:

@@ -15,18 +15,7 @@ from attrs import frozen
 from plica.core import CompilerBug, Name, Term, post_order
 from plica.frontend.whole_array.dialect import ArrayDialect, ArrayValue
 from plica.frontend.whole_array.expression import write
-from plica.ir.graph.expression import (
-    Apply,
-    Call,
-    Const,
-    Expr,
-    Function,
-    If,
-    Let,
-    Project,
-    Tuple,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Module, module
 from plica.ir.graph.operator import Operator
 from plica.ir.graph.shape_specialisation import has_open_dims, open_dims, sized, tensors
@@ -47,14 +36,14 @@ MAX_DEPTH: Final = 60
 class ScopedFunction:
     """A function and the scope that it was made in."""
 
-    function: Function
+    function: ex.Function
     scope: Scope
 
 
 Value: TypeAlias = "ArrayValue | ScopedFunction | tuple[Value, ...]"
 
 
-def sized_main(of: Module, sizes: Mapping[str, int]) -> tuple[Module, Function]:
+def sized_main(of: Module, sizes: Mapping[str, int]) -> tuple[Module, ex.Function]:
     """A module with numbers for its sizes, and its main function; open ones are refused."""
     inferred = infer(of)
     named = {each: sizes[str(each.name)] for each in open_dims(inferred) if str(each.name) in sizes}
@@ -96,20 +85,20 @@ def gathered(of: Type | None, arrays: Iterator[ArrayValue]) -> Value:
 
 def _unwritten(d: ArrayDialect, of: Module) -> Iterator[Diagnostic]:
     """What of a module no dialect writes."""
-    kinds = (Apply, Call, Const, Function, If, Let, Project, Tuple, Var)
+    kinds = (ex.Apply, ex.Call, ex.Const, ex.Function, ex.If, ex.Let, ex.Project, ex.Tuple, ex.Var)
     reached: dict[Term, None] = {}
     stack: list[Term] = [of.main_function()]
     table = of.definitions()
     while stack:
         for node in post_order(stack.pop()):
-            found = table.get(node) if isinstance(node, Var) else None
-            if found is not None and not isinstance(found, Function):
+            found = table.get(node) if isinstance(node, ex.Var) else None
+            if found is not None and not isinstance(found, ex.Function):
                 message = f"{node.name} is no function of the graph language."  # type: ignore[attr-defined]  # a variable
                 yield Diagnostic("unsupported", message, Place(node=str(node.name)))  # type: ignore[attr-defined]  # a variable
             elif found is not None and node not in reached:
                 reached[node] = None
                 stack.append(found)
-            elif isinstance(node, Expr) and not isinstance(node, kinds):
+            elif isinstance(node, ex.Expr) and not isinstance(node, kinds):
                 word = type(node).__name__
                 message = f"{word} of the graph language is not written as {d.name}."
                 expected = "operators, tuples, functions, branches and loops"
@@ -122,10 +111,10 @@ class ProgramWriter:
     def __init__(self, d: ArrayDialect, table: Mapping[Term, Any]) -> None:
         self.d, self.table = d, table
         self.depth = 0
-        self.entered: list[Function] = []
-        self.known: dict[tuple[Any, ...], Function] = {}
+        self.entered: list[ex.Function] = []
+        self.known: dict[tuple[Any, ...], ex.Function] = {}
 
-    def value(self, root: Expr, scope: Scope) -> Value:
+    def value(self, root: ex.Expr, scope: Scope) -> Value:
         """The value of an expression."""
         stack = [root]
         while stack:
@@ -133,9 +122,9 @@ class ProgramWriter:
             if node in scope:
                 stack.pop()
                 continue
-            if isinstance(node, Let) and node.value in scope:
+            if isinstance(node, ex.Let) and node.value in scope:
                 scope[node.var] = scope[node.value]
-            if isinstance(node, Let) and isinstance(node.value, Function):
+            if isinstance(node, ex.Let) and isinstance(node.value, ex.Function):
                 scope[node.var] = ScopedFunction(node.value, scope)
             if missing := [each for each in self.needs(node) if each not in scope]:
                 stack.append(missing[0])
@@ -145,62 +134,62 @@ class ProgramWriter:
         return scope[root]
 
     @staticmethod
-    def needs(node: Expr) -> Sequence[Expr]:
+    def needs(node: ex.Expr) -> Sequence[ex.Expr]:
         """The expressions that are written before a node, in their order."""
         match node:
-            case Let(_, value, body):
-                return (body,) if isinstance(value, Function) else (value, body)
-            case If(condition, _, _):
+            case ex.Let(_, value, body):
+                return (body,) if isinstance(value, ex.Function) else (value, body)
+            case ex.If(condition, _, _):
                 return (condition,)
-            case Apply(_, args, _):
+            case ex.Apply(_, args, _):
                 return args
-            case Tuple(items):
+            case ex.Tuple(items):
                 return items
-            case Project(value, _):
+            case ex.Project(value, _):
                 return (value,)
-            case Call(function, args):
+            case ex.Call(function, args):
                 return (function, *args)
         return ()
 
-    def add(self, node: Expr, scope: Scope) -> Value:
+    def add(self, node: ex.Expr, scope: Scope) -> Value:
         """An expression whose parts are written."""
         match node:
-            case Const():
+            case ex.Const():
                 return self.d.constant(node.numpy(), node.dtype)
-            case Var() if isinstance(found := self.table.get(node), Function):
+            case ex.Var() if isinstance(found := self.table.get(node), ex.Function):
                 return ScopedFunction(rename_apart(found, self.table), {})
-            case Function():
+            case ex.Function():
                 return ScopedFunction(node, scope)
-            case Let():
+            case ex.Let():
                 return scope[node.body]
-            case Tuple(items):
+            case ex.Tuple(items):
                 return tuple([scope[each] for each in items])
-            case Project(value, index):
+            case ex.Project(value, index):
                 whole = scope[value]
                 assert isinstance(whole, tuple)
                 return whole[index]
-            case If():
+            case ex.If():
                 return self.choice(node, scope)
-            case Call(function, args):
+            case ex.Call(function, args):
                 callee = scope[function]
                 assert isinstance(callee, ScopedFunction)
                 return self.call(callee, [scope[each] for each in args])
-            case Apply():
+            case ex.Apply():
                 return self.operator(node, [scope[each] for each in node.args])
         raise CompilerBug(f"{type(node).__name__} is neither written nor refused.")
 
-    def choice(self, node: If, scope: Scope) -> Value:
+    def choice(self, node: ex.If, scope: Scope) -> Value:
         """Branches, of which each sees the values around it."""
         (condition,) = leaves(scope[node.condition])
         of = type_of(node)
 
-        def block(branch: Expr) -> Any:
+        def block(branch: ex.Expr) -> Any:
             return lambda given: leaves(self.deeper(branch, ChainMap({}, scope)))
 
         found = self.d.branch(condition, block(node.then), block(node.orelse))
         return gathered(of, iter(found))
 
-    def deeper(self, root: Expr, scope: Scope) -> Value:
+    def deeper(self, root: ex.Expr, scope: Scope) -> Value:
         """The value of an expression in a scope of its own."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -228,7 +217,7 @@ class ProgramWriter:
         return result
 
     @staticmethod
-    def bound(function: Function, args: Sequence[Value], scope: Scope) -> Scope:
+    def bound(function: ex.Function, args: Sequence[Value], scope: Scope) -> Scope:
         """A scope in which the parameters are values."""
         inner: Scope = ChainMap({}, scope)
         inner.update(zip(function.params, args, strict=True))
@@ -236,33 +225,35 @@ class ProgramWriter:
 
     # --- loops -----------------------------------------------------------------------------------
 
-    def itself(self, node: Term, function: Function, scope: Scope) -> bool:
+    def itself(self, node: Term, function: ex.Function, scope: Scope) -> bool:
         """Whether a variable is the function."""
-        if not isinstance(node, Var):
+        if not isinstance(node, ex.Var):
             return False
         bound = scope.get(node)
         if isinstance(bound, ScopedFunction):
             return bound.function is function
         found = self.table.get(node)
-        return isinstance(found, Function) and rename_apart(found, self.table) is function
+        return isinstance(found, ex.Function) and rename_apart(found, self.table) is function
 
-    def looped(self, function: Function, scope: Scope) -> tuple[list[Let], If, Call, bool] | None:
+    def looped(
+        self, function: ex.Function, scope: Scope
+    ) -> tuple[list[ex.Let], ex.If, ex.Call, bool] | None:
         """The lets, the branch and the call of a function that ends by calling itself."""
-        lets: list[Let] = []
+        lets: list[ex.Let] = []
         body = function.body
-        while isinstance(body, Let):
+        while isinstance(body, ex.Let):
             lets.append(body)
             body = body.body
-        if not isinstance(body, If):
+        if not isinstance(body, ex.If):
             return None
         for side, other, goes_on in (
             (body.then, body.orelse, True),
             (body.orelse, body.then, False),
         ):
             inner = side
-            while isinstance(inner, Let):
+            while isinstance(inner, ex.Let):
                 inner = inner.body
-            if not isinstance(inner, Call) or not self.itself(inner.callee, function, scope):
+            if not isinstance(inner, ex.Call) or not self.itself(inner.callee, function, scope):
                 continue
             free = [*[each.value for each in lets], body.condition, other, *inner.args]
             if not any(self.itself(e, function, scope) for f in free for e in post_order(f)):
@@ -270,8 +261,8 @@ class ProgramWriter:
         return None
 
     def loop(  # noqa: PLR0917  # what a loop is made of
-        self, function: Function, scope: Scope, args: Sequence[Value], lets: list[Let], branch: If,
-        call: Call, goes_on: bool,
+        self, function: ex.Function, scope: Scope, args: Sequence[Value], lets: list[ex.Let],
+        branch: ex.If, call: ex.Call, goes_on: bool,
     ) -> Value:  # fmt: skip
         """A loop over the parameters, and after it the result."""
         types = [each.type for each in function.params]
@@ -289,8 +280,8 @@ class ProgramWriter:
 
         def step(given: Sequence[ArrayValue]) -> list[ArrayValue]:
             inner = inside(given)
-            side: Expr = branch.then if goes_on else branch.orelse
-            while isinstance(side, Let):
+            side: ex.Expr = branch.then if goes_on else branch.orelse
+            while isinstance(side, ex.Let):
                 self.bind(side, inner)
                 side = side.body
             return [leaf for each in call.args for leaf in leaves(self.deeper(each, inner))]
@@ -298,14 +289,14 @@ class ProgramWriter:
         last = self.d.loop([leaf for each in args for leaf in leaves(each)], test, step)
         return self.deeper(branch.orelse if goes_on else branch.then, inside(last))
 
-    def bind(self, of: Let, scope: Scope) -> None:
+    def bind(self, of: ex.Let, scope: Scope) -> None:
         """The variable of a let in a scope."""
-        closure = isinstance(of.value, Function)
+        closure = isinstance(of.value, ex.Function)
         scope[of.var] = ScopedFunction(of.value, scope) if closure else self.deeper(of.value, scope)  # type: ignore[arg-type]  # a function
 
     # --- operators -------------------------------------------------------------------------------
 
-    def operator(self, node: Apply, given: Sequence[Value]) -> Value:
+    def operator(self, node: ex.Apply, given: Sequence[Value]) -> Value:
         """An operator: the dialect's own, its tensor expressions, or its decomposition."""
         args = [leaf for each in given for leaf in leaves(each)]
         if (found := self.d.direct(node, args)) is not None:
@@ -323,15 +314,17 @@ class ProgramWriter:
             return write(self.d, computed, [values[each] for each in computed.inputs])
         return tuple([write(self.d, e, [values[b] for b in e.inputs]) for e in computed])
 
-    def decomposition(self, record: Operator, node: Apply, types: tuple[Type, ...]) -> Function:
+    def decomposition(
+        self, record: Operator, node: ex.Apply, types: tuple[Type, ...]
+    ) -> ex.Function:
         """The function of other operators that an operator is, once for all its calls."""
         key = (node.op, node.attrs, types)
         if (found := self.known.get(key)) is None:
             assert record.decompose is not None
-            params = tuple([Var(Name("x", at), of) for at, of in enumerate(types)])
+            params = tuple([ex.Var(Name("x", at), of) for at, of in enumerate(types)])
             body = record.decompose(dict(node.attrs), *params)
-            name = Var(Name("decomposition"), None)
-            whole = infer(module({name: Function((), (), params, None, body)}, name))
+            name = ex.Var(Name("decomposition"), None)
+            whole = infer(module({name: ex.Function((), (), params, None, body)}, name))
             found = rename_apart(whole.main_function(), whole.definitions())
             self.known[key] = found
         return found

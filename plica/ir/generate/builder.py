@@ -16,17 +16,9 @@ from plica.ir.generate.value import dtypes
 from plica.ir.graph.expression import Attrs, Constructor, Var
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
+from plica.ir.type import term as ty
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, f32
-from plica.ir.type.term import (
-    DataName,
-    DataType,
-    FuncType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeVar as TypeVariable,
-)
 
 V = TypeVar("V")
 
@@ -40,8 +32,8 @@ class Builder:
     draw: DrawFn
     used: set[Name] = attrs.field(factory=set)
     retired: list[Var] = attrs.field(factory=list)  # variables whose scope has ended
-    palette: list[TensorType] = attrs.field(factory=list)
-    data: list[tuple[DataName, DataDef]] = attrs.field(factory=list)
+    palette: list[ty.TensorType] = attrs.field(factory=list)
+    data: list[tuple[ty.DataName, DataDef]] = attrs.field(factory=list)
     cost: dict[Var, int] = attrs.field(factory=dict)  # steps a call of a definition may take
 
     def choose(self, options: Any) -> Any:
@@ -68,7 +60,7 @@ class Builder:
         self.used.add(name)
         return name
 
-    def var(self, type: Type) -> Var:
+    def var(self, type: ty.Type) -> Var:
         """A new variable, at times one that was used in another scope before."""
         again = [each for each in self.retired if each.type is type]
         if again and self.chance(8):
@@ -79,10 +71,10 @@ class Builder:
         """New symbolic dims."""
         return tuple(dim_var(self.name(st.sampled_from("nmkx"))) for _ in range(count))
 
-    def type_vars(self, count: int) -> tuple[TypeVariable, ...]:
+    def type_vars(self, count: int) -> tuple[ty.TypeVar, ...]:
         """New type variables."""
         hint = st.sampled_from(("A", "B", "A_1", "x"))
-        return tuple(TypeVariable(self.name(hint)) for _ in range(count))
+        return tuple(ty.TypeVar(self.name(hint)) for _ in range(count))
 
     def attributes(self) -> Attrs:
         """Attributes of a function: mostly none."""
@@ -100,12 +92,12 @@ class Builder:
         sizes = [self.choose(shapes) for _ in range(2)]
         self.palette = [_static(shape, each) for shape in sizes for each in chosen]
 
-    def tensor_type(self) -> TensorType:
+    def tensor_type(self) -> ty.TensorType:
         """One of the palette."""
-        found: TensorType = self.choose(self.palette)
+        found: ty.TensorType = self.choose(self.palette)
         return found
 
-    def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> Type:
+    def type(self, scope: GenerationScope, depth: int = 2, functions: bool = True) -> ty.Type:
         """A type that has a value in this scope, though maybe only one that is in it already."""
         kinds = ["tensor", "tensor", "tensor"]
         if here := [each.type for each in scope.pool if functions or is_first_order(each.type)]:
@@ -116,58 +108,58 @@ class Builder:
             kinds += ["function"] if functions else []
         match self.choose(kinds):
             case "known":
-                known: Type = self.choose(here)
+                known: ty.Type = self.choose(here)
                 return known
             case "tuple":
                 count = self.count(0, 3)
                 items = [self.type(scope, depth - 1, functions) for _ in range(count)]
-                return TupleType(tuple(items))
+                return ty.TupleType(tuple(items))
             case "data":
                 name, definition = self.choose(self.data)
-                return DataType(
+                return ty.DataType(
                     name, tuple(self.type(scope, depth - 1, functions) for _ in definition.types)
                 )
             case "function":
                 if self.chance(8):  # a polymorphic function as a value
                     (a,) = self.type_vars(1)
-                    return FuncType((), (a,), (a,), a)
+                    return ty.FuncType((), (a,), (a,), a)
                 params = [self.type(scope, depth - 1) for _ in range(self.count(0, 2))]
-                return FuncType((), (), tuple(params), self.type(scope, depth - 1))
+                return ty.FuncType((), (), tuple(params), self.type(scope, depth - 1))
             case _:
                 return self.tensor_type()
 
     # --- data ----------------------------------------------------------------------------------
 
-    def constructors_of(self, of: DataType | DataName) -> tuple[Constructor, ...]:
+    def constructors_of(self, of: ty.DataType | ty.DataName) -> tuple[Constructor, ...]:
         """The constructors of a data type as expressions."""
-        name = of.data if isinstance(of, DataType) else of
+        name = of.data if isinstance(of, ty.DataType) else of
         return constructors(*next(each for each in self.data if each[0] is name))
 
 
-def fields_of(constructor: Constructor, type: DataType) -> tuple[Type, ...]:
+def fields_of(constructor: Constructor, type: ty.DataType) -> tuple[ty.Type, ...]:
     """The types of a constructor's fields at an instance of its data type."""
     signature = constructor.type
-    assert isinstance(signature, FuncType)
+    assert isinstance(signature, ty.FuncType)
     return instantiate(signature, type.args)[0]
 
 
 def instantiate(
-    function: FuncType, types: tuple[Type, ...], dims: tuple[Scalar, ...] = ()
-) -> tuple[tuple[Type, ...], Type]:
+    function: ty.FuncType, types: tuple[ty.Type, ...], dims: tuple[Scalar, ...] = ()
+) -> tuple[tuple[ty.Type, ...], ty.Type]:
     """Parameters and result of a function type at the given types and dims."""
     mapping = dict(zip((*function.types, *function.dims), (*types, *dims), strict=True))
     params = tuple(substitute(each, mapping) for each in function.params)
     return params, substitute(function.ret, mapping)
 
 
-def is_first_order(type: Type) -> bool:
+def is_first_order(type: ty.Type) -> bool:
     """Whether values of the type contain no function (data types are assumed to contain none)."""
-    if isinstance(type, TupleType):
+    if isinstance(type, ty.TupleType):
         return all(is_first_order(item) for item in type.items)
-    if isinstance(type, DataType):
+    if isinstance(type, ty.DataType):
         return all(is_first_order(item) for item in type.args)
-    return not isinstance(type, FuncType)
+    return not isinstance(type, ty.FuncType)
 
 
-def _static(shape: tuple[int, ...], dtype: DType) -> TensorType:
-    return TensorType(tuple(Lit(size, DType("i64")) for size in shape), dtype)
+def _static(shape: tuple[int, ...], dtype: DType) -> ty.TensorType:
+    return ty.TensorType(tuple(Lit(size, DType("i64")) for size in shape), dtype)

@@ -7,15 +7,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from plica.ir.generate import growth
 from plica.ir.generate.builder import Builder
-from plica.ir.generate.growth import (
-    choose,
-    grow_constant,
-    grow_let,
-    grow_projection,
-    grow_tuple,
-    make,
-)  # fmt: skip
 from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import operation
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
@@ -79,18 +72,18 @@ def _grow(builder: Builder, scope: GenerationScope, callable_: list[Var], branch
         case "any":
             any_operator(builder.draw, scope)
         case "let":
-            grow_let(builder, scope, 0)
+            growth.grow_let(builder, scope, 0)
         case "constant":
-            grow_constant(builder, scope, 0)
+            growth.grow_constant(builder, scope, 0)
         case "tuple":
-            grow_tuple(builder, scope, 0)
+            growth.grow_tuple(builder, scope, 0)
         case "projection":
-            grow_projection(builder, scope, 0)
+            growth.grow_projection(builder, scope, 0)
         case "call":
             callee: Var = builder.choose(callable_)
             type = typed(callee)
             assert isinstance(type, FuncType)
-            args = tuple(choose(builder, scope, 1, each).expr for each in type.params)
+            args = tuple(growth.choose(builder, scope, 1, each).expr for each in type.params)
             scope.add(Call(callee, args), type.ret)
         case _:
             _branch(builder, scope)
@@ -99,13 +92,13 @@ def _grow(builder: Builder, scope: GenerationScope, callable_: list[Var], branch
 def _branch(builder: Builder, scope: GenerationScope) -> None:
     """A choice between two small bodies of one type."""
     type = builder.choose([each.type for each in scope.pool[::-1]])
-    condition = make(builder, scope, TensorType((), bool_), 0)
+    condition = growth.make(builder, scope, TensorType((), bool_), 0)
     assert condition is not None
 
     def side() -> Expr:
         inner = scope.inner()
         for _ in range(builder.count(0, 2)):
             operation(builder.draw, inner)
-        return choose(builder, inner, 0, type).expr
+        return growth.choose(builder, inner, 0, type).expr
 
     scope.add(If(condition, side(), side()), type)

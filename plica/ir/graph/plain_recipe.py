@@ -17,30 +17,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from plica.ir.graph.weight_array import (
-    LIKE_NUMPY,
-    Array,
-    ColumnwiseArray,
-    StridedCopy,
-    put_in_columns,
-    together,
-)
+from plica.ir.graph import weight_array
 from plica.ir.graph.winograd_weight import transformed
 
 Stored: TypeAlias = Callable[[str], bytes | None]
 """Returns the bytes of a name, or None."""
-Made: TypeAlias = "Array | ColumnwiseArray"
+Made: TypeAlias = "weight_array.Array | weight_array.ColumnwiseArray"
 Step: TypeAlias = list[Any]  # Any: JSON
-Number: TypeAlias = Callable[[int], Array]
+Number: TypeAlias = Callable[[int], weight_array.Array]
 
 
-def array_by(text: str, stored: Stored) -> Array | None:
+def array_by(text: str, stored: Stored) -> weight_array.Array | None:
     """The array that a recipe derives, or None if a stored tensor is missing."""
     made: list[Made] = []
 
-    def whole(number: int) -> Array:
+    def whole(number: int) -> weight_array.Array:
         found = made[number]
-        return found.whole() if isinstance(found, ColumnwiseArray) else found
+        return found.whole() if isinstance(found, weight_array.ColumnwiseArray) else found
 
     for step in json.loads(text):
         if (found := _made(step, made, whole, stored)) is None:
@@ -61,21 +54,23 @@ def _made(step: Step, made: list[Made], whole: Number, stored: Stored) -> Made |
         case ["winograd", of, table]:
             return transformed("made anew", whole(of), table)
         case ["copy", of, *order]:
-            return together(_order(order).of(whole(of)))
-        case ["columns", of, at, *order] if isinstance(columns := made[of], ColumnwiseArray):
-            return put_in_columns(columns, at, _order(order))
-        case [word, left, right] if word in LIKE_NUMPY:
+            return weight_array.together(_order(order).of(whole(of)))
+        case ["columns", of, at, *order] if isinstance(
+            columns := made[of], weight_array.ColumnwiseArray
+        ):
+            return weight_array.put_in_columns(columns, at, _order(order))
+        case [word, left, right] if word in weight_array.LIKE_NUMPY:
             with np.errstate(all="ignore"):
-                return LIKE_NUMPY[word](whole(left), whole(right))
+                return weight_array.LIKE_NUMPY[word](whole(left), whole(right))
     return None
 
 
-def order_data(of: StridedCopy) -> Step:
+def order_data(of: weight_array.StridedCopy) -> Step:
     """A strided copy as the end of a step."""
     return [of.shape, of.pads, of.fill, of.starts, of.steps]
 
 
-def _order(data: Step) -> StridedCopy:
+def _order(data: Step) -> weight_array.StridedCopy:
     shape, pads, fill, starts, steps = data
-    return StridedCopy(tuple(shape), tuple(map(tuple, pads)), fill, tuple(starts),
+    return weight_array.StridedCopy(tuple(shape), tuple(map(tuple, pads)), fill, tuple(starts),
                        tuple(map(tuple, steps)))  # fmt: skip

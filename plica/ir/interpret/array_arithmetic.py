@@ -26,9 +26,7 @@ from plica.ir.loop.scalar_row import Function
 from plica.ir.loop.scalar_table import ROWS
 from plica.ir.type import DType, bool_, dtype, i8
 
-__all__ = [
-    "Array", "Function", "Pow", "binary", "cast", "constant", "i8", "identity", "intrinsic",
-]  # fmt: skip
+__all__ = ["Array", "Function", "Pow", "binary", "cast", "constant", "i8", "identity", "intrinsic"]
 
 # Any: numpy's type parameters would say nothing here, the element type is a dtype of ours.
 Array: TypeAlias = "np.ndarray[Any, Any]"

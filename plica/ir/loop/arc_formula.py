@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.ir.loop.formula import (
-    QUARTER,
-    N,
-    expm1_inside,
-    fma,
-    log1p,
-    polynomial,
-    power_of_two,
-    reduced,
-)
+from plica.ir.loop import formula
 
 QUARTER_REST: Final = -4.371139000186241e-08
 """The difference from its nearest f32."""
@@ -33,80 +24,82 @@ ATAN     = (-0.33333316445350647, 0.19998489320278168, -0.1424383819103241, 0.10
 # fmt: on
 
 
-def _arc(x: N) -> tuple[N, N]:
+def _arc(x: formula.N) -> tuple[formula.N, formula.N]:
     """asin(|x|); where |x| is far from 0, which is said too, (pi/2 - asin(|x|)) / 2."""
     size = x.size()
     far = size.is_("ogt", 0.5)
-    square = far.choose(fma(size, size.number(-0.5), 0.5), size * size)
+    square = far.choose(formula.fma(size, size.number(-0.5), 0.5), size * size)
     r = far.choose(square.root(), size)
-    return fma(r * square, polynomial(square, ASIN), r), far
+    return formula.fma(r * square, formula.polynomial(square, ASIN), r), far
 
 
-def asin(x: N) -> N:
+def asin(x: formula.N) -> formula.N:
     angle, far = _arc(x)
-    rest = fma(angle, angle.number(-2.0), QUARTER_REST) + QUARTER
+    rest = formula.fma(angle, angle.number(-2.0), QUARTER_REST) + formula.QUARTER
     return far.choose(rest, angle).with_sign(x)
 
 
-def acos(x: N) -> N:
+def acos(x: formula.N) -> formula.N:
     angle, far = _arc(x)
     below = x.is_("olt", 0.0)
     twice = angle + angle
-    beyond = below.choose((angle.number(2 * QUARTER_REST) - twice) + 2 * QUARTER, twice)
-    near = (angle.number(QUARTER_REST) - angle.with_sign(x)) + QUARTER
+    beyond = below.choose((angle.number(2 * QUARTER_REST) - twice) + 2 * formula.QUARTER, twice)
+    near = (angle.number(QUARTER_REST) - angle.with_sign(x)) + formula.QUARTER
     return far.choose(beyond, near)
 
 
-def atan(x: N) -> N:
+def atan(x: formula.N) -> formula.N:
     size = x.size()
     far, mid = size.is_("ogt", 2.414213562373095), size.is_("ogt", 0.4142135623730950)
     over = far.choose(size.number(-1.0), mid.choose(size - 1.0, size))
     under = far.choose(size, mid.choose(size + 1.0, size.number(1.0)))
     r = over / under
     square = r * r
-    angle = fma(r * square, polynomial(square, ATAN), r)
+    angle = formula.fma(r * square, formula.polynomial(square, ATAN), r)
     rest = far.choose(size.number(QUARTER_REST), mid.choose(size.number(QUARTER_REST / 2), 0.0))
-    base = far.choose(size.number(QUARTER), mid.choose(size.number(QUARTER / 2), 0.0))
+    base = far.choose(
+        size.number(formula.QUARTER), mid.choose(size.number(formula.QUARTER / 2), 0.0)
+    )
     return ((angle + rest) + base).with_sign(x)
 
 
-def _quarter_of_exp(size: N) -> N:
+def _quarter_of_exp(size: formula.N) -> formula.N:
     """A quarter of exp(|x|): finite wherever a half is, although 2^128 is not representable."""
-    less_one, n = reduced(size.at_most(89.7))
-    quarter = power_of_two(n - 2)
-    return fma(quarter, less_one, quarter)
+    less_one, n = formula.reduced(size.at_most(89.7))
+    quarter = formula.power_of_two(n - 2)
+    return formula.fma(quarter, less_one, quarter)
 
 
-def sinh(x: N) -> N:
+def sinh(x: formula.N) -> formula.N:
     size = x.size()
-    half = expm1_inside(size.at_most(2.0))
+    half = formula.expm1_inside(size.at_most(2.0))
     near = half + half / (half + half + 1.0)
     quarter = _quarter_of_exp(size)
     far = quarter + quarter - size.number(0.125) / quarter
     return size.is_("olt", 1.0).choose(near, far).with_sign(x)
 
 
-def cosh(x: N) -> N:
+def cosh(x: formula.N) -> formula.N:
     quarter = _quarter_of_exp(x.size())
     return quarter + quarter + quarter.number(0.125) / quarter
 
 
-def asinh(x: N) -> N:
+def asinh(x: formula.N) -> formula.N:
     size = x.size()
     many = size.is_("ogt", SQUARE_ABSORBS_ONE)
     square = size * size
     more = size + square / ((square + 1.0).root() + 1.0)
-    found = log1p(many.choose(size, more)) + many.choose(size.number(LOG_2), 0.0)
+    found = formula.log1p(many.choose(size, more)) + many.choose(size.number(LOG_2), 0.0)
     return found.with_sign(x)
 
 
-def acosh(x: N) -> N:
+def acosh(x: formula.N) -> formula.N:
     many, less = x.is_("ogt", SQUARE_ABSORBS_ONE), x - 1.0
     more = less + (less * (less + 2.0)).root()
-    found = log1p(many.choose(x, more)) + many.choose(x.number(LOG_2), 0.0)
+    found = formula.log1p(many.choose(x, more)) + many.choose(x.number(LOG_2), 0.0)
     return x.is_("olt", 1.0).choose(x.number(float("nan")), found)
 
 
-def atanh(x: N) -> N:
+def atanh(x: formula.N) -> formula.N:
     size = x.size()
-    return (log1p((size + size) / (size.number(1.0) - size)) * 0.5).with_sign(x)
+    return (formula.log1p((size + size) / (size.number(1.0) - size)) * 0.5).with_sign(x)

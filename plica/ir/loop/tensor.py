@@ -22,19 +22,8 @@ from collections.abc import Callable, Iterable
 from attrs import frozen
 
 from plica.core import Name, Term, free_vars, map_bottom_up, post_order, substitute
+from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import (
-    Buffer,
-    Combiner,
-    Le,
-    Lt,
-    Reduce,
-    Runs,
-    Scalar,
-    ScalarVar,
-    Select,
-    dtype_of,
-)
 from plica.ir.type.dim import DimLike, dim
 from plica.ir.type.dtype import DType, i64
 
@@ -46,49 +35,49 @@ class Compute(Term):
     """One output tensor; symbolic dims are free variables."""
 
     binds = (("inputs", ("body",)), ("axes", ("body",)))
-    inputs: tuple[Buffer, ...]
-    axes: tuple[ScalarVar, ...]
-    shape: tuple[Scalar, ...]
-    body: Scalar
+    inputs: tuple[sc.Buffer, ...]
+    axes: tuple[sc.ScalarVar, ...]
+    shape: tuple[sc.Scalar, ...]
+    body: sc.Scalar
 
     @property
     def dtype(self) -> DType:
-        return dtype_of(self.body)
+        return sc.dtype_of(self.body)
 
 
 @frozen(eq=False)
-class Prefix(Scalar):
+class Prefix(sc.Scalar):
     """`body` folded over the places of `axis` up to `at`, one by one from the combiner's identity.
 
     `exclusive` leaves out the element at `at`; `reverse` runs from the last index back to `at`.
     """
 
     binds = (("axis", ("body",)),)
-    combiner: Combiner
-    axis: ScalarVar
-    extent: Scalar
-    at: Scalar
-    body: Scalar
+    combiner: sc.Combiner
+    axis: sc.ScalarVar
+    extent: sc.Scalar
+    at: sc.Scalar
+    body: sc.Scalar
     exclusive: bool = False
     reverse: bool = False
 
     @property
     def dtype(self) -> DType:
-        return dtype_of(self.body)
+        return sc.dtype_of(self.body)
 
 
-def buffer(name: str, shape: Iterable[DimLike], dtype: DType) -> Buffer:
+def buffer(name: str, shape: Iterable[DimLike], dtype: DType) -> sc.Buffer:
     """A tensor to read from or write to."""
-    return Buffer(Name(name), tuple(dim(size) for size in shape), dtype)
+    return sc.Buffer(Name(name), tuple(dim(size) for size in shape), dtype)
 
 
-def axis(name: str, number: int = 0) -> ScalarVar:
+def axis(name: str, number: int = 0) -> sc.ScalarVar:
     """An index variable."""
-    return ScalarVar(Name(name, number), i64)
+    return sc.ScalarVar(Name(name, number), i64)
 
 
 def compute(
-    inputs: Iterable[Buffer], shape: Iterable[DimLike], body: Callable[..., Scalar]
+    inputs: Iterable[sc.Buffer], shape: Iterable[DimLike], body: Callable[..., sc.Scalar]
 ) -> Compute:
     """The tensor of the given shape whose element at `i, j, …` is `body(i, j, …)`."""
     sizes, read = tuple(dim(size) for size in shape), tuple(inputs)
@@ -97,12 +86,12 @@ def compute(
 
 
 def reduce(
-    combiner: Combiner,
+    combiner: sc.Combiner,
     extents: Iterable[DimLike],
-    body: Callable[..., Scalar],
+    body: Callable[..., sc.Scalar],
     name: str = "k",
-    runs: Runs = "",
-) -> Scalar:
+    runs: sc.Runs = "",
+) -> sc.Scalar:
     """`body(k, …)` combined over the box; nested reductions need different axis names.
 
     Floats are summed one by one, or in runs (`plica.ir.loop.summation`). If an axis has the name of
@@ -111,42 +100,42 @@ def reduce(
     sizes = tuple(dim(size) for size in extents)
     axes = _axes(name, len(sizes), _open(sizes))
     made = body(*axes)
-    read = [each for each in free_vars(made) if isinstance(each, Buffer)]
+    read = [each for each in free_vars(made) if isinstance(each, sc.Buffer)]
     taken = _open((*sizes, *[size for each in read for size in each.shape]))
     if not taken.isdisjoint(axes):
         axes = _axes(name, len(sizes), taken)
         made = body(*axes)
-    return Reduce(combiner, axes, sizes, made, runs)
+    return sc.Reduce(combiner, axes, sizes, made, runs)
 
 
 def prefix(
-    combiner: Combiner,
+    combiner: sc.Combiner,
     extent: DimLike,
-    at: Scalar,
-    body: Callable[[Scalar], Scalar],
+    at: sc.Scalar,
+    body: Callable[[sc.Scalar], sc.Scalar],
     *,
     exclusive: bool = False,
     reverse: bool = False,
 ) -> Prefix:
     """`body(k)` combined over all `k` up to `at`, in their order."""
     size, read = dim(extent), free_vars(body(at))
-    shapes = [each for of in read if isinstance(of, Buffer) for each in of.shape]
+    shapes = [each for of in read if isinstance(of, sc.Buffer) for each in of.shape]
     (axis_,) = _axes("k", 1, _open((size, at, *shapes)))
     return Prefix(combiner, axis_, size, at, body(axis_), exclusive, reverse)
 
 
-def _open(sizes: Iterable[Scalar]) -> frozenset[Term]:
+def _open(sizes: Iterable[sc.Scalar]) -> frozenset[Term]:
     """The dims that sizes are made of."""
     return frozenset[Term]().union(*map(free_vars, sizes))
 
 
-def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[ScalarVar, ...]:
+def _axes(name: str, count: int, taken: frozenset[Term]) -> tuple[sc.ScalarVar, ...]:
     """The given number of unused index variables."""
     every = (each for number in itertools.count() if (each := axis(name, number)) not in taken)
     return tuple(itertools.islice(every, count))
 
 
-def as_reductions(of: Scalar) -> Scalar:
+def as_reductions(of: sc.Scalar) -> sc.Scalar:
     """Replaces each element of a prefix fold by a reduction.
 
     Law: terms are combined in the order of the scan.
@@ -154,7 +143,7 @@ def as_reductions(of: Scalar) -> Scalar:
     if not any(isinstance(node, Prefix) for node in post_order(of)):
         return of
     found = map_bottom_up(_as_reduction, of)
-    assert isinstance(found, Scalar)
+    assert isinstance(found, sc.Scalar)
     return found
 
 
@@ -166,6 +155,6 @@ def _as_reduction(node: Term) -> Term:
     value, end = node.body, node.at
     if node.reverse:
         value, end = substitute(value, {step: last - step}), last - end
-    within = Lt(step, end) if node.exclusive else Le(step, end)
+    within = sc.Lt(step, end) if node.exclusive else sc.Le(step, end)
     neutral = MEANING[node.combiner][0](node.dtype)
-    return Reduce(node.combiner, (step,), (node.extent,), Select(within, value, neutral))
+    return sc.Reduce(node.combiner, (step,), (node.extent,), sc.Select(within, value, neutral))

@@ -18,18 +18,10 @@ from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Attribute, Operator, Through, Values
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op import record
 from plica.ir.op.attribute import attribute, axis, choice, real
 from plica.ir.op.cotangent import sum_, where
 from plica.ir.op.elementwise import absolute, add, call, erf, exp, square, tanh
-from plica.ir.op.record import (
-    Derivative,
-    Named,
-    composite,
-    pointwise,
-    primitive,
-    tensor_of,
-    widened,
-)
 from plica.ir.op.relation import FLOAT, NUMBER, axis_of, rank_is, refuse, same
 from plica.ir.op.shape import along_axis
 from plica.ir.type import DType, TensorType
@@ -41,11 +33,11 @@ def _activation(
     doc: str,
     *attributes: Attribute,
     admits: Collection[DType] = FLOAT,
-    slope: Derivative | None = None,
-    **named: Unpack[Named],
+    slope: record.Derivative | None = None,
+    **named: Unpack[record.Named],
 ) -> Operator:
-    return pointwise(
-        name, ("x",), widened(value), doc,
+    return record.pointwise(
+        name, ("x",), record.widened(value), doc,
         attributes=attributes, admits=admits, slope=slope, **named,
     )  # fmt: skip
 
@@ -226,11 +218,11 @@ def _prelu_body(attrs: Values, out: TensorType, x: sc.Buffer, slope: sc.Buffer) 
 
 
 def _prelu(attrs: Values, x: Expr, slope: Expr) -> Expr:
-    rank = len(tensor_of(x).shape)
+    rank = len(record.tensor_of(x).shape)
     return where(x < 0, x * along_axis(slope, axis_of("nn.prelu", attrs["axis"], rank), rank), x)
 
 
-prelu = primitive(
+prelu = record.primitive(
     "nn.prelu", ("x", "slope"), lambda attrs, *types: _channel_rule("nn.prelu", attrs, *types),
     _prelu_body, "x, or slope * x below 0, with a slope per channel.",
     attributes=(attribute("axis", axis, 1),), admits=FLOAT, onnx=("PRelu",),
@@ -239,20 +231,20 @@ prelu = primitive(
 
 
 def _bias_pullback(attrs: Values, d: Expr, y: Expr, x: Expr, bias: Expr) -> list[Expr | None]:
-    rank = len(tensor_of(x).shape)
+    rank = len(record.tensor_of(x).shape)
     at = axis_of("nn.bias_add", attrs["axis"], rank)
     others = tuple(each for each in range(rank) if each != at)
     return [d, sum_(d, axis=others) if others else d]
 
 
-bias_add = composite(
+bias_add = record.composite(
     "nn.bias_add", ("x", "bias"), lambda attrs, *types: _channel_rule("nn.bias_add", attrs, *types),
     lambda attrs, x, bias: add(
         x,
         along_axis(
             bias,
-            axis_of("nn.bias_add", attrs["axis"], len(tensor_of(x).shape)),
-            len(tensor_of(x).shape),
+            axis_of("nn.bias_add", attrs["axis"], len(record.tensor_of(x).shape)),
+            len(record.tensor_of(x).shape),
         ),
     ),
     "Add a bias per channel.", attributes=(attribute("axis", axis, 1),), admits=NUMBER,
@@ -267,7 +259,7 @@ def _dropout_rule(attrs: Values, x: TensorType) -> TensorType:
     return x
 
 
-dropout = primitive(
+dropout = record.primitive(
     "nn.dropout", ("x",), _dropout_rule,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: x[i]),
     "x: dropout is the identity in inference.",

@@ -74,8 +74,8 @@ full = _filled(
 zeros = _filled("zeros", lambda attrs: 0, "A tensor of zeros.")
 ones = _filled("ones", lambda attrs: 1, "A tensor of ones.")
 full_like = _filled_like(
-    "full_like", lambda attrs: attrs["value"], "One value in the shape of x.", given=True,
-)  # fmt: skip
+    "full_like", lambda attrs: attrs["value"], "One value in the shape of x.", given=True
+)
 zeros_like = _filled_like("zeros_like", lambda attrs: 0, "Zeros in the shape of x.")
 ones_like = _filled_like("ones_like", lambda attrs: 1, "Ones in the shape of x.")
 

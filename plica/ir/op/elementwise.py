@@ -21,18 +21,9 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import CODED_FLOATS, ROWS
 from plica.ir.loop.tensor import Compute, compute
+from plica.ir.op import record
 from plica.ir.op.attribute import attribute, dtype, number, optional
 from plica.ir.op.cotangent import equal, where, word
-from plica.ir.op.record import (
-    Derivative,
-    Named,
-    as_dtype,
-    pointwise,
-    primitive,
-    read,
-    tensor_of,
-    widened,
-)
 from plica.ir.op.relation import ANY, FLOAT, INTEGER, NUMBER, literal, refuse
 from plica.ir.type import DType, TensorType, bool_, f32, f64
 from plica.runtime.late import lazy_imports
@@ -46,7 +37,7 @@ def call(name: str, *args: sc.Scalar) -> sc.Scalar:
     return sc.Intrinsic(name, args)
 
 
-def slope_of(row: ScalarRow) -> Derivative | Flat | None:
+def slope_of(row: ScalarRow) -> record.Derivative | Flat | None:
     """The derivative of a scalar operator's row, written in operators of graphs."""
     derivative = row.derivative
     if derivative is None or isinstance(derivative, str):
@@ -71,8 +62,8 @@ def unary(
     *,
     admits: Collection[DType] = FLOAT,
     result: DType | None = None,
-    slope: Derivative | Flat | None = None,
-    **named: Unpack[Named],
+    slope: record.Derivative | Flat | None = None,
+    **named: Unpack[record.Named],
 ) -> Operator:
     """Register an operator of one argument: a scalar function, or the name of an intrinsic."""
 
@@ -82,7 +73,7 @@ def unary(
     function = intrinsic if isinstance(value, str) else value
     if slope is None and isinstance(value, str):
         slope = slope_of(ROWS[value])
-    return pointwise(
+    return record.pointwise(
         name, ("x",), function, doc, result=result, admits=admits, slope=slope, **named
     )
 
@@ -94,13 +85,13 @@ def binary(
     *,
     admits: Collection[DType] = NUMBER,
     result: DType | None = None,
-    slope: Derivative | Flat | None = None,
-    **named: Unpack[Named],
+    slope: record.Derivative | Flat | None = None,
+    **named: Unpack[record.Named],
 ) -> Operator:
     """Register an operator of two arguments that broadcast; a class has the slope of its row."""
     if slope is None and isinstance(value, type):
         slope = slope_of(ROWS[value.__name__])
-    return pointwise(
+    return record.pointwise(
         name, ("x", "y"), value, doc, result=result, admits=admits, slope=slope, **named
     )
 
@@ -160,8 +151,8 @@ sign: Operator    = unary("sign", signum, "-1, 0 or 1; nan stays nan.", admits=N
 negative          = unary("negative", negated, "-x.", admits=NUMBER, onnx=("Neg",), aliases=("neg",), slope=lambda d, y, x: -d)
 square: Operator  = unary("square", lambda x: sc.Mul(x, x), "x * x.", admits=NUMBER, slope=lambda d, y, x: d * x * 2)
 reciprocal        = unary("reciprocal", lambda x: sc.Div(sc.like(1, x), x), "1 / x.", onnx=("Reciprocal",), slope=lambda d, y, x: -(d * square(y)))
-degrees: Operator = unary("degrees", widened(lambda x: sc.Mul(x, sc.like(180 / math.pi, x))), "Convert radians to degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
-radians: Operator = unary("radians", widened(lambda x: sc.Mul(x, sc.like(math.pi / 180, x))), "Convert degrees to radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
+degrees: Operator = unary("degrees", record.widened(lambda x: sc.Mul(x, sc.like(180 / math.pi, x))), "Convert radians to degrees.", aliases=("rad2deg",), slope=lambda d, y, x: degrees(d))
+radians: Operator = unary("radians", record.widened(lambda x: sc.Mul(x, sc.like(math.pi / 180, x))), "Convert degrees to radians.", aliases=("deg2rad",), slope=lambda d, y, x: radians(d))
 copy              = unary("copy", lambda x: x, "x.", admits=ANY, onnx=("Identity",), slope=lambda d, y, x: d)
 isnan             = unary("isnan", "isnan", "Whether x is nan.", result=bool_, onnx=("IsNaN",))
 isinf             = unary("isinf", "isinf", "Whether x is infinite.", result=bool_, onnx=("IsInf",))
@@ -207,9 +198,7 @@ def _first_of_equals(d: Expr, is_first: Expr, y: Expr) -> tuple[Expr, Expr]:
 
 add = binary("add", sc.Add, "x + y.", onnx=("Add",))
 subtract = binary("subtract", sc.Sub, "x - y.", onnx=("Sub",), aliases=("sub",))
-multiply = binary(
-    "multiply", sc.Mul, "x * y.", onnx=("Mul",), aliases=("mul",),
-)  # fmt: skip
+multiply = binary("multiply", sc.Mul, "x * y.", onnx=("Mul",), aliases=("mul",))
 divide = binary(
     "divide", sc.Div, "x / y of floats.", admits=FLOAT, onnx=("Div",),
     aliases=("div", "true_divide"),
@@ -252,7 +241,7 @@ copysign = binary(
     admits=FLOAT, slope=slope_of(ROWS["copysign"]),
 )  # fmt: skip
 logaddexp = binary(
-    "logaddexp", widened(log_add_exp), "log(exp(x) + exp(y)) without overflow.", admits=FLOAT,
+    "logaddexp", record.widened(log_add_exp), "log(exp(x) + exp(y)) without overflow.", admits=FLOAT,
     slope=lambda d, z, x, y: (d * exp(x - z), d * exp(y - z)),
 )  # fmt: skip
 
@@ -264,15 +253,17 @@ def _cast_rule(attrs: Values, x: TensorType) -> TensorType:
 
 
 def _cast_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
-    return compute((x,), out.shape, lambda *i: as_dtype(read(x, i, out.shape), attrs["dtype"]))
+    return compute(
+        (x,), out.shape, lambda *i: record.as_dtype(record.read(x, i, out.shape), attrs["dtype"])
+    )
 
 
 def _cast_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr | None]:
-    source = tensor_of(x).dtype
+    source = record.tensor_of(x).dtype
     return [cast(d, source) if source.is_float and attrs["dtype"].is_float else None]
 
 
-cast = primitive(
+cast = record.primitive(
     "cast", ("x",), _cast_rule, _cast_body,
     "x in another dtype; floats saturate in integers, and nan gives 0.",
     attributes=(attribute("dtype", dtype),), onnx=("Cast",), aliases=("astype",),
@@ -297,13 +288,13 @@ def _decoded_body(attrs: Values, out: TensorType, x: sc.Buffer) -> Compute:
     of = out.dtype if out.dtype in WHOLE_FLOATS else None
 
     def element(*i: sc.Scalar) -> sc.Scalar:
-        code = x[i] if of is None else as_dtype(x[i], DType(f"u{of.bits}"))
+        code = x[i] if of is None else record.as_dtype(x[i], DType(f"u{of.bits}"))
         return call(f"{out.dtype}_of_bits", code)
 
     return compute((x,), out.shape, element)
 
 
-bits_as = primitive(
+bits_as = record.primitive(
     "bits_as", ("x",), _decoded_rule, _decoded_body,
     "Reinterpret the low bits of integers as floats of a dtype.",
     attributes=(attribute("dtype", dtype),), admits=INTEGER,
@@ -316,7 +307,7 @@ def _encoded_rule(attrs: Values, x: TensorType) -> TensorType:
     return TensorType(x.shape, DType(f"u{x.dtype.bits}"))
 
 
-bits_of = primitive(
+bits_of = record.primitive(
     "bits_of", ("x",), _encoded_rule,
     lambda attrs, out, x: compute((x,), out.shape, lambda *i: call(f"bits_of_{x.dtype}", x[i])),
     "Reinterpret floats of f32 or f64 as unsigned integers of their width.", admits=FLOAT,
@@ -342,7 +333,7 @@ def _clip_slope(attrs: Values, d: Expr, y: Expr, x: Expr) -> Expr:
     return kept if high is None else where(x <= high, kept, 0)
 
 
-clip = pointwise(
+clip = record.pointwise(
     "clip", ("x",), _clipped,
     "x within bounds; nan stays nan, and where min is above max the result is max.",
     attributes=(

@@ -23,9 +23,8 @@ from plica.ir.op.attribute import attribute, text
 from plica.ir.op.record import pointwise, primitive
 
 stop_gradient = pointwise(
-    "stop_gradient", ("x",), lambda x: x,
-    "x, treated as a constant by gradients.", slope=FLAT,
-)  # fmt: skip
+    "stop_gradient", ("x",), lambda x: x, "x, treated as a constant by gradients.", slope=FLAT
+)
 after = primitive(
     "after", ("x", "y"), lambda attrs, x, y: x,
     lambda attrs, out, x, y: compute((x, y), out.shape, lambda *i: x[i]),

@@ -84,8 +84,8 @@ def _log_softmax_pullback(attrs: Values, d: Expr, y: Expr, x: Expr) -> list[Expr
 
 
 softmax = _along(
-    "nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax", _softmax_pullback,
-)  # fmt: skip
+    "nn.softmax", _softmax, "exp(x) / sum(exp(x)) along an axis.", "Softmax", _softmax_pullback
+)
 log_softmax = _along(
     "nn.log_softmax", _log_softmax, "log(softmax(x)) along an axis.", "LogSoftmax",
     _log_softmax_pullback,

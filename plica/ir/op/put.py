@@ -19,31 +19,11 @@ from typing import Final
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Mismatch, Values
 from plica.ir.loop.scalar import Scalar
-from plica.ir.op import relation as rel
-from plica.ir.op.attribute import (
-    attribute,
-    axes,
-    axis,
-    bounds,
-    integer,
-    integers,
-    number,
-    optional,
-    per_axis,
-    positive,
-)
+from plica.ir.op import attribute as attributes, index, relation as rel
 from plica.ir.op.comparison import equal, greater_equal, less, logical_and
 from plica.ir.op.create import eye, full, iota, iota_like
 from plica.ir.op.cut import slice_, unslice
 from plica.ir.op.elementwise import add, maximum, minimum, multiply, subtract
-from plica.ir.op.index import (
-    gather_nd,
-    integers as index_dtype,
-    length,
-    take,
-    take_along_axis,
-    where,
-)
 from plica.ir.op.order import ONE, ZERO, argsort, searchsorted
 from plica.ir.op.pad import pad
 from plica.ir.op.record import composite, scalar, tensor_of
@@ -79,12 +59,12 @@ def _is_large(*sizes: rel.Shape) -> bool:
 def _among(x: Expr, kind: str, hit: Expr, updates: Expr) -> Expr:
     """`x` with updates: `hit` and `updates` have one axis more, the candidates, in front."""
     if kind == "replace":
-        last = max_(where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
+        last = max_(index.where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
         chosen = expand_dims(maximum(last, ZERO), (0,))
-        found = reshape(take_along_axis(updates, chosen, axis=0), tensor_of(last).shape)
-        return where(greater_equal(last, ZERO), found, x)
+        found = reshape(index.take_along_axis(updates, chosen, axis=0), tensor_of(last).shape)
+        return index.where(greater_equal(last, ZERO), found, x)
     fold, join, _ = COMBINE[kind]
-    return join(x, fold(where(hit, updates, _neutral(kind, tensor_of(x).dtype)), axis=(0,)))
+    return join(x, fold(index.where(hit, updates, _neutral(kind, tensor_of(x).dtype)), axis=(0,)))
 
 
 def _rows_among(table: Expr, rows: Expr, updates: Expr) -> Expr:
@@ -92,32 +72,32 @@ def _rows_among(table: Expr, rows: Expr, updates: Expr) -> Expr:
     row, not once per element."""
     places = expand_dims(iota((tensor_of(table).shape[0],)), (0,))
     hit = equal(expand_dims(rows, (1,)), places)
-    last = max_(where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
-    found = take(updates, maximum(last, ZERO), mode="clip")
-    return where(expand_dims(greater_equal(last, ZERO), (1,)), found, table)
+    last = max_(index.where(hit, iota_like(hit, axis=0), scalar(-1, i64)), axis=(0,))
+    found = index.take(updates, maximum(last, ZERO), mode="clip")
+    return index.where(expand_dims(greater_equal(last, ZERO), (1,)), found, table)
 
 
 def _in_order(table: Expr, kind: str, rows: Expr, updates: Expr) -> Expr:
     """A table (places, width) with rows (count,) changed, by way of the order of the rows."""
     order = argsort(rows)
-    rows, values = (take(each, order, mode="clip") for each in (rows, updates))
+    rows, values = (index.take(each, order, mode="clip") for each in (rows, updates))
     places = iota((tensor_of(table).shape[0],))
     start, stop = (searchsorted(rows, places, side=side) for side in ("left", "right"))
     last = maximum(subtract(stop, ONE), ZERO)
     touched = expand_dims(less(start, stop), (1,))
     if kind == "replace":
-        return where(touched, take(values, last, mode="clip"), table)
+        return index.where(touched, index.take(values, last, mode="clip"), table)
     join, count = COMBINE[kind][1], known(tensor_of(rows).shape[0])
     assert count is not None  # it is large
     values, whole = widen(values), widen(table)
     number_ = iota_like(rows)
     for step in (1 << bit for bit in range((count - 1).bit_length())):
         back = subtract(number_, scalar(step, i64))
-        shared = equal(take(rows, back, mode="clip"), rows)
+        shared = equal(index.take(rows, back, mode="clip"), rows)
         shared = expand_dims(logical_and(shared, greater_equal(back, ZERO)), (1,))
-        values = where(shared, join(take(values, back, mode="clip"), values), values)
-    combined = join(whole, take(values, last, mode="clip"))
-    return narrow(where(touched, combined, whole), tensor_of(table).dtype)
+        values = index.where(shared, join(index.take(values, back, mode="clip"), values), values)
+    combined = join(whole, index.take(values, last, mode="clip"))
+    return narrow(index.where(touched, combined, whole), tensor_of(table).dtype)
 
 
 # --- along an axis -------------------------------------------------------------------------------
@@ -127,7 +107,7 @@ def _elements_rule(
     attrs: Values, x: TensorType, indices: TensorType, updates: TensorType
 ) -> TensorType:
     name = "scatter_elements"
-    index_dtype(name, indices)
+    index.integers(name, indices)
     combines(name, attrs["reduction"], x)
     at = rel.axis_of(name, attrs["axis"], len(x.shape))
     rel.rank_is(name, "the indices", indices, len(x.shape))
@@ -152,7 +132,7 @@ def _elements(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
         return x
     # Gathering from the row numbers refuses indices out of bounds, and counts negative ones from
     # the end.
-    indices = take(iota((shape[at],)), indices)
+    indices = index.take(iota((shape[at],)), indices)
     if _is_large(shape, given[at : at + 1]):
         return _flat(kind, x, (indices, updates), at)
     # Where the indices are shorter than x along other axes, nothing is meant for the rest.
@@ -181,7 +161,7 @@ def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
     linear: Expr = ZERO
     for other in range(len(of.shape)):
         here = indices if other == at else iota_like(indices, axis=other)
-        linear = add(multiply(linear, length(x, other)), here)
+        linear = add(multiply(linear, index.length(x, other)), here)
     count = product(tensor_of(indices).shape)
     table = reshape(x, (product(of.shape), 1))
     found = _in_order(table, kind, reshape(linear, (count,)), reshape(updates, (count, 1)))
@@ -191,14 +171,15 @@ def _flat(kind: str, x: Expr, candidates: tuple[Expr, Expr], at: int) -> Expr:
 scatter_elements = composite(
     "scatter_elements", ("x", "indices", "updates"), _elements_rule, _elements,
     "Scatter updates into x along an axis, at the given indices.",
-    attributes=(attribute("axis", axis, 0), REDUCTION), like=(0, 2), onnx=("ScatterElements",),
+    attributes=(attributes.attribute("axis", attributes.axis, 0), REDUCTION), like=(0, 2),
+    onnx=("ScatterElements",),
 )  # fmt: skip
 
 # --- by places of several axes -------------------------------------------------------------------
 
 
 def _nd_rule(attrs: Values, x: TensorType, indices: TensorType, updates: TensorType) -> TensorType:
-    index_dtype("scatter_nd", indices)
+    index.integers("scatter_nd", indices)
     combines("scatter_nd", attrs["reduction"], x)
     rel.rank_at_least("scatter_nd", indices, 1)
     depth = known(indices.shape[-1])
@@ -223,7 +204,7 @@ def _nd(attrs: Values, x: Expr, indices: Expr, updates: Expr) -> Expr:
     # Gathering from the index numbers refuses indices out of bounds, and counts negative ones from
     # the end.
     numbers = reshape(iota((outer,)), shape[:depth])
-    rows = gather_nd(numbers, reshape(indices, (count, given[-1])))
+    rows = index.gather_nd(numbers, reshape(indices, (count, given[-1])))
     table, updates = reshape(x, (outer, inner)), reshape(updates, (count, inner))
     if _is_large((count, outer) if kind == "replace" else (count, outer, inner)):
         return reshape(_in_order(table, kind, rows, updates), shape)
@@ -245,10 +226,10 @@ scatter_nd = composite(
 # --- by slices -----------------------------------------------------------------------------------
 
 _SLICE: Final = (
-    attribute("starts", bounds),
-    attribute("stops", bounds),
-    attribute("steps", optional(integers), None),
-    attribute("axes", axes, None),
+    attributes.attribute("starts", attributes.bounds),
+    attributes.attribute("stops", attributes.bounds),
+    attributes.attribute("steps", attributes.optional(attributes.integers), None),
+    attributes.attribute("axes", attributes.axes, None),
 )
 
 
@@ -268,7 +249,7 @@ def _set(attrs: Values, x: Expr, value: Expr) -> Expr:
     how = {each.name: attrs[each.name] for each in _SLICE}
     shape, part = tensor_of(x).shape, tensor_of(slice_(x, **how)).shape
     inside = unslice(full(part, True, bool_), **how, shape=shape)
-    return where(inside, unslice(broadcast_to(value, part), **how, shape=shape), x)
+    return index.where(inside, unslice(broadcast_to(value, part), **how, shape=shape), x)
 
 
 strided_set = composite(
@@ -303,7 +284,10 @@ def _dilate(attrs: Values, x: Expr) -> Expr:
 dilate = composite(
     "nn.dilate", ("x",), _dilated, _dilate,
     "Insert a value between neighbours, so that they are strides apart.",
-    attributes=(attribute("strides", per_axis(positive)), attribute("value", number, 0)),
+    attributes=(
+        attributes.attribute("strides", attributes.per_axis(attributes.positive)),
+        attributes.attribute("value", attributes.number, 0),
+    ),
 )  # fmt: skip
 
 
@@ -330,12 +314,12 @@ def _set_diagonal(attrs: Values, x: Expr, diagonal: Expr) -> Expr:
     if known(tensor_of(diagonal).shape[-1]) == 0:
         return x
     numbers = subtract(iota((rows,)), scalar(max(-k, 0), i64))
-    down = expand_dims(take(diagonal, numbers, axis=-1, mode="clip"), (-1,))
-    return where(eye(rows, columns, k=k, dtype=bool_), down, x)
+    down = expand_dims(index.take(diagonal, numbers, axis=-1, mode="clip"), (-1,))
+    return index.where(eye(rows, columns, k=k, dtype=bool_), down, x)
 
 
 matrix_set_diag = composite(
     "matrix_set_diag", ("x", "diagonal"), _diagonal_rule, _set_diagonal,
     "x with the diagonal k of its last two axes replaced.",
-    attributes=(attribute("k", integer, 0),),
+    attributes=(attributes.attribute("k", attributes.integer, 0),),
 )  # fmt: skip

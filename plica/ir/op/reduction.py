@@ -214,9 +214,8 @@ def _in_square(name: str, fold: Operator, neutral: Callable[[DType], float]) -> 
 
 
 cumsum = _running(
-    "cumsum", "sum", "Cumulative sum along an axis.",
-    onnx=("CumSum",), gradient=_cumsum_pullback,
-)  # fmt: skip
+    "cumsum", "sum", "Cumulative sum along an axis.", onnx=("CumSum",), gradient=_cumsum_pullback
+)
 cumprod = _running(
     "cumprod",
     "prod",

@@ -50,7 +50,7 @@ __all__ = [
     "tensor",
     "type_of",
     "u8",
-]  # fmt: skip
+]
 
 if TYPE_CHECKING:
     from plica.ir.type.dim import (

@@ -42,9 +42,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.ir.graph.exhaustiveness import match_errors
 
-__all__ = [
-    "Places", "infer", "infer_expr", "is_inferred", "kernel_type", "same_type", "type_of",
-]  # fmt: skip
+__all__ = ["Places", "infer", "infer_expr", "is_inferred", "kernel_type", "same_type", "type_of"]
 
 _inferred: Final[WeakSet[Module]] = WeakSet()
 

@@ -12,15 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from plica.analysis.index import verdict
 from plica.analysis.index.point import value
-from plica.analysis.index.verdict import (
-    ByInstance,
-    ForAll,
-    InWindow,
-    OpenQuestion,
-    WrongRule,
-    prove_rule,
-)
 from plica.core import Term, post_order
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Le, Lit, Lt, Mul, Scalar, ScalarVar, Sub
 from plica.ir.type import bool_
@@ -34,19 +27,19 @@ Values: TypeAlias = Sequence[tuple[Scalar, int]]
 
 def check_index(rule: Rule) -> Verdict:
     """The verdict on an index rule."""
-    match prove_rule(rule):
-        case ForAll(how, _):
+    match verdict.prove_rule(rule):
+        case verdict.ForAll(how, _):
             return Proved(rule.name, how)
-        case InWindow(low, high, instances):
+        case verdict.InWindow(low, high, instances):
             note = f"each instance with constants from {low} to {high} is proved"
             return Tested(rule.name, instances, note=note)
-        case ByInstance(instances, undecided):
+        case verdict.ByInstance(instances, undecided):
             what = "a computed right side" if rule.computed else "a predicate is a function"
             note = f"{what}: each instance is proved, {undecided} left open"
             return Tested(rule.name, instances, note=note)
-        case OpenQuestion(why):
+        case verdict.OpenQuestion(why):
             return Untested(rule.name, why)
-        case WrongRule(point, instance):
+        case verdict.WrongRule(point, instance):
             if instance is not None:
                 return Refuted(rule.name, _counterexample(rule, point, *instance))
             assert isinstance(rule.left, Scalar)

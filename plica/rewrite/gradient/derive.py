@@ -266,9 +266,8 @@ def _measured(module: Module) -> tuple[tuple[LetDim, ...], Module]:
 
 
 def _finished(
-    program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr,
-    measures: Sequence[LetDim],
-) -> Module:  # fmt: skip
+    program: Reverse, params: tuple[Var, ...], sweep: Any, body: Expr, measures: Sequence[LetDim]
+) -> Module:
     """The module with the swept main function."""
     main = program.module.main
     assert main is not None

@@ -17,23 +17,9 @@ from plica.ir.type import TensorType, type_of
 from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.offer import offered
 from plica.rewrite.make import tabled
-from plica.rewrite.mutate.edit import (
-    Named,
-    axis_edits,
-    boundary_edits,
-    broadcast_edits,
-    dtype_edits,
-    operator_edits,
-)
+from plica.rewrite.mutate import edit as edits, rule_edit
 from plica.rewrite.mutate.index_edit import index_edits
 from plica.rewrite.mutate.mutant import KINDS, Mutant, edited
-from plica.rewrite.mutate.rule_edit import (
-    NamedRule,
-    addend_edits,
-    contract_edits,
-    guard_edits,
-    order_edits,
-)
 from plica.rewrite.packs import OWN, find_pack
 from plica.rewrite.pattern import Dominator, Outputs, holes
 from plica.rewrite.rule import Rule
@@ -48,18 +34,18 @@ MAX_TAPES: Final = 12
 
 Pair: TypeAlias = tuple[Expr, Expr]  # an instance, and what the rule makes of it
 
-OF_SIDES: Final[dict[str, Callable[[Expr], Iterator[Named]]]] = {
-    "operator": operator_edits,
-    "axis": axis_edits,
-    "dtype": dtype_edits,
-    "boundary": boundary_edits,
-    "broadcast": broadcast_edits,
+OF_SIDES: Final[dict[str, Callable[[Expr], Iterator[edits.Named]]]] = {
+    "operator": edits.operator_edits,
+    "axis": edits.axis_edits,
+    "dtype": edits.dtype_edits,
+    "boundary": edits.boundary_edits,
+    "broadcast": edits.broadcast_edits,
 }
-OF_RULES: Final[dict[str, Callable[[Rule], Iterator[NamedRule]]]] = {
-    "guard": guard_edits,
-    "order": order_edits,
-    "contract": contract_edits,
-    "broadcast": addend_edits,
+OF_RULES: Final[dict[str, Callable[[Rule], Iterator[rule_edit.NamedRule]]]] = {
+    "guard": rule_edit.guard_edits,
+    "order": rule_edit.order_edits,
+    "contract": rule_edit.contract_edits,
+    "broadcast": rule_edit.addend_edits,
 }
 
 

@@ -20,9 +20,7 @@ from plica.rewrite.make import tabled
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.rule import Rule
 
-KINDS: Final = (
-    "operator", "guard", "axis", "dtype", "order", "contract", "boundary", "broadcast",
-)  # fmt: skip
+KINDS: Final = ("operator", "guard", "axis", "dtype", "order", "contract", "boundary", "broadcast")
 
 Edit: TypeAlias = Callable[[Expr], Expr | None]
 

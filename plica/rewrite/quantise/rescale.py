@@ -16,23 +16,14 @@ from plica.ir.op.quantise import fixed_multiply, quantise
 from plica.ir.type import DType, f32, i8, i32
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
+from plica.rewrite.quantise import word
 from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
-from plica.rewrite.quantise.word import (
-    BYTES,
-    SUM_LIMIT,
-    centred,
-    number,
-    one,
-    reach,
-    reshaped,
-    tensor,
-)
 
 
 def bounds(m: PatternMatch) -> tuple[int, int]:
     """The least and the greatest integer that a `quantise` gives."""
-    bottom, top = (int(each) for each in tensor(m.o).dtype.bounds)
+    bottom, top = (int(each) for each in word.tensor(m.o).dtype.bounds)
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
 
 
@@ -44,7 +35,7 @@ FRACTION_BITS: Final = 8
 
 def behind_relu(m: PatternMatch) -> Expr | None:
     """Numbers below zero are integers below the zero point."""
-    zero, scale = one(m.o), number(m.u)
+    zero, scale = word.one(m.o), word.number(m.u)
     if zero is None or scale is None or np.any(scale <= 0):
         return None
     bottom, top = bounds(m)
@@ -53,7 +44,7 @@ def behind_relu(m: PatternMatch) -> Expr | None:
 
 def behind_clip(m: PatternMatch) -> Expr | None:
     """Bounds of numbers are bounds of integers."""
-    scale, zero = one(m.u), one(m.o)
+    scale, zero = word.one(m.u), word.one(m.o)
     if scale is None or zero is None or scale <= 0:
         return None
     bottom, top = bounds(m)
@@ -67,7 +58,9 @@ def behind_clip(m: PatternMatch) -> Expr | None:
         if each is None:
             ends.append(end)
             continue
-        step = quantise(const(each, f32), reshaped(m.u), reshaped(m.o), m.rounding, m.low, m.high)
+        step = quantise(
+            const(each, f32), word.reshaped(m.u), word.reshaped(m.o), m.rounding, m.low, m.high
+        )
         if (found := value_of(step)) is None:
             return None
         ends.append(int(found[()]))
@@ -78,21 +71,21 @@ def rescaled(m: PatternMatch) -> Expr | None:
     """One change of scale in the place of two: sums, or bytes, become bytes."""
     has_sums = "sums" in m.filling
     data: Expr = m.sums if has_sums else m.x
-    parts = [number(each) for each in (m.s, m.z, m.u, m.o)]
+    parts = [word.number(each) for each in (m.s, m.z, m.u, m.o)]
     scale, zero, after, point = parts
     if scale is None or zero is None or after is None or point is None:
         return None
     if after.size != 1 or point.size != 1 or zero.size != 1:
         return None
     factor = scale.astype(np.float64) / after.reshape(()).astype(np.float64)
-    dtype, (bottom, top) = tensor(m.o).dtype, bounds(m)
+    dtype, (bottom, top) = word.tensor(m.o).dtype, bounds(m)
     ends = int(point.reshape(())[()])
-    same = not has_sums and tensor(data).dtype is dtype
+    same = not has_sums and word.tensor(data).dtype is dtype
     if same and np.all(factor == 1) and int(zero.reshape(())[()]) == ends:
         return narrowed(data, dtype, bottom, top)
     if has_sums and np.any(zero):
         return None
-    inside = data if has_sums else centred(data, zero.reshape(()))
+    inside = data if has_sums else word.centred(data, zero.reshape(()))
     return requantised(inside, factor, ends, dtype, (bottom, top), m.rounding)
 
 
@@ -110,7 +103,7 @@ def requantised(  # noqa: PLR0917  # all that a change of scale is
     shift = shift_of(factor)
     if shift is not None and (rounding == "up" or not np.any(shift)):
         moved = (np.left_shift(1, shift) >> 1) + np.left_shift(np.int64(zero), shift)
-        if np.all(np.abs(moved) < SUM_LIMIT):
+        if np.all(np.abs(moved) < word.SUM_LIMIT):
             return shifted(of, moved.astype(np.int64), shift, dtype, ends)
     if (fixed := fixed_point(factor)) is None:
         return None
@@ -128,7 +121,7 @@ def shifted(
     inner, bias = of, moved
     if isinstance(of, Apply) and of.op == "add" and isinstance(of.args[1], Const):
         inner, bias = of.args[0], of.args[1].numpy().astype(np.int64) + moved
-        if np.any(np.abs(bias) >= 2 * SUM_LIMIT):
+        if np.any(np.abs(bias) >= 2 * word.SUM_LIMIT):
             inner, bias = of, moved
     made = integer_layer(inner, bias if np.any(bias) else None, shift, *ends)
     assert isinstance(made, Apply)
@@ -137,39 +130,41 @@ def shifted(
 
 def summed(m: PatternMatch) -> Expr | None:
     """A sum of bytes of several scales: products with whole numbers, and one shift for all."""
-    after, end = one(m.u), one(m.o)
+    after, end = word.one(m.u), word.one(m.o)
     leaves = addends(m.f)
     if after is None or end is None or after <= 0 or leaves is None:
         return None
     parts, constants = leaves
-    scales = [one(each.args[1]) for each in parts]
-    zeros = [one(each.args[2]) for each in parts]
+    scales = [word.one(each.args[1]) for each in parts]
+    zeros = [word.one(each.args[2]) for each in parts]
     if any(each is None or each <= 0 for each in scales) or None in zeros:
         return None
     if (found := common_shift(*[(each or 0.0) / after for each in scales])) is None:
         return None
     factors, shift = found
     points = [np.array(int(each or 0)) for each in zeros]
-    far = sum(a * reach(e.args[0], z) for a, e, z in zip(factors, parts, points, strict=True))
+    far = sum(a * word.reach(e.args[0], z) for a, e, z in zip(factors, parts, points, strict=True))
     biases = [each.astype(np.float64) / after for each in constants]
     far += sum(int(np.ceil(np.max(np.abs(each), initial=0) * 2.0**shift)) + 1 for each in biases)
     # A constant is no whole number of steps: with room to spare, it is rounded to parts of them.
-    finer = min(FRACTION_BITS, PRECISION - 1 - shift, SUM_LIMIT.bit_length() - 1 - far.bit_length())
+    finer = min(
+        FRACTION_BITS, PRECISION - 1 - shift, word.SUM_LIMIT.bit_length() - 1 - far.bit_length()
+    )
     if finer < 0:
         return None
     finer = finer if biases else 0
     shift += finer
     total: Expr | None = None
     for each, zero, factor in zip(parts, points, factors, strict=True):
-        term = scaled(centred(each.args[0], zero), factor << finer)
+        term = scaled(word.centred(each.args[0], zero), factor << finer)
         total = term if total is None else add(total, term)
     for bias in biases:
         assert total is not None
         total = add(total, const(np.rint(bias * 2.0**shift).astype(np.int32)))
-    if total is None or tensor(total).shape != tensor(m.f).shape:
+    if total is None or word.tensor(total).shape != word.tensor(m.f).shape:
         return None
     by = np.array(2.0**-shift)
-    return requantised(total, by, int(end), tensor(m.o).dtype, bounds(m), m.rounding)
+    return requantised(total, by, int(end), word.tensor(m.o).dtype, bounds(m), m.rounding)
 
 
 def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
@@ -185,14 +180,14 @@ def addends(of: Expr) -> tuple[list[Apply], list[Array]] | None:
     while stack:
         node = stack.pop()
         if is_closed(node):
-            if (values := number(node)) is None:
+            if (values := word.number(node)) is None:
                 return None
             constants.append(values)
         elif not isinstance(node, Apply) or len(parts) + len(stack) > MAX_ADDENDS:
             return None
         elif node.op == "add":
             stack.extend(reversed(node.args))
-        elif node.op == "dequantise" and tensor(node.args[0]).dtype in BYTES:
+        elif node.op == "dequantise" and word.tensor(node.args[0]).dtype in word.BYTES:
             parts.append(node)
         else:
             return None
@@ -207,13 +202,13 @@ def scaled(of: Expr, by: int) -> Expr:
 
 def joined(m: PatternMatch) -> Expr | None:
     """Parts that are joined are quantised apart."""
-    if one(m.u) is None or one(m.o) is None:
+    if word.one(m.u) is None or word.one(m.o) is None:
         return None
     whole_ = m.f
     if not isinstance(whole_, Apply) or whole_.op != "concat":
         return None
     if not all(isinstance(each, Apply) and each.op == "dequantise" for each in whole_.args):
         return None
-    scale, zero = reshaped(m.u), reshaped(m.o)
+    scale, zero = word.reshaped(m.u), word.reshaped(m.o)
     parts = [quantise(each, scale, zero, m.rounding, m.low, m.high) for each in whole_.args]
     return concat(tuple(parts), **dict(whole_.attrs))

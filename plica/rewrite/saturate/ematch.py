@@ -10,14 +10,8 @@ from plica.core import Term
 from plica.ir.graph.expression import Apply, Literal
 from plica.ir.loop.scalar import Scalar
 from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Recursive, Rest, hole_names
+from plica.rewrite.saturate import shape
 from plica.rewrite.saturate.egraph import EGraph
-from plica.rewrite.saturate.shape import (
-    CONSTANTS,
-    is_leaf,
-    open_children,
-    open_places,
-    with_children,
-)
 
 CAP: Final = 200
 """How many terms of one class are tried for one pattern."""
@@ -45,14 +39,14 @@ class Candidates:
         here = graph.classes[number]
         if isinstance(pattern, Hole | IndexHole):
             if pattern.constraint.constant:
-                return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))
+                return (term for term in here.nodes.values() if isinstance(term, shape.CONSTANTS))
             if pattern.constraint is ANYTHING:
                 return (here.sample,)
             return (here.sample, *itertools.islice(self._plain(number), MAX_TERMS_PER_HOLE))
         if isinstance(pattern, Recursive):
             return (here.sample, *itertools.islice(self._plain(number), MAX_TERMS_PER_HOLE))
         if isinstance(pattern, Literal):
-            return (term for term in here.nodes.values() if isinstance(term, CONSTANTS))
+            return (term for term in here.nodes.values() if isinstance(term, shape.CONSTANTS))
         if isinstance(pattern, Scalar) and self._is_closed(pattern):
             known = pattern in graph and graph.class_of(pattern) == number
             return (pattern,) if known else ()
@@ -68,7 +62,7 @@ class Candidates:
         """Every node of a class over the terms that stand for its children."""
         graph = self.graph
         for key, term in graph.classes[number].nodes.items():
-            yield with_children(term, [graph.sample(kid) for kid in key[1]])
+            yield shape.with_children(term, [graph.sample(kid) for kid in key[1]])
 
     def _structured(self, pattern: Term, number: int) -> Iterable[Term]:
         cls = pattern.__class__
@@ -79,19 +73,19 @@ class Candidates:
 
     def _filled(self, pattern: Term, kids: tuple[int, ...], term: Term) -> Iterable[Term]:
         """A node over terms of its children that fit the pattern's."""
-        if is_leaf(term):
+        if shape.is_leaf(term):
             return (term,)
         wanted = _aligned(pattern, term)
         options: list[tuple[Term, ...]] = []
         for want, kid in zip(wanted, kids, strict=True):
             options.append((self.graph.sample(kid),) if want is None else self.of(want, kid))
-        return (with_children(term, chosen) for chosen in itertools.product(*options))
+        return (shape.with_children(term, chosen) for chosen in itertools.product(*options))
 
 
 def _aligned(pattern: Term, term: Term) -> list[Term | None]:
     """For each open child of a node the part of the pattern that it must match, or None."""
     if isinstance(pattern, Apply) and isinstance(term, Apply):
-        plain: list[Term | None] = [None] * len(open_children(term))
+        plain: list[Term | None] = [None] * len(shape.open_children(term))
         fixed = [arg for arg in pattern.args if not isinstance(arg, Rest)]
         count = len(term.args)
         if len(fixed) > count or (len(fixed) == len(pattern.args) and len(fixed) != count):
@@ -99,5 +93,5 @@ def _aligned(pattern: Term, term: Term) -> list[Term | None]:
         plain[: len(fixed)] = fixed  # the arguments are the first children
         return plain
     if len(pattern._children) != len(term._children):
-        return [None] * len(open_children(term))
-    return [pattern._children[place] for place in open_places(term)]
+        return [None] * len(shape.open_children(term))
+    return [pattern._children[place] for place in shape.open_places(term)]

@@ -14,17 +14,9 @@ from ctypes import c_void_p
 from typing import Any, Final, TypeAlias
 
 from plica.runtime.artefact import Artefact
-from plica.runtime.cuda import code
+from plica.runtime.cuda import code, driver
 from plica.runtime.cuda.array import LASTING, DeviceArray, SpareMemory, is_same
 from plica.runtime.cuda.dlpack import Lent, TensorPorts, borrowed
-from plica.runtime.cuda.driver import (
-    CudaDevice,
-    CudaEvent,
-    CudaGraph,
-    CudaMemory,
-    CudaModule,
-    device,
-)
 from plica.runtime.cuda.gather import FUNCTION, THREADS, blocks, text
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
 from plica.runtime.cuda.prepared import PreparedSteps
@@ -46,7 +38,9 @@ NOBODY: Final = -1
 class LoadedCode:
     """The functions of an artefact and its constants, on a GPU."""
 
-    def __init__(self, gpu: CudaDevice, artefact: Artefact, wanted: Mapping[str, int]) -> None:
+    def __init__(
+        self, gpu: driver.CudaDevice, artefact: Artefact, wanted: Mapping[str, int]
+    ) -> None:
         self.held = [_uploaded(gpu, each) for each in artefact.constants]
         self._modules = [gpu.load(each) for each in artefact.objects]
         parts = zip(self._modules, map(code.functions, artefact.objects), strict=True)
@@ -75,7 +69,7 @@ class CudaExecutable(Executable):
             raise UnsupportedError(
                 Diagnostic("unsupported", message, None, "cuda", str(artefact.machine))
             )
-        gpu = device()
+        gpu = driver.device()
         code.check(artefact.machine.cpu, gpu.architecture)
         layout = program.layout
         super().__init__(
@@ -104,10 +98,10 @@ class CudaExecutable(Executable):
         functions, memory = self._loaded.functions, self._memory.address
         self._count = len(program.steps)
         self._prepared = PreparedSteps(gpu, program, functions, places, memory)
-        self._gathers: dict[str, tuple[CudaModule, c_void_p]] = {}
+        self._gathers: dict[str, tuple[driver.CudaModule, c_void_p]] = {}
         self._has_graphs = graph  # which even one step takes the host less time than its launch
         self._graph = self._captured(self._own) if self._has_graphs else None
-        self._others: OrderedDict[tuple[int, ...], CudaGraph | None] = OrderedDict()
+        self._others: OrderedDict[tuple[int, ...], driver.CudaGraph | None] = OrderedDict()
         self._pending: Sequence[object] = ()
         self._spare = SpareMemory(self._stream)
         self._followed: set[int] = set()
@@ -246,7 +240,7 @@ class CudaExecutable(Executable):
             self._take_turn()
             self._prepared.place(self._with_own_outputs(self._send(self._arrays(args, named))))
             for run in range(runs + 1):
-                marks: list[CudaEvent] = [self._stream.mark()]
+                marks: list[driver.CudaEvent] = [self._stream.mark()]
                 for number in range(self._count):
                     self._prepared.put(number, self._stream.handle)
                     marks.append(self._stream.mark())
@@ -322,7 +316,7 @@ class CudaExecutable(Executable):
         self._prepared.place(places)
         self._prepared.put_all(stream)
 
-    def _other_graph(self, places: tuple[int, ...]) -> CudaGraph | None:
+    def _other_graph(self, places: tuple[int, ...]) -> driver.CudaGraph | None:
         """The graph for other addresses, captured when they occur a second time."""
         others = self._others
         if places not in others:
@@ -335,7 +329,7 @@ class CudaExecutable(Executable):
             graph = others[places] = self._captured(places)
         return graph
 
-    def _captured(self, places: tuple[int, ...]) -> CudaGraph:
+    def _captured(self, places: tuple[int, ...]) -> driver.CudaGraph:
         """All steps on some addresses, as one thing to run."""
         self._prepared.place(places)
         return self._stream.noted(self._put_noted)
@@ -355,7 +349,7 @@ class CudaExecutable(Executable):
         stream.follow([node for each in ends for node in each])
 
 
-def _uploaded(gpu: CudaDevice, array: Array) -> CudaMemory:
+def _uploaded(gpu: driver.CudaDevice, array: Array) -> driver.CudaMemory:
     """A constant on the device."""
     memory = gpu.reserve(array.nbytes)
     stream = gpu.stream()
@@ -368,7 +362,7 @@ def open_on_gpu(
     artefact: Artefact, texts: Mapping[str, Callable[[], str]] | None = None
 ) -> OpenDeviceExecutable:
     """A compiled model with open sizes on a GPU; its code and constants are loaded once."""
-    gpu = device()
+    gpu = driver.device()
     code.check(artefact.machine.cpu, gpu.architecture)
     wanted = {} if artefact.device is None else artefact.device.functions
     loaded = LoadedCode(gpu, artefact, wanted)

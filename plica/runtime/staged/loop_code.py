@@ -28,17 +28,7 @@ from plica.runtime.error import EvaluationError, InputError
 from plica.runtime.executable import Executable
 from plica.runtime.open_executable import OpenExecutable, Shapes, Sized
 from plica.runtime.port import LINE, Array, Port
-from plica.runtime.staged.program import (
-    ChooseBlock,
-    HostCall,
-    MeasureDim,
-    RepeatBlock,
-    RunSegment,
-    Step,
-    StepBlock,
-    TakePrefix,
-    all_steps,
-)
+from plica.runtime.staged import program
 
 REPEAT: Final = "plica_repeat"
 """The function that interprets the words."""
@@ -70,7 +60,7 @@ class LoopCode:
 
 
 def loop_code(  # noqa: PLR0917  # what steps find
-    block: StepBlock,
+    block: program.StepBlock,
     segments: Sequence[Executable],
     given: Mapping[int, Array],
     sizes: Sizes,
@@ -83,7 +73,7 @@ def loop_code(  # noqa: PLR0917  # what steps find
     read afterwards.
     """
     writer = LoopWriter(segments, given, sizes, count)
-    loops = [step for step in all_steps(block) if isinstance(step, RepeatBlock)]
+    loops = [step for step in program.all_steps(block) if isinstance(step, program.RepeatBlock)]
     often = Counter(at for each in loops for at in each.carried)
     writer.again = {at for at, times in often.items() if times > 1}
     try:
@@ -154,7 +144,7 @@ class LoopWriter:
         first, last = zip(*[self.used[at] for at in group if at in self.used], strict=True)
         return min(first), max(last)
 
-    def loop(self, of: RepeatBlock) -> bool:
+    def loop(self, of: program.RepeatBlock) -> bool:
         """A loop until its test fails; false where it cannot be written."""
         if not self.moves(of.start, of.carried, frozenset()):
             return False
@@ -171,7 +161,7 @@ class LoopWriter:
         self.words[leave] = len(self.words)
         return True
 
-    def ends(self, of: RepeatBlock) -> bool:
+    def ends(self, of: program.RepeatBlock) -> bool:
         """Assigns a loop's results to the memory of its carried values, unless another call of it
         writes there."""
         if not self.again.isdisjoint(of.carried):
@@ -179,25 +169,25 @@ class LoopWriter:
         self.alias |= zip(of.outputs, map(self.place, of.end.results), strict=True)
         return True
 
-    def block(self, of: StepBlock) -> bool:
+    def block(self, of: program.StepBlock) -> bool:
         """The steps of a block."""
         return all(self.step(each) for each in of.steps)
 
-    def step(self, of: Step) -> bool:
+    def step(self, of: program.Step) -> bool:
         """One step; what measures a size, or is the host's own, cannot be written."""
         match of:
-            case RunSegment():
+            case program.RunSegment():
                 return self.call(of)
-            case ChooseBlock():
+            case program.ChooseBlock():
                 return self.choose(of)
-            case RepeatBlock():
+            case program.RepeatBlock():
                 return self.loop(of) and self.block(of.end) and self.ends(of)
-            case MeasureDim() | HostCall() | TakePrefix():
+            case program.MeasureDim() | program.HostCall() | program.TakePrefix():
                 return False
             case _:
                 assert_never(of)
 
-    def choose(self, of: ChooseBlock) -> bool:
+    def choose(self, of: program.ChooseBlock) -> bool:
         """One of two blocks, whose results have the same sizes."""
         other = self.branch(of.condition)
         if not (self.block(of.then) and self.moves(of.then.results, of.outputs, frozenset())):
@@ -262,7 +252,7 @@ class LoopWriter:
         self.words += [*first, *then, *exchanged, *last]
         return True
 
-    def call(self, of: RunSegment) -> bool:
+    def call(self, of: program.RunSegment) -> bool:
         """A segment, where its code is a function of memory and nothing else."""
         segment = self.segments[of.segment]
         opened = type(segment) is OpenExecutable and not segment.specialises

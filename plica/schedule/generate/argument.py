@@ -143,9 +143,7 @@ def _neighbour(here: Here, given: Given) -> Handle:
     loops = here.loops()
     if here.random.random() < 0.85 and "block" in given:
         label = here.state.outputs[given["block"]]
-        inside = {
-            each for each in loops if label in _labels(here.site(each).body)
-        }  # fmt: skip
+        inside = {each for each in loops if label in _labels(here.site(each).body)}
         others = [each for each in loops if each not in inside]
         return here.pick(others or loops)
     return here.pick(loops)

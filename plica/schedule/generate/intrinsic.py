@@ -69,4 +69,4 @@ NAMES: Final = tuple(
         for name, meaning in MEANINGS.items()
         for dtype in (i32, f32)
     ]
-)  # fmt: skip
+)

@@ -33,6 +33,7 @@ from plica.analysis.region import Box, clipped, hull
 from plica.analysis.site import Site, allocate, fresh_label, map_of
 from plica.core import Name
 from plica.ir.loop import Block, Buffer, Kernel, Stmt
+from plica.schedule import scope_edit
 from plica.schedule.dataflow import common, stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -40,17 +41,6 @@ from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import (
-    InsertionPoint,
-    copy_block,
-    fresh_vars,
-    nest_of,
-    reworked,
-    spans_over,
-    staged_buffer,
-    with_buffer,
-    with_scope,
-)
 from plica.schedule.touched_box import is_written, reached
 
 
@@ -98,17 +88,17 @@ class CacheInplace(Instruction):
         kernel, site = scene.kernel, scene.block(self.block)
         label = site.node.label
         buffer = stages(scope_of(kernel, site))[label].writes[self.index]
-        cache, box = staged_buffer(kernel, buffer, self.scope), _box(site.node, buffer)
+        cache, box = scope_edit.staged_buffer(kernel, buffer, self.scope), _box(site.node, buffer)
         kernel = allocate(kernel, (cache,))
         kernel, out = _with_copy(kernel, map_of(kernel).blocks[label], (buffer, cache), box, 1)
         kernel, into = _with_copy(kernel, map_of(kernel).blocks[label], (cache, buffer), box, 0)
         here = map_of(kernel).blocks[label]
 
         def change(block: Block) -> Stmt:
-            return with_buffer(block, buffer, cache) if block is here.node else block
+            return scope_edit.with_buffer(block, buffer, cache) if block is here.node else block
 
-        new = reworked(scope_of(kernel, here), change)
-        return Edited(with_scope(kernel, here, new), (into, out))
+        new = scope_edit.reworked(scope_of(kernel, here), change)
+        return Edited(scope_edit.with_scope(kernel, here, new), (into, out))
 
 
 def _box(block: Block, buffer: Buffer) -> Box:
@@ -124,15 +114,15 @@ def _with_copy(
     """The kernel with a copy before or after all loops around a block, and its label."""
     target, source = way
     label = fresh_label(kernel, str(target.name if after == 0 else source.name))
-    variables = fresh_vars(kernel, "v", len(target.shape))
+    variables = scope_edit.fresh_vars(kernel, "v", len(target.shape))
     sizes = zip(variables, target.shape, strict=True)
-    copy = copy_block(label, (target, variables), (source, variables), sizes)
-    nest = nest_of(kernel, copy, spans_over(box), EMPTY)
+    copy = scope_edit.copy_block(label, (target, variables), (source, variables), sizes)
+    nest = scope_edit.nest_of(kernel, copy, scope_edit.spans_over(box), EMPTY)
     scope = scope_of(kernel, site)
     place = after_all(stages(scope)[site.node.label])
-    place = place if after else InsertionPoint(place.host, place.at - 1)
-    new = reworked(scope, lambda block: block, place, nest)
-    return with_scope(kernel, site, new), label
+    place = place if after else scope_edit.InsertionPoint(place.host, place.at - 1)
+    new = scope_edit.reworked(scope, lambda block: block, place, nest)
+    return scope_edit.with_scope(kernel, site, new), label
 
 
 def cache_inplace(block: Handle, index: int, scope: str = "global") -> Instruction:

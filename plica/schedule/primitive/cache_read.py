@@ -34,24 +34,13 @@ from plica.analysis.enclosing import context_of
 from plica.analysis.region import Box
 from plica.analysis.site import allocate, fresh_label
 from plica.ir.loop import Block, Buffer, For, Seq, Stmt
+from plica.schedule import scope_edit
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import known_scope, only_loops
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import (
-    InsertionPoint,
-    copy_block,
-    fresh_vars,
-    front_of,
-    nest_of,
-    reworked,
-    spans_over,
-    staged_buffer,
-    with_buffer,
-    with_scope,
-)
 from plica.schedule.touched_box import is_filled, is_written, reached
 
 
@@ -59,7 +48,7 @@ from plica.schedule.touched_box import is_filled, is_written, reached
 class CopySpot:
     """The position of a copy: the place, its enclosing loops, and its box."""
 
-    place: InsertionPoint
+    place: scope_edit.InsertionPoint
     shared: tuple[For, ...]
     box: Box
 
@@ -100,22 +89,22 @@ class StagedCopy(Instruction):
         spot = self.spot(scene)
         assert isinstance(spot, CopySpot)
         assert not isinstance(readers, Problem)
-        cache = staged_buffer(kernel, buffer, self.scope)
+        cache = scope_edit.staged_buffer(kernel, buffer, self.scope)
         label = fresh_label(kernel, str(cache.name))
-        variables = fresh_vars(kernel, "v", len(buffer.shape))
+        variables = scope_edit.fresh_vars(kernel, "v", len(buffer.shape))
         sizes = zip(variables, buffer.shape, strict=True)
         to, source = (buffer, cache) if self.copies_out else (cache, buffer)
-        copy = copy_block(label, (to, variables), (source, variables), sizes)
+        copy = scope_edit.copy_block(label, (to, variables), (source, variables), sizes)
         context = context_of(site.above[: depth_of(site.above, spot.shared)])
-        nest = nest_of(kernel, copy, spans_over(spot.box), context)
+        nest = scope_edit.nest_of(kernel, copy, scope_edit.spans_over(spot.box), context)
         names = {each.block.label for each in readers}
         names |= {site.node.label} if self.copies_out else set()
 
         def change(block: Block) -> Stmt:
-            return with_buffer(block, buffer, cache) if block.label in names else block
+            return scope_edit.with_buffer(block, buffer, cache) if block.label in names else block
 
-        new = reworked(scope_of(kernel, site), change, spot.place, nest)
-        return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
+        new = scope_edit.reworked(scope_of(kernel, site), change, spot.place, nest)
+        return Edited(allocate(scope_edit.with_scope(kernel, site, new), (cache,)), (label,))
 
     def meant(self, scene: Scene) -> tuple[Buffer, list[FlowStage] | Problem]:
         """The buffer, and the blocks that are to read the copy."""
@@ -181,7 +170,7 @@ class CacheRead(StagedCopy):
                 return Problem("covered", where, expected, "that is not shown")
             context = context_of(site.above[: depth_of(site.above, ())])
             box = reached(readers, buffer, (), context, written=False)
-            return CopySpot(front_of(scope), (), box)
+            return CopySpot(scope_edit.front_of(scope), (), box)
         (writer,) = writers
         if isinstance(place := after_writer(writer, readers), Problem):
             return place
@@ -194,7 +183,9 @@ class CacheRead(StagedCopy):
         return CopySpot(place, shared, box)
 
 
-def after_writer(writer: FlowStage, readers: list[FlowStage]) -> InsertionPoint | Problem:
+def after_writer(
+    writer: FlowStage, readers: list[FlowStage]
+) -> scope_edit.InsertionPoint | Problem:
     """The one place after a writer and before all its readers."""
     where = f"the block {writer.block.label}"
     hosts = set()
@@ -209,7 +200,7 @@ def after_writer(writer: FlowStage, readers: list[FlowStage]) -> InsertionPoint 
     if len(hosts) != 1:
         expected = "one place after it and before all its readers"
         return Problem("written-before", where, expected, "readers at several depths")
-    return InsertionPoint(*hosts.pop())
+    return scope_edit.InsertionPoint(*hosts.pop())
 
 
 def cache_read(

@@ -43,20 +43,11 @@ from plica.analysis.region import Box
 from plica.core import Name
 from plica.ir.loop import Kernel, Scalar, ScalarVar
 from plica.ir.type import known
+from plica.schedule import move
 from plica.schedule.dataflow import common, depth_of, stages, unfinished, users
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive
 from plica.schedule.launch import meets
-from plica.schedule.move import (
-    LAST,
-    BlockMove,
-    MovePlan,
-    is_under,
-    movable,
-    moved,
-    place_in,
-    unavailable,
-)  # fmt: skip
 from plica.schedule.precondition import intermediate
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import nest_of
@@ -65,19 +56,19 @@ from plica.schedule.touched_box import is_written, reached, spans_of
 
 @primitive("compute_at")
 @frozen(eq=False)
-class ComputeAt(BlockMove):
+class ComputeAt(move.BlockMove):
     """A block into a loop of its readers; gives nothing."""
 
-    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
+    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> move.MovePlan | Problem:
         return _planned(kernel, label, var, self.index)
 
 
 @lru_cache(maxsize=256)
-def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePlan | Problem:
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> move.MovePlan | Problem:
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    if (problem := movable(scope, site, target)) is not None:
+    if (problem := move.movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     mine, loop = every[site.node.label], target.node
@@ -90,16 +81,16 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
     if not readers:
         return Problem("has-consumers", where, "a block that reads what it writes", "none")
     for each in readers:
-        if not is_under(each, loop):
+        if not move.is_under(each, loop):
             expected = f"all its readers in the loop {loop.var.name}"
             return Problem("consumers-under", where, expected, f"not {each.block.label}")
         if (problem := unfinished(mine, common(mine, each))) is not None:
             return problem
     makers = [
         each for each in every.values()
-        if is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
+        if move.is_under(each, loop) and not set(each.writes).isdisjoint(mine.inputs)
     ]  # fmt: skip
-    if isinstance(place := place_in(loop, where, index, makers, readers), Problem):
+    if isinstance(place := move.place_in(loop, where, index, makers, readers), Problem):
         return place
     above = (*target.above, (loop, 0))
     context = context_of(above)
@@ -129,8 +120,8 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
         )
     ]
     nest = nest_of(kernel, mine.block, spans, context)
-    problem = unavailable(every, mine, moved(mine, target, nest), above)
-    return problem if problem is not None else MovePlan(place, nest)
+    problem = move.unavailable(every, mine, move.moved(mine, target, nest), above)
+    return problem if problem is not None else move.MovePlan(place, nest)
 
 
 def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
@@ -143,6 +134,6 @@ def _place(starts: tuple[Scalar | None, ...], extents: tuple[Scalar, ...]) -> tu
     )
 
 
-def compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
+def compute_at(block: Handle, loop: Handle, index: int = move.LAST) -> Instruction:
     """A block into a loop of its readers, as much of it as they need there."""
     return ComputeAt(block, loop, index)

@@ -27,17 +27,9 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis import site as sites
 from plica.analysis.enclosing import simple
 from plica.analysis.index.context import negated
-from plica.analysis.site import (
-    Site,
-    fresh_label,
-    fresh_names,
-    rebuilt,
-    replace,
-    with_body,
-    with_parts,
-)
 from plica.core import Name, free_vars, substitute
 from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select
 from plica.ir.loop.statement import THREADS, Block, For, Stmt, Store, seq
@@ -83,31 +75,33 @@ class DecomposePadding(Instruction):
         fill = self.filling(scene, site, at, constant)
         bound = dict(zip(block.vars, block.bindings, strict=True))
         inside = simple(substitute(condition, bound))
-        copy = with_parts(
+        copy = sites.with_parts(
             block,
             predicate=all_of((block.predicate, inside)),
             body=Store(block.body.buffer, block.body.indices, element),
             reads=(),
             writes=(),
         )
-        kernel = replace(scene.kernel, site, copy)
+        kernel = sites.replace(scene.kernel, site, copy)
         loop = Scene(kernel, scene.outputs).loop(self.loop)
         nest, label = fill
-        return Edited(with_body(kernel, rebuilt(loop.above, seq(nest, loop.node))), (label,))
+        return Edited(
+            sites.with_body(kernel, sites.rebuilt(loop.above, seq(nest, loop.node))), (label,)
+        )
 
     def filling(
-        self, scene: Scene, site: Site[Block], at: Site[For], constant: Lit
+        self, scene: Scene, site: sites.Site[Block], at: sites.Site[For], constant: Lit
     ) -> tuple[Stmt, Name]:
         """The loops inside the given one once more, around a block that stores the constant."""
         block = site.node
         assert isinstance(block.body, Store)
         loops = site.loops[site.loops.index(at.node) :]
         old = [*[loop.var for loop in loops], *block.vars]
-        names = fresh_names(scene.kernel, [var.name for var in old])
+        names = sites.fresh_names(scene.kernel, [var.name for var in old])
         new = [ScalarVar(name, var.dtype) for name, var in zip(names, old, strict=True)]
         around = dict(zip(old[: len(loops)], new[: len(loops)], strict=True))
         own = dict(zip(block.vars, new[len(loops) :], strict=True))
-        label = fresh_label(scene.kernel, f"{block.label}_fill")
+        label = sites.fresh_label(scene.kernel, f"{block.label}_fill")
         target = block.body
         nest: Stmt = Block(
             label,

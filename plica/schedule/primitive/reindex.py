@@ -43,6 +43,7 @@ from plica.core import Name, Term, free_vars
 from plica.ir.loop import Block, Buffer, Load, Scalar, ScalarVar, Stmt, Store
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.type import known
+from plica.schedule import scope_edit
 from plica.schedule.dataflow import FlowStage, common, stages, steady
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -52,16 +53,6 @@ from plica.schedule.primitive.cache_read import after_writer
 from plica.schedule.primitive.cache_write import after_all
 from plica.schedule.primitive.transform_layout import buffer_of, unfit
 from plica.schedule.problem import Problem
-from plica.schedule.scope_edit import (
-    InsertionPoint,
-    copy_block,
-    fresh_vars,
-    front_of,
-    nest_of,
-    reworked,
-    with_elements,
-    with_scope,
-)
 from plica.schedule.touched_box import at_values, is_filled, is_written, reached, stays_inside
 
 
@@ -111,20 +102,22 @@ class Reindex(Instruction):
         assert isinstance(buffer, Buffer)
         place, spot = _place(block, buffer), self._spot(scene, buffer)
         assert place is not None
-        assert isinstance(spot, InsertionPoint)
+        assert isinstance(spot, scope_edit.InsertionPoint)
         indices, shape = self._layout(block, place)
         (name,) = fresh_names(kernel, [_hint(buffer)])
         cache = Buffer(name, shape, buffer.dtype, self.scope)
         used = _used(block, (*place, *indices))
         label = fresh_label(kernel, str(name))
-        variables = fresh_vars(kernel, "v", len(used))
+        variables = scope_edit.fresh_vars(kernel, "v", len(used))
         values: dict[ScalarVar, Scalar] = dict(zip(used, variables, strict=True))
         here = cache, [at_values(each, values) for each in indices]
         there = buffer, [at_values(each, values) for each in place]
         sizes = dict(zip(block.vars, block.extents, strict=True))
         pairs = [(new, sizes[old]) for old, new in zip(used, variables, strict=True)]
         target, source = (here, there) if self.side == "read" else (there, here)
-        nest = nest_of(kernel, copy_block(label, target, source, pairs), [None] * len(used), EMPTY)
+        nest = scope_edit.nest_of(
+            kernel, scope_edit.copy_block(label, target, source, pairs), [None] * len(used), EMPTY
+        )
 
         def staged(node: Load | Store) -> Term | None:
             if node.buffer is not buffer:
@@ -134,10 +127,10 @@ class Reindex(Instruction):
             return Store(cache, indices, node.value)
 
         def change(each: Block) -> Stmt:
-            return with_elements(each, staged) if each is block else each
+            return scope_edit.with_elements(each, staged) if each is block else each
 
-        new = reworked(scope_of(kernel, site), change, spot, nest)
-        return Edited(allocate(with_scope(kernel, site, new), (cache,)), (label,))
+        new = scope_edit.reworked(scope_of(kernel, site), change, spot, nest)
+        return Edited(allocate(scope_edit.with_scope(kernel, site, new), (cache,)), (label,))
 
     def _layout(
         self, block: Block, place: tuple[Scalar, ...]
@@ -182,7 +175,7 @@ class Reindex(Instruction):
                     return Problem("spatial-only", where, expected, found)
         return None
 
-    def _spot(self, scene: Scene, buffer: Buffer) -> InsertionPoint | Problem:
+    def _spot(self, scene: Scene, buffer: Buffer) -> scope_edit.InsertionPoint | Problem:
         """The position of the copy."""
         site = scene.block(self.block)
         scope = scope_of(scene.kernel, site)
@@ -198,7 +191,7 @@ class Reindex(Instruction):
             return _apart(mine, readers) if readers else after_all(mine)
         if not writers:
             if is_filled(scene.kernel, site, buffer):
-                return front_of(scope)
+                return scope_edit.front_of(scope)
             expected = f"all of {buffer.name} to be written before it is copied"
             return Problem("covered", where, expected, "that is not shown")
         if isinstance(place := _apart(writers[0], [mine]), Problem):
@@ -210,10 +203,12 @@ class Reindex(Instruction):
         return place
 
 
-def _apart(writer: FlowStage, readers: list[FlowStage]) -> InsertionPoint | Problem:
+def _apart(writer: FlowStage, readers: list[FlowStage]) -> scope_edit.InsertionPoint | Problem:
     """The place after a writer that shares no loop with its readers."""
     place = after_writer(writer, readers)
-    if isinstance(place, InsertionPoint) and any(common(writer, each) for each in readers):
+    if isinstance(place, scope_edit.InsertionPoint) and any(
+        common(writer, each) for each in readers
+    ):
         where, found = f"the block {writer.block.label}", "a loop around both"
         return Problem("written-before", where, "readers in loops of their own", found)
     return place

@@ -47,19 +47,10 @@ from plica.core import Name
 from plica.ir.loop.scalar import Add, Buffer, Le, Lit, Lt, Scalar, ScalarVar, Sub
 from plica.ir.loop.statement import Block, For, Kernel
 from plica.ir.type import known
+from plica.schedule import move
 from plica.schedule.dataflow import FlowStage, common, depth_of, stages, unfinished
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction, Scene, primitive
-from plica.schedule.move import (
-    LAST,
-    BlockMove,
-    MovePlan,
-    is_under,
-    movable,
-    moved,
-    place_in,
-    unavailable,
-)  # fmt: skip
 from plica.schedule.problem import Problem
 from plica.schedule.scope_edit import ValueSpan, nest_of
 from plica.schedule.touched_box import is_written, reached, stays_inside
@@ -67,31 +58,31 @@ from plica.schedule.touched_box import is_written, reached, stays_inside
 
 @primitive("reverse_compute_at")
 @frozen(eq=False)
-class ReverseComputeAt(BlockMove):
+class ReverseComputeAt(move.BlockMove):
     """A block into a loop of its producers; gives nothing."""
 
-    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> MovePlan | Problem:
+    def planned(self, kernel: Kernel, label: Name, var: ScalarVar) -> move.MovePlan | Problem:
         return _planned(kernel, label, var, self.index)
 
 
 @lru_cache(maxsize=256)
-def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePlan | Problem:
+def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> move.MovePlan | Problem:
     scene = Scene(kernel, {})
     site, target = scene.map.blocks[label], scene.map.loops[var]
     scope = scope_of(kernel, site)
-    if (problem := movable(scope, site, target)) is not None:
+    if (problem := move.movable(scope, site, target)) is not None:
         return problem
     every = stages(scope)
     order = list(every)
     mine, loop = every[site.node.label], target.node
     where = f"the block {site.node.label}"
-    inside_loop = [label for label, each in every.items() if is_under(each, loop)]
+    inside_loop = [label for label, each in every.items() if move.is_under(each, loop)]
     makers: list[tuple[Buffer, FlowStage]] = []
     for buffer in mine.inputs:
         for each in every.values():
             if buffer not in each.writes:
                 continue
-            if is_under(each, loop):
+            if move.is_under(each, loop):
                 makers.append((buffer, each))
             elif order.index(each.block.label) > order.index(inside_loop[0]):
                 expected = f"{buffer.name} to be made before the loop {loop.var.name}"
@@ -104,7 +95,7 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
             problem = unfinished(mine, common(mine, each))
             if problem is not None:
                 return problem
-    place = place_in(loop, where, index, [each for _, each in makers], [])
+    place = move.place_in(loop, where, index, [each for _, each in makers], [])
     if isinstance(place, Problem):
         return place
     above = (*target.above, (loop, 0))
@@ -116,8 +107,8 @@ def _planned(kernel: Kernel, label: Name, var: ScalarVar, index: int) -> MovePla
             found = "a part of one in an iteration"
             return Problem("whole-reduction", where, "the whole of a reduction", found)
     nest = nest_of(kernel, mine.block, spans, context_of(above))
-    problem = unavailable(every, mine, moved(mine, target, nest), above)
-    return problem if problem is not None else MovePlan(place, nest)
+    problem = move.unavailable(every, mine, move.moved(mine, target, nest), above)
+    return problem if problem is not None else move.MovePlan(place, nest)
 
 
 def _spans(
@@ -196,6 +187,6 @@ def _solved(term: Scalar, span: ValueSpan) -> tuple[ScalarVar, ValueSpan] | None
             return None
 
 
-def reverse_compute_at(block: Handle, loop: Handle, index: int = LAST) -> Instruction:
+def reverse_compute_at(block: Handle, loop: Handle, index: int = move.LAST) -> Instruction:
     """A block into a loop of its producers, on what they make there."""
     return ReverseComputeAt(block, loop, index)

@@ -31,18 +31,10 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from plica.analysis import site as sites
 from plica.analysis.index import EMPTY, can_prove
 from plica.analysis.index.context import conjuncts
 from plica.analysis.reduction import reducer, update
-from plica.analysis.site import (
-    Site,
-    allocate,
-    fresh_label,
-    fresh_names,
-    rebuilt,
-    with_body,
-    with_parts,
-)
 from plica.core import Name, free_vars, substitute
 from plica.ir.contract import reassociates
 from plica.ir.loop.combiner import MEANING
@@ -80,7 +72,7 @@ class Rfactor(Instruction):
             return problem
         return self.shaped(scene, site, loop.node) or self.apart(scene, site, loop.node)
 
-    def shaped(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
+    def shaped(self, scene: Scene, site: sites.Site[Block], loop: For) -> Problem | None:
         """The problem of the block's computation, or of the new dimension's position."""
         block, where = site.node, f"the block {site.node.label}"
         store = block.body
@@ -104,7 +96,7 @@ class Rfactor(Instruction):
             return Problem("extents", f"the loop {loop.var.name}", "an extent by the dims", found)
         return None
 
-    def apart(self, scene: Scene, site: Site[Block], loop: For) -> Problem | None:
+    def apart(self, scene: Scene, site: sites.Site[Block], loop: For) -> Problem | None:
         """The problem of loops that cannot be separated into two nests."""
         where = f"the block {site.node.label}"
         reducing = {each.var: each for each in reduce_loops(site)}
@@ -135,7 +127,7 @@ class Rfactor(Instruction):
         reducing = [each for each in reduce_loops(site) if each is not loop]
         spatial = [at for at, kind in enumerate(block.kinds) if kind == "spatial"]
         kept = [each for each in chain_of(site) if each is loop or each not in reducing]
-        names = fresh_names(
+        names = sites.fresh_names(
             kernel,
             [
                 Name(f"v{loop.var.name}"),
@@ -163,13 +155,13 @@ class Rfactor(Instruction):
             if kind == "reduce":
                 values[block.vars[at]] = substitute(block.bindings[at], meant)
         partial = self._partial(site, loop, made, axis, values, meant, own, part, inner)
-        label = fresh_label(kernel, f"{block.label}_rf")
-        partial = with_parts(partial, label=label)
+        label = sites.fresh_label(kernel, f"{block.label}_rf")
+        partial = sites.with_parts(partial, label=label)
 
         place = _with(store.indices, axis, total)
         joined = joined_update(store, Load(made, place))
         moved = {e.var: v for e, v in zip(kept, outer, strict=True)}
-        final = with_parts(
+        final = sites.with_parts(
             block,
             vars=(*[block.vars[at] for at in spatial], total),
             extents=(*[block.extents[at] for at in spatial], loop.extent),
@@ -191,12 +183,12 @@ class Rfactor(Instruction):
         for each, var in zip(reversed(kept), reversed(outer), strict=True):
             second = For(var, each.extent, each.kind, second, each.annotations)
         above = site.above[: len(site.above) - len(chain_of(site))]
-        body = rebuilt(above, seq(first, second))
-        return Edited(allocate(with_body(kernel, body), (made,)), (label,))
+        body = sites.rebuilt(above, seq(first, second))
+        return Edited(sites.allocate(sites.with_body(kernel, body), (made,)), (label,))
 
     def _partial(  # noqa: PLR0917  # the parts of a block
         self,
-        site: Site[Block],
+        site: sites.Site[Block],
         loop: For,
         made: Buffer,
         axis: int,
@@ -256,7 +248,7 @@ def _with(terms: tuple[Scalar, ...], axis: int, one: Scalar) -> tuple[Scalar, ..
     return (*terms[:axis], one, *terms[axis:])
 
 
-def block_below(scene: Scene, site: Site[For]) -> Site[Block] | None:
+def block_below(scene: Scene, site: sites.Site[For]) -> sites.Site[Block] | None:
     """The only block in a loop, possibly inside further loops."""
     stmt: Stmt = site.node
     while isinstance(stmt, For):
@@ -264,7 +256,7 @@ def block_below(scene: Scene, site: Site[For]) -> Site[Block] | None:
     return scene.map.blocks[stmt.label] if isinstance(stmt, Block) else None
 
 
-def chain_of(site: Site[Block]) -> list[For]:
+def chain_of(site: sites.Site[Block]) -> list[For]:
     """The loops around a block that run nothing else, outermost first."""
     found: list[For] = []
     for stmt, _ in reversed(site.above):

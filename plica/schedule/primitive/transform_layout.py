@@ -45,21 +45,9 @@ from plica.core.binding import free_vars, substitute
 from plica.core.fold import map_within
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop import statement as st
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.scalar import Buffer, Load, Scalar, index, lit
-from plica.ir.loop.statement import (
-    TRUE,
-    Alloc,
-    Block,
-    For,
-    Invoke,
-    Kernel,
-    Region,
-    Stmt,
-    Store,
-    seq,
-    statements,
-)
 from plica.schedule.dataflow import stages
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
@@ -154,7 +142,7 @@ def buffer_of(scene: Scene, block: Handle, side: str, number: int) -> Buffer | P
     return mine[number]
 
 
-def unfit(of: IndexMap, kernel: Kernel, rank: int, where: str) -> Problem | None:
+def unfit(of: IndexMap, kernel: st.Kernel, rank: int, where: str) -> Problem | None:
     """Why a map is not one of a given number of indices, in terms of the kernel."""
     if of.rank != rank:
         return Problem("rank", where, f"a map of {rank} indices", f"one of {of.rank}")
@@ -172,18 +160,18 @@ def relaid(buffer: Buffer, of: IndexMap) -> Buffer:
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, (), buffer.align)
 
 
-def has_single_elements(body: Stmt, buffer: Buffer) -> bool:
+def has_single_elements(body: st.Stmt, buffer: Buffer) -> bool:
     """Whether a buffer is loaded and stored by single elements alone."""
     return not any(
-        isinstance(each, Region) and each.buffer is buffer
-        for stmt in statements(body)
-        if isinstance(stmt, Invoke)
+        isinstance(each, st.Region) and each.buffer is buffer
+        for stmt in st.statements(body)
+        if isinstance(stmt, st.Invoke)
         for each in stmt.operands
     )
 
 
 @lru_cache(maxsize=256)
-def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Context) -> Stmt:
+def laid_out(body: st.Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Context) -> st.Stmt:
     """The body with another buffer for one, by a map of indices; declared regions of it go away."""
 
     def at(indices: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
@@ -193,26 +181,29 @@ def laid_out(body: Stmt, buffer: Buffer, new: Buffer, of: IndexMap, ranges: Cont
 
 
 def _relaid(
-    body: Stmt, buffer: Buffer, new: Buffer, at: Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]]
-) -> Stmt:
+    body: st.Stmt,
+    buffer: Buffer,
+    new: Buffer,
+    at: Callable[[tuple[Scalar, ...]], tuple[Scalar, ...]],
+) -> st.Stmt:
     def each(node: Term) -> Term:
         match node:
             case Load(found, indices) if found is buffer:
                 return Load(new, at(indices))
-            case Store(found, indices, value) if found is buffer:
-                return Store(new, at(indices), value)
-            case Alloc(found, inside) if found is buffer:
-                return Alloc(new, inside)
-            case Block() if any(r.buffer is buffer for r in node.reads + node.writes):
+            case st.Store(found, indices, value) if found is buffer:
+                return st.Store(new, at(indices), value)
+            case st.Alloc(found, inside) if found is buffer:
+                return st.Alloc(new, inside)
+            case st.Block() if any(r.buffer is buffer for r in node.reads + node.writes):
                 return with_parts(node, reads=(), writes=())
             case _:
                 return node
 
-    holds = holding(lambda stmt: isinstance(stmt, Alloc) and stmt.buffer is buffer)
+    holds = holding(lambda stmt: isinstance(stmt, st.Alloc) and stmt.buffer is buffer)
     return map_within(
         each,
         body,
-        lambda node: buffer in free_vars(node) or (isinstance(node, Stmt) and holds(node)),
+        lambda node: buffer in free_vars(node) or (isinstance(node, st.Stmt) and holds(node)),
     )
 
 
@@ -223,7 +214,7 @@ def within(term: Scalar, ranges: Context) -> Context:
 
 
 @lru_cache(maxsize=256)
-def all_ranges(kernel: Kernel) -> Context:
+def all_ranges(kernel: st.Kernel) -> Context:
     """The ranges of all loops and block variables of a kernel whose names are distinct."""
     sites = map_of(kernel)
     found = [(loop.var, loop.extent) for loop in sites.loops.nodes.values()]
@@ -239,7 +230,7 @@ def _is_whole(scene: Scene, output: Buffer) -> bool:
     return any(output in each.writes and is_written(each, (), box, EMPTY) for each in every)
 
 
-def _copied(kernel: Kernel, param: Buffer, place: Buffer, of: IndexMap) -> Kernel:
+def _copied(kernel: st.Kernel, param: Buffer, place: Buffer, of: IndexMap) -> st.Kernel:
     """The kernel with a parameter's replacement, filled first or copied back last."""
     variables = fresh_vars(kernel, "v", len(param.shape))
     there, here = (place, of.apply(variables)), (param, variables)
@@ -252,30 +243,30 @@ def _copied(kernel: Kernel, param: Buffer, place: Buffer, of: IndexMap) -> Kerne
     if is_input:
         body = reworked(kernel.body, lambda block: block, front_of(kernel.body), nest)
     else:
-        body = seq(kernel.body, nest)
+        body = st.seq(kernel.body, nest)
     return allocate(with_body(kernel, body), (place,))
 
 
 def _padded(
-    kernel: Kernel, buffer: Buffer, back: IndexMap, padding: Scalar, value: int | float
-) -> Kernel:
+    kernel: st.Kernel, buffer: Buffer, back: IndexMap, padding: Scalar, value: int | float
+) -> st.Kernel:
     """The kernel with a block that fills the padding elements."""
     variables = fresh_vars(kernel, "v", len(buffer.shape))
-    store = Store(buffer, variables, lit(value, buffer.dtype))
+    store = st.Store(buffer, variables, lit(value, buffer.dtype))
     spatial = ("spatial",) * len(variables)
     label = fresh_label(kernel, f"{buffer.name}_pad")
-    block = Block(label, variables, buffer.shape, spatial, variables, TRUE, None, store)  # type: ignore[arg-type]  # the kinds are a literal, repeated
+    block = st.Block(label, variables, buffer.shape, spatial, variables, st.TRUE, None, store)  # type: ignore[arg-type]  # the kinds are a literal, repeated
     nest = nest_of(kernel, block, [None] * len(variables), EMPTY)
-    loops: list[For] = []
-    inner: Stmt = nest
-    while isinstance(inner, For):
+    loops: list[st.For] = []
+    inner: st.Stmt = nest
+    while isinstance(inner, st.For):
         loops.append(inner)
         inner = inner.body
-    assert isinstance(inner, Block)
+    assert isinstance(inner, st.Block)
     condition = substitute(padding, dict(zip(back.vars, inner.bindings, strict=True)))
-    filled: Stmt = with_parts(inner, predicate=condition)
+    filled: st.Stmt = with_parts(inner, predicate=condition)
     for loop in reversed(loops):
-        filled = For(loop.var, loop.extent, loop.kind, filled, loop.annotations)
+        filled = st.For(loop.var, loop.extent, loop.kind, filled, loop.annotations)
     body = reworked(kernel.body, lambda block: block, front_of(kernel.body), filled)
     return with_body(kernel, body)
 

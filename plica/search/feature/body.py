@@ -16,15 +16,7 @@ import numpy as np
 
 from plica.schedule.default.machine import LINE, PAGE
 from plica.schedule.default.tile import reads_of
-from plica.search.feature.numbers import (
-    Array,
-    StoreNumbers,
-    at_loop,
-    innermost,
-    log_of,
-    of_kind,
-    product_of,
-)
+from plica.search.feature import numbers
 
 OF_BODY: Final = (
     "body-vectors", "body-broadcasts", "body-gathers", "body-stores", "body-arithmetic",
@@ -39,27 +31,29 @@ ENTRY: Final = 6.0  # cycles of entering and leaving a loop: addresses, a mispre
 GATHERED: Final = 1.5  # reads that each lane costs which is gathered
 
 
-def body_columns(of: StoreNumbers) -> list[Array]:
+def body_columns(of: numbers.StoreNumbers) -> list[numbers.Array]:
     """The features of the body, in the order of `OF_BODY`."""
     machine, count = of.machine, of.count
     size = of.bytes[0] if len(of.bytes) else 4.0
     lanes = max(1.0, machine.vector / 8 / size)
-    marked = of_kind(of, ("unrolled", "vectorized"))
-    serial = innermost(of.many & ~marked)
+    marked = numbers.of_kind(of, ("unrolled", "vectorized"))
+    serial = numbers.innermost(of.many & ~marked)
     body = serial + 1
-    lane = innermost(of_kind(of, ("vectorized",)))
-    vector = product_of(of, ("vectorized",))
+    lane = numbers.innermost(numbers.of_kind(of, ("vectorized",)))
+    vector = numbers.product_of(of, ("vectorized",))
     whole = np.ceil(vector / lanes)
-    inner = at_loop(of.steps, body, 1.0)
-    length = at_loop(of.extents, serial, 1.0)
-    outer = innermost((of.many & ~marked) & (np.arange(len(of.extents))[:, None] < serial))
+    inner = numbers.at_loop(of.steps, body, 1.0)
+    length = numbers.at_loop(of.extents, serial, 1.0)
+    outer = numbers.innermost((of.many & ~marked) & (np.arange(len(of.extents))[:, None] < serial))
     kinds = {each: np.zeros(count) for each in ("vectors", "broadcasts", "gathers", "stores")}
     misaligned, conflicts = np.zeros(count), np.zeros(count)
     for number, touch in enumerate(of.place.touches):
-        unique = at_loop(of.unique[number], body, 1.0)
-        along = np.abs(at_loop(of.distances[number], lane, 0.0))
+        unique = numbers.at_loop(of.unique[number], body, 1.0)
+        along = np.abs(numbers.at_loop(of.distances[number], lane, 0.0))
         # What does not move with the innermost serial loop is read before it, or written after.
-        once = np.where((serial >= 0) & (at_loop(of.moves[number], serial, 0.0) == 0), length, 1.0)
+        once = np.where(
+            (serial >= 0) & (numbers.at_loop(of.moves[number], serial, 0.0) == 0), length, 1.0
+        )
         vectors = unique / np.minimum(vector, lanes) / once
         by_line = of.distances[number] * touch.bytes % LINE
         off = (of.moves[number] & (by_line != 0) & (of.distances[number] != 1)).any(axis=0)
@@ -79,8 +73,8 @@ def body_columns(of: StoreNumbers) -> list[Array]:
     arithmetic = work * inner / vector * whole
     reads = kinds["vectors"] + kinds["broadcasts"] + GATHERED * kinds["gathers"] + misaligned
     instructions = arithmetic + reads + kinds["stores"]
-    reduces = at_loop(of.reduces, serial, 0.0)
-    sums = (at_loop(of.unique[0], body, 1.0) if len(of.bytes) else np.ones(count)) / lanes
+    reduces = numbers.at_loop(of.reduces, serial, 0.0)
+    sums = (numbers.at_loop(of.unique[0], body, 1.0) if len(of.bytes) else np.ones(count)) / lanes
     needed = sums / np.minimum(vector / lanes, 1.0) + kinds["vectors"]
     rates = machine.rates
     waits = np.where(reduces > 0, rates.latency * arithmetic / np.maximum(sums, 1.0), 0.0)
@@ -89,21 +83,21 @@ def body_columns(of: StoreNumbers) -> list[Array]:
     runs = of.steps[0] / inner
     entries = runs / length
     total = runs * (cycles + STEP) + entries * ENTRY
-    shares = np.minimum(product_of(of, ("parallel",)), machine.cores)
+    shares = np.minimum(numbers.product_of(of, ("parallel",)), machine.cores)
     return [
-        *[log_of(kinds[each]) for each in ("vectors", "broadcasts", "gathers", "stores")],
-        log_of(arithmetic),
-        log_of(misaligned),
-        log_of(instructions),
+        *[numbers.log_of(kinds[each]) for each in ("vectors", "broadcasts", "gathers", "stores")],
+        numbers.log_of(arithmetic),
+        numbers.log_of(misaligned),
+        numbers.log_of(instructions),
         np.log2((reads + 0.01) / arithmetic),
         needed / machine.registers,
-        log_of(runs),
-        log_of(entries),
-        log_of(length),
-        log_of(at_loop(of.extents, outer, 1.0)),
+        numbers.log_of(runs),
+        numbers.log_of(entries),
+        numbers.log_of(length),
+        numbers.log_of(numbers.at_loop(of.extents, outer, 1.0)),
         (reduces > 0).astype(float),
         np.log2((waits + 0.01) / (busy + 0.01)),
         conflicts.astype(float),
-        log_of(cycles),
-        log_of(total / shares),
+        numbers.log_of(cycles),
+        numbers.log_of(total / shares),
     ]

@@ -27,16 +27,10 @@ import numpy as np
 from attrs import field, frozen
 
 from plica.search.observation import Observation, is_faster
+from plica.search.policy import lesson
 from plica.search.policy.breed import Breeding, Effort, bred
 from plica.search.policy.cost_judge import CostJudge, Score, knobs
 from plica.search.policy.fold import ObservedSpace, Policy
-from plica.search.policy.lesson import (
-    Lesson,
-    Precedent,
-    points_of_lessons,
-    points_of_precedents,
-    round_robin,
-)
 from plica.search.policy.model_free import Footing, around
 from plica.search.policy.model_guided import mixed
 from plica.search.space import Point, Space
@@ -68,8 +62,8 @@ class Guided:
     patience: int = (
         2  # after this many rounds in vain, only what is next to the incumbents is tried
     )
-    lessons: tuple[Lesson, ...] = ()  # observations of other work, tried first here
-    precedents: tuple[Precedent, ...] = ()  # the fastest schedules of work without a space
+    lessons: tuple[lesson.Lesson, ...] = ()  # observations of other work, tried first here
+    precedents: tuple[lesson.Precedent, ...] = ()  # the fastest schedules of work without a space
     word: str = "guided"  # what its name begins with
 
     @property
@@ -127,14 +121,14 @@ class Guided:
         space = known.space
         defaults = list(dict.fromkeys(space.defaults()))[: self.first]
         around_them = [space.neighbours(each) for each in defaults[:FOREMOST]]
-        near = [each for each in round_robin(*around_them) if each not in defaults]
+        near = [each for each in lesson.round_robin(*around_them) if each not in defaults]
         found = [*defaults, *near]
         if self.analyst is not None:
             effort = Effort(space, (), self.effort)
             every = [e for e in dict.fromkeys([*space.defaults(), *near]) if effort.affords(e)]
-            found = round_robin(defaults, _thought(self.analyst.before(space), every))
+            found = lesson.round_robin(defaults, _thought(self.analyst.before(space), every))
         if self.lessons or self.precedents:
-            found = [space.default, *round_robin(self._taught(space), found)]
+            found = [space.default, *lesson.round_robin(self._taught(space), found)]
         found = list(dict.fromkeys(found))[: self.first]
         return [*found, *known.fresh(random, self.first - len(found), found)]
 
@@ -148,10 +142,10 @@ class Guided:
             return float(np.abs(both[0] - both[1]).sum())
 
         same = [each for each in self.lessons if apart(each.space, space) == 0.0]
-        known = points_of_lessons(space, same, apart)
+        known = lesson.points_of_lessons(space, same, apart)
         others = [each for each in self.lessons if each not in same]
-        precedents = points_of_precedents(space, self.precedents)
-        elsewhere = round_robin(points_of_lessons(space, others, apart), precedents)
+        precedents = lesson.points_of_precedents(space, self.precedents)
+        elsewhere = lesson.round_robin(lesson.points_of_lessons(space, others, apart), precedents)
         least, *opinion = self.judge.before(space)([space.default, *elsewhere])
         liked = [point for point, of in zip(elsewhere, opinion, strict=True) if of >= least]
         return [*known, *liked]

@@ -20,7 +20,7 @@ rebuilt.
 >>> from plica.ir.loop.tensor import buffer, reduce
 >>> x, w = buffer("x", (64, 64), f32), buffer("w", (64, 64), f32)
 >>> dense = stage("y", (64, 64), lambda m, n: reduce("sum", (64,), lambda k: x[m, k] * w[k, n]))
->>> query = Query(stages((x, w), (dense,)), Facts((False, True)))
+>>> query = sketch_rule.Query(stages((x, w), (dense,)), Facts((False, True)))
 >>> names = [name for name, _ in drafts(query, Gpu())]
 >>> names[:2], names[-1]
 (['default', 'product-32x64x8-8x16-2-1-1-kept'], 'threads-512')
@@ -41,15 +41,8 @@ from plica.core import digest
 from plica.ir.loop.stages import Stages, from_kernel
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import f32
-from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, gpu_trace
+from plica.schedule.default.gpu import GPU_FORMS, Gpu, candidates, cost, gpu_trace
 from plica.schedule.default.gpu.choose import laid_out, template_of
-from plica.schedule.default.gpu.cost import (
-    element_cost,
-    is_enough,
-    is_window,
-    tile_cost,
-    warps_cost,
-)
 from plica.schedule.default.gpu.narrow_read import NARROW
 from plica.schedule.default.gpu.operand import Operands
 from plica.schedule.default.gpu.product import WIDE, ProductTile
@@ -59,13 +52,7 @@ from plica.schedule.default.gpu.tensor_core import Warps
 from plica.schedule.form import Facts, Formed, in_order, installed
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
-from plica.search.sketch_rule import (
-    Query,
-    drafts_of,
-    form_of_rules,
-    hoisted_kernel,
-    installed as installed_rules,
-)
+from plica.search import sketch_rule
 from plica.search.space import Sketch, Space, sketch
 
 RULE: Final = "gpu"
@@ -101,20 +88,20 @@ class Draft:
 Making: TypeAlias = Callable[[], Draft | None]
 
 
-def gpu_space_of(query: Query, gpu: Gpu) -> Space:
+def gpu_space_of(query: sketch_rule.Query, gpu: Gpu) -> Space:
     """The space of some work, heuristic candidates first."""
     return _space(query, gpu)
 
 
 @lru_cache(maxsize=64)
-def _space(query: Query, gpu: Gpu) -> Space:
+def _space(query: sketch_rule.Query, gpu: Gpu) -> Space:
     found: dict[object, Sketch] = {}
     for name, make in drafts(query, gpu):
         if (draft := make()) is None:
             continue
         key = (digest(draft.form), draft.trace)
         if key not in found:
-            kernel = hoisted_kernel(draft.form, query.facts.constant).kernel
+            kernel = sketch_rule.hoisted_kernel(draft.form, query.facts.constant).kernel
             # The trace was recorded on this very kernel, so it is legal, and nothing in it is open.
             found[key] = Sketch(f"{RULE}/{name}/default", kernel, draft.trace, (), (), draft.form)
     for sketched in _by_rules(query, gpu):
@@ -122,12 +109,12 @@ def _space(query: Query, gpu: Gpu) -> Space:
     return Space(tuple(found.values()))
 
 
-def _by_rules(query: Query, gpu: Gpu) -> Iterator[Sketch]:
+def _by_rules(query: sketch_rule.Query, gpu: Gpu) -> Iterator[Sketch]:
     """What rules of libraries make of some work, as far as their traces are legal."""
-    for rule in installed_rules(gpu):
-        for name, form, trace in drafts_of(rule, query, gpu):
+    for rule in sketch_rule.installed(gpu):
+        for name, form, trace in sketch_rule.drafts_of(rule, query, gpu):
             try:
-                kernel = hoisted_kernel(form, query.facts.constant).kernel
+                kernel = sketch_rule.hoisted_kernel(form, query.facts.constant).kernel
                 yield sketch(name, kernel, trace, form)
             except ScheduleRefused:
                 continue
@@ -135,7 +122,7 @@ def _by_rules(query: Query, gpu: Gpu) -> Iterator[Sketch]:
 
 def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
     """The space of a user's kernel: other thread counts only."""
-    query = Query(from_kernel(kernel), Facts((False,) * kernel.inputs))
+    query = sketch_rule.Query(from_kernel(kernel), Facts((False,) * kernel.inputs))
     found: dict[Trace, Sketch] = {}
     for name, make in _spread(query, gpu):
         draft = make()
@@ -145,7 +132,7 @@ def gpu_space_of_kernel(kernel: Kernel, gpu: Gpu) -> Space:
     return Space(tuple(found.values()))
 
 
-def gpu_form_named(name: str, query: Query, gpu: Gpu) -> Stages | None:
+def gpu_form_named(name: str, query: sketch_rule.Query, gpu: Gpu) -> Stages | None:
     """The form of a sketch name, or None if it no longer exists."""
     word, _, rest = name.partition("/")
     wanted = rest.partition("/")[0]
@@ -154,10 +141,10 @@ def gpu_form_named(name: str, query: Query, gpu: Gpu) -> Stages | None:
             if each == wanted:
                 draft = make()
                 return None if draft is None else draft.form
-    return form_of_rules(installed_rules(gpu), name, query, gpu)
+    return sketch_rule.form_of_rules(sketch_rule.installed(gpu), name, query, gpu)
 
 
-def drafts(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
+def drafts(query: sketch_rule.Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
     """Forms and schedules by name, made lazily: the default, then by rank and estimated cycles."""
     yield "default", partial(_default, query, gpu)
     query = evolve(query, stages=laid_out(query.stages, query.facts))
@@ -181,12 +168,12 @@ def drafts(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
         yield from _spread(query, gpu)
 
 
-def _is_hopeless(query: Query, least: float, gpu: Gpu) -> bool:
+def _is_hopeless(query: sketch_rule.Query, least: float, gpu: Gpu) -> bool:
     """Whether threads for each element are far behind forms whose cycles are known."""
-    return bool(least) and element_cost(query.stages, gpu) > HOPELESS * least
+    return bool(least) and cost.element_cost(query.stages, gpu) > HOPELESS * least
 
 
-def _other_tiles(query: Query, gpu: Gpu) -> list[tuple[float, str, Making]]:
+def _other_tiles(query: sketch_rule.Query, gpu: Gpu) -> list[tuple[float, str, Making]]:
     """Tiles of products that no form rule makes, with the cycles they are estimated to take."""
     found = product_of(query.stages)
     made: list[tuple[float, str, Making]] = []
@@ -194,19 +181,19 @@ def _other_tiles(query: Query, gpu: Gpu) -> list[tuple[float, str, Making]]:
         for warps in WARPS:
             squares = f"{warps.down}x{warps.across}-{warps.high}x{warps.wide}"
             name = f"warps-{squares}-{warps.steps}-{warps.ahead}-{warps.near}"
-            cycles = warps_cost(found, warps, 1, (False, False), gpu)
+            cycles = cost.warps_cost(found, warps, 1, (False, False), gpu)
             made.append((cycles, name, partial(_on_cores, query, found, warps, gpu)))
     if found is not None and found.dtype is f32:
         for tile, parts in tiles(found, gpu):
             size = f"{tile.rows}x{tile.columns}x{tile.terms}-{tile.down}x{tile.across}"
             how = f"{tile.ahead}-{tile.near}-{parts}{'-kept' * tile.kept}"
-            cycles = tile_cost(found, tile, parts, gpu)
+            cycles = cost.tile_cost(found, tile, parts, gpu)
             make = partial(_in_tiles, query, found, tile, parts, gpu)
             made.append((cycles, f"product-{size}-{how}", make))
     return sorted(made, key=lambda each: each[0])
 
 
-def _spread(query: Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
+def _spread(query: sketch_rule.Query, gpu: Gpu) -> Iterator[tuple[str, Making]]:
     for threads in (gpu.threads, *[each for each in THREADS if each != gpu.threads]):
         yield f"threads-{threads}", partial(_threads, query, evolve(gpu, threads=threads))
 
@@ -223,14 +210,14 @@ def tiles(of: Operands, gpu: Gpu) -> list[tuple[ProductTile, int]]:
         shared = 2 * (high + wide) * terms * of.dtype.bytes
         if not fits or not SQUARES[0] <= each <= SQUARES[1] or shared > gpu.shared:
             continue
-        if (parts > 1 and is_enough(of, tile, parts, gpu)) or terms < down:
+        if (parts > 1 and cost.is_enough(of, tile, parts, gpu)) or terms < down:
             continue
-        found.append((tile_cost(of, tile, parts, gpu), tile, parts))
+        found.append((cost.tile_cost(of, tile, parts, gpu), tile, parts))
     found.sort(key=lambda each: (each[0], each[1].rows, each[1].columns, each[1].terms, each[2]))
     best: dict[ProductTile, int] = {}
     for _, tile, parts in found:
         best.setdefault(tile, parts)
-    if is_window(of):
+    if cost.is_window(of):
         return list(best.items())[:WINDOWED]
     return [
         (evolve(tile, ahead=ahead, kept=kept, near=_near(of, tile, parts)), parts)
@@ -245,35 +232,37 @@ def _near(of: Operands, tile: ProductTile, parts: int) -> int:
     return RASTER_TILES if many and parts == 1 else 1
 
 
-def _default(query: Query, gpu: Gpu) -> Draft | None:
+def _default(query: sketch_rule.Query, gpu: Gpu) -> Draft | None:
     for each in candidates(query.stages, query.facts, gpu):
         if not refused(each.kernel, gpu):
             return Draft(each.form.stages, each.trace)
     return None
 
 
-def _by_form(query: Query, made: Formed, gpu: Gpu) -> Draft | None:
+def _by_form(query: sketch_rule.Query, made: Formed, gpu: Gpu) -> Draft | None:
     found = template_of(made.form)(_rest(made.stages, query), gpu)
     return None if found is None else Draft(made.stages, found[0])
 
 
-def _on_cores(query: Query, of: Operands, warps: Warps, gpu: Gpu) -> Draft | None:
+def _on_cores(query: sketch_rule.Query, of: Operands, warps: Warps, gpu: Gpu) -> Draft | None:
     form = in_warps(query.stages, query.facts, of, warps)
     found = tensor_core_schedule(_rest(form, query), gpu, (warps,))
     return None if found is None else Draft(form, found[0])
 
 
-def _in_tiles(query: Query, of: Operands, tile: ProductTile, parts: int, gpu: Gpu) -> Draft | None:
+def _in_tiles(
+    query: sketch_rule.Query, of: Operands, tile: ProductTile, parts: int, gpu: Gpu
+) -> Draft | None:
     form = in_tiles(query.stages, query.facts, of, tile, parts)
     found = product_schedule(_rest(form, query), gpu, (tile,))
     return None if found is None else Draft(form, found[0])
 
 
-def _threads(query: Query, gpu: Gpu) -> Draft | None:
-    trace = gpu_trace(hoisted_kernel(query.stages, query.facts.constant).kernel, gpu)
+def _threads(query: sketch_rule.Query, gpu: Gpu) -> Draft | None:
+    trace = gpu_trace(sketch_rule.hoisted_kernel(query.stages, query.facts.constant).kernel, gpu)
     return None if trace is None else Draft(query.stages, trace)
 
 
-def _rest(form: Stages, query: Query) -> Stages:
+def _rest(form: Stages, query: sketch_rule.Query) -> Stages:
     """A form without the constants computed in advance."""
-    return hoisted_kernel(form, query.facts.constant).hoisted.rest
+    return sketch_rule.hoisted_kernel(form, query.facts.constant).hoisted.rest

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import numpy as np
 
+from plica.frontend.onnx.fuzz import peer as peers
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
-from plica.frontend.onnx.fuzz.peer import (
-    Array,
-    answers,
-    by_reference,
-    model_of,
-    node_by_node,
-    read_by,
-)
 from plica.frontend.onnx.importer import from_onnx
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
@@ -123,14 +116,15 @@ def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
     try:
         callee = run(model)
         for given in case.given:
-            if (expected := answers(model, given)) is None:
+            if (expected := peers.answers(model, given)) is None:
                 continue
             found = callee(**given)
             tally[CASES]["runs"] += 1
             flat = found if isinstance(found, tuple) else (found,)
             wrong = _unlike(case, flat, expected)
             if wrong is not None and any(
-                _agrees(case, flat, peer(model, given)) for peer in (by_reference, node_by_node)
+                _agrees(case, flat, peer(model, given))
+                for peer in (peers.by_reference, peers.node_by_node)
             ):
                 tally["peers"].update(case.operators)
                 continue
@@ -146,7 +140,7 @@ def _tried(case: ModelCase, run: Run, tally: Tally | None = None) -> str | None:
     return None
 
 
-def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> str | None:
+def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[peers.Array]) -> str | None:
     """The difference from a peer's results, and its place."""
     for name, one, other in zip(case.outputs, mine, others, strict=True):
         if (wrong := _difference(one, other)) is not None:
@@ -154,7 +148,7 @@ def _unlike(case: ModelCase, mine: Sequence[Any], others: Sequence[Array]) -> st
     return None
 
 
-def _agrees(case: ModelCase, mine: Sequence[Any], others: Sequence[Array] | None) -> bool:
+def _agrees(case: ModelCase, mine: Sequence[Any], others: Sequence[peers.Array] | None) -> bool:
     """Whether another peer answers, and gives the same."""
     return others is not None and _unlike(case, mine, others) is None
 
@@ -180,8 +174,8 @@ def smallest(case: ModelCase, run: Run, reason: str) -> tuple[ModelCase, str | N
 def _parts(case: ModelCase) -> Iterator[ModelCase]:
     """Ever larger parts of a case, each with the peer's own values as its inputs."""
     named = [name for node in case.nodes for name in node.output]
-    whole = model_of(case.nodes, case.given[0], named, case.stored, case.opset)
-    if (found := answers(whole, case.given[0])) is None:
+    whole = peers.model_of(case.nodes, case.given[0], named, case.stored, case.opset)
+    if (found := peers.answers(whole, case.given[0])) is None:
         return
     values = {**case.given[0], **dict(zip(named, map(np.asarray, found), strict=True))}
     for count in range(1, len(case.nodes) + 1):
@@ -190,12 +184,12 @@ def _parts(case: ModelCase) -> Iterator[ModelCase]:
             yield _alone(case, nodes, values)
 
 
-def _alone(case: ModelCase, nodes: Any, values: Mapping[str, Array]) -> ModelCase:
+def _alone(case: ModelCase, nodes: Any, values: Mapping[str, peers.Array]) -> ModelCase:
     made = [name for node in nodes for name in node.output]
-    read = dict.fromkeys(name for node in nodes for name in read_by(node))
+    read = dict.fromkeys(name for node in nodes for name in peers.read_by(node))
     stored = {name: case.stored[name] for name in read if name in case.stored}
     given = {name: values[name] for name in read if name not in stored and name not in made}
-    used = {name for node in nodes for name in read_by(node)}
+    used = {name for node in nodes for name in peers.read_by(node)}
     outputs = tuple(name for name in made if name not in used)
     return ModelCase(tuple(nodes), stored, outputs, case.opset, (given,))
 
@@ -209,7 +203,7 @@ def _shaky(case: ModelCase) -> bool:
         if each.dtype.kind == "f" else each
         for name, each in given.items()
     }  # fmt: skip
-    before, after = answers(case.model, given), answers(case.model, moved)
+    before, after = peers.answers(case.model, given), peers.answers(case.model, moved)
     if before is None or after is None:
         return False
     return any(_difference(a, b) is not None for a, b in zip(before, after, strict=True))

@@ -14,15 +14,8 @@ from plica.frontend.onnx.join import differ_in_rank, joined_sides, only_where
 from plica.frontend.onnx.node import OnnxNode, Side
 from plica.frontend.onnx.order import MOST_NODES
 from plica.frontend.onnx.ragged import as_ragged, empty_rows, growing, put_behind, ragged, rows
+from plica.frontend.onnx.row import repeat
 from plica.frontend.onnx.row.loop_carried import LoopCarriedValues
-from plica.frontend.onnx.row.repeat import (
-    MOST_TURNS,
-    changing_sizes,
-    collecting,
-    no_rows,
-    of_known_ranks,
-    repeated,
-)
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, is_one, rank, shape, to
 from plica.frontend.onnx.run_time import at_least_zero, size_from
 from plica.frontend.onnx.storage import Array
@@ -127,11 +120,11 @@ def _written_out(
     rows: list[list[Expr]] = [[] for _ in range(scans)]
     turn = 0
     if most is not None and _never_ends(body) and (
-        most > MOST_TURNS or most * _written_nodes(node, body) > MOST_NODES
+        most > repeat.MOST_TURNS or most * _written_nodes(node, body) > MOST_NODES
     ):  # fmt: skip
         return None
     while most is None or turn < most:
-        if turn >= MOST_TURNS:
+        if turn >= repeat.MOST_TURNS:
             return None
         given = [TensorValue(const(turn, i64)), TensorValue(const(True)), *state]
         found = _written_turn(node, body, given)
@@ -151,7 +144,7 @@ def _written_out(
     if scans and not turn:
         given = [TensorValue(const(0, i64)), TensorValue(const(True)), *state]
         items, inside = node.region(body, *given)
-        return [*state, *(no_rows(each, 0, inside) for each in items[1 + len(state) :])]
+        return [*state, *(repeat.no_rows(each, 0, inside) for each in items[1 + len(state) :])]
     return [*state, *(op.stack(tuple(row), axis=0) for row in rows)]
 
 
@@ -248,7 +241,7 @@ def _recursive(
         region.update(inside)
         after, added = [], []
         for at, (before, value) in enumerate(
-            zip(given, of_known_ranks(node, found)[1 : 1 + len(state)], strict=True)
+            zip(given, repeat.of_known_ranks(node, found)[1 : 1 + len(state)], strict=True)
         ):
             if at in same:
                 continue
@@ -260,18 +253,20 @@ def _recursive(
         next_ = [turn + const(1, i64), as_scalar(found[0].expr), *carried.after(after)]
         return Turn(next_, [each.expr for each in found[1 + len(state) :]], added)
 
-    changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
+    changing = repeat.changing_sizes(node, start, lambda *e: turn_of(*e).state)
     region.clear()
     if carried.open_ranks():
-        changing = changing_sizes(node, start, lambda *e: turn_of(*e).state)
+        changing = repeat.changing_sizes(node, start, lambda *e: turn_of(*e).state)
         region.clear()
     if not scans and not lists:
-        whole = repeated(node, start, test, lambda *e: turn_of(*e).state, region, changing)
+        whole = repeat.repeated(node, start, test, lambda *e: turn_of(*e).state, region, changing)
         return _merged(carried.ended(whole[2:]), same)
     ends: list[Expr] = []
     if lists or not (limit is not None and _never_ends(body) and going is None):
         sizes = [const(0, i64)] * (2 * len(lists))
-        ends = repeated(node, [*start, *sizes], test, partial(_counted, turn_of), region, changing)
+        ends = repeat.repeated(
+            node, [*start, *sizes], test, partial(_counted, turn_of), region, changing
+        )
         region = {}
     turns = ends[0] if ends else at_least_zero(limit) if limit is not None else const(0, i64)
     wide = len(start)
@@ -284,9 +279,9 @@ def _recursive(
     fill = partial(_filled, turn_of, wide)
     if scans:
         rows = size_from(node, turns, "turns")
-        whole = collecting(node, filled, test, fill, region, rows, changing)
+        whole = repeat.collecting(node, filled, test, fill, region, rows, changing)
     else:
-        whole = repeated(node, filled, test, lambda *e: fill(*e)[0], region, changing)
+        whole = repeat.repeated(node, filled, test, lambda *e: fill(*e)[0], region, changing)
     fixed: dict[int, Expr | TensorValue] = dict(same)
     for slot, at in enumerate(lists):
         elements, table = whole[wide + 4 * slot + 2 : wide + 4 * slot + 4]

@@ -8,20 +8,8 @@ from typing import Final
 
 from plica.frontend.measured import MINUS, ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
+from plica.frontend.onnx.row import word
 from plica.frontend.onnx.row.axis import by_axis, chosen_axes
-from plica.frontend.onnx.row.word import (
-    Made,
-    Row,
-    along,
-    as_scalar,
-    axes_in,
-    axis_in,
-    dtype,
-    like,
-    rank,
-    shape,
-    to,
-)
 from plica.frontend.onnx.run_time import (
     at_least_zero,
     ceiling,
@@ -59,10 +47,10 @@ def _concat(node: OnnxNode) -> Expr:
 # --- parts ---------------------------------------------------------------------------------------
 
 
-def _split(node: OnnxNode) -> Made:
+def _split(node: OnnxNode) -> word.Made:
     x = node.x()
-    axis = axis_in(node, node.integer("axis", 0), rank(x))
-    count, size = len(node.proto.output), shape(x)[axis]
+    axis = word.axis_in(node, node.integer("axis", 0), word.rank(x))
+    count, size = len(node.proto.output), word.shape(x)[axis]
     given, whole = listed(node, "split", 1, 13, most=count), known(size)
     said = node.integer("num_outputs", count)
     if node.has("num_outputs") and (given is not None or said != count):
@@ -73,7 +61,7 @@ def _split(node: OnnxNode) -> Made:
             node.unsupported(message, f"at most {MOST_PARTS}", str(count))
         if known(normal_dim(size % count)) == 0:
             if node.opset >= 18:  # no part is empty
-                x = op.match_shape(x, shape(x), least=(size - 1,))
+                x = op.match_shape(x, word.shape(x), least=(size - 1,))
             parts = op.split(x, count, axis=axis)
             return [Project(parts, at) for at in range(count)]
     parts_ = _shares(node, size, count) if given is None else given
@@ -117,7 +105,7 @@ def _shares(node: OnnxNode, of: Scalar, count: int) -> Sequence[Piece]:
 def cut_into(x: Expr, axis: int, sizes: Sequence[Scalar]) -> list[Expr]:
     """The parts of some lengths along an axis, of which it is asserted that they make it up."""
     *starts, whole = accumulate(sizes, lambda a, b: a + b, initial=index(0))
-    x = matched(x, (*shape(x)[:axis], whole, *shape(x)[axis + 1 :]))
+    x = matched(x, (*word.shape(x)[:axis], whole, *word.shape(x)[axis + 1 :]))
     return [
         op.take(x, places(size) + amount(start), axis=axis)
         for start, size in zip(starts, sizes, strict=True)
@@ -134,7 +122,7 @@ def _slice(node: OnnxNode) -> Expr:
     chosen: Sequence[Piece] = range(len(starts)) if axes is None else axes
     named = numbers_of(chosen)
     if named is not None:
-        named = [*axes_in(node, named, rank(x))]
+        named = [*word.axes_in(node, named, word.rank(x))]
     if not len(starts) == len(stops) == len(steps) == len(chosen):
         counts = f"{len(starts)}, {len(stops)}, {len(chosen)}, {len(steps)}"
         node.malformed("Slice has unequal numbers of starts, ends, axes and steps.", "one", counts)
@@ -149,7 +137,7 @@ def _slice(node: OnnxNode) -> Expr:
     ends: list[Scalar | int | None] = []
     begins: list[Scalar | int | None] = []
     for start, stop, step, axis in zip(starts, stops, strides, named, strict=True):
-        whole = shape(x)[axis]
+        whole = word.shape(x)[axis]
         assert not isinstance(start, Expr)
         assert not isinstance(stop, Expr)
         if step < 0 and (isinstance(start, Scalar) or isinstance(stop, Scalar)):
@@ -194,9 +182,9 @@ def _slice_by_value(
     """Starts, ends and steps; the standard says how they are brought into the axis."""
     numbers, fits = chosen_axes(node, x, axes)
     for axis in numbers:
-        length = amount(shape(x)[axis])
+        length = amount(word.shape(x)[axis])
         start, stop, stride = (
-            by_axis(axes, some, axis, rank(x), other)
+            by_axis(axes, some, axis, word.rank(x), other)
             for some, other in zip(given, (ZERO, length, ONE), strict=True)
         )
         first, end = (wrapped_index(each, length) for each in (start, stop))
@@ -213,9 +201,9 @@ def _slice_by_value(
 def _trilu(node: OnnxNode) -> Expr:
     x, given, upper = node.x(0), node.value(1), node.flag("upper", True)
     if given is not None and given.numbers() is None:
-        row, column = (op.iota_like(x, axis=rank(x) + side, dtype=i64) for side in (-2, -1))
-        above = column - row - to(as_scalar(given.expr), i64)
-        return op.where(above > MINUS if upper else above < ONE, x, like(0, x))
+        row, column = (op.iota_like(x, axis=word.rank(x) + side, dtype=i64) for side in (-2, -1))
+        above = column - row - word.to(word.as_scalar(given.expr), i64)
+        return op.where(above > MINUS if upper else above < ONE, x, word.like(0, x))
     k = 0 if given is None else int(node.scalar(1))
     k = max(-FARTHEST_DIAGONAL, min(FARTHEST_DIAGONAL, k))
     return op.triu(x, k) if upper else op.tril(x, k)
@@ -227,12 +215,12 @@ def _trilu(node: OnnxNode) -> Expr:
 def _tile(node: OnnxNode) -> Expr:
     x, given = node.x(0), pieces(node, 1)
     reps = numbers_of(given)
-    if len(given) != rank(x) or any(isinstance(each, int) and each < 0 for each in given):
-        node.malformed("Tile takes one repetition for each axis.", str(rank(x)), str(given))
+    if len(given) != word.rank(x) or any(isinstance(each, int) and each < 0 for each in given):
+        node.malformed("Tile takes one repetition for each axis.", str(word.rank(x)), str(given))
     if reps is not None:
         return op.tile(x, tuple(reps)) if reps else x
     times = [size_from(node, each, at) for at, each in enumerate(given)]
-    pairs = list(zip(times, shape(x), strict=True))
+    pairs = list(zip(times, word.shape(x), strict=True))
     single = op.reshape(x, tuple(each for _, size in pairs for each in (index(1), size)))
     wide = op.broadcast_to(single, tuple(each for pair in pairs for each in pair))
     return op.reshape(wide, tuple(count * size for count, size in pairs))
@@ -241,12 +229,12 @@ def _tile(node: OnnxNode) -> Expr:
 def _pad(node: OnnxNode) -> Expr:
     x, mode = node.x(), node.text("mode", "constant")
     widths = listed(node, "pads", 1, 11) or []
-    axes: Sequence[Piece] = range(rank(x))
+    axes: Sequence[Piece] = range(word.rank(x))
     if node.value(3) is not None:
         axes = pieces(node, 3)
-    fill: Expr = like(node.real("value", 0.0), x)
+    fill: Expr = word.like(node.real("value", 0.0), x)
     if node.value(2) is not None:
-        fill = to(as_scalar(node.x(2)), dtype(x))
+        fill = word.to(word.as_scalar(node.x(2)), word.dtype(x))
     if len(widths) != 2 * len(axes):
         node.malformed("Pad takes a pair for each axis.", str(2 * len(axes)), str(len(widths)))
     modes = ("constant", "reflect", "edge", "wrap")
@@ -255,12 +243,12 @@ def _pad(node: OnnxNode) -> Expr:
     named, numbers, constant = numbers_of(axes), numbers_of(widths), TensorValue(fill).numbers()
     if named is None or numbers is None or constant is None:
         return _pad_by_value(node, x, widths, axes, fill)
-    chosen = axes_in(node, named, rank(x))
+    chosen = word.axes_in(node, named, word.rank(x))
     pairs = {axis: (numbers[at], numbers[at + len(axes)]) for at, axis in enumerate(chosen)}
     for at, pair in pairs.items():
-        cut, size = -sum(min(0, side) for side in pair), shape(x)[at]
+        cut, size = -sum(min(0, side) for side in pair), word.shape(x)[at]
         if (extent := known(size)) is None:
-            x = op.match_shape(x, shape(x), least=(size - cut,)) if cut else x
+            x = op.match_shape(x, word.shape(x), least=(size - cut,)) if cut else x
         elif cut > extent:
             # The remaining crop is taken from the other side's border, if it is large enough.
             if extent + sum(pair) < 0 or mode != "constant":
@@ -271,12 +259,14 @@ def _pad(node: OnnxNode) -> Expr:
         first = tuple(max(0, -low) for low, _ in cuts.values())
         last = tuple(None if high >= 0 else high for _, high in cuts.values())
         x = op.slice(x, first, last, None, tuple(cuts))
-    positive = tuple(tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(rank(x)))
+    positive = tuple(
+        tuple(max(0, side) for side in pairs.get(at, (0, 0))) for at in range(word.rank(x))
+    )
     if mode == "reflect":
         for at, border in enumerate(positive):
-            if (extent := known(shape(x)[at])) is None:
-                needed = (shape(x)[at] - (max(border) + 1),)
-                x = op.match_shape(x, shape(x), least=needed) if max(border) else x
+            if (extent := known(word.shape(x)[at])) is None:
+                needed = (word.shape(x)[at] - (max(border) + 1),)
+                x = op.match_shape(x, word.shape(x), least=needed) if max(border) else x
             elif max(border) and max(border) >= max(extent, 1):
                 node.malformed("Pad reflects more than there is.", f"below {extent}", str(border))
     return op.pad(x, positive, mode=mode, constant_values=constant.item())
@@ -290,12 +280,12 @@ def _pad_by_value(
     numbers, fits = chosen_axes(node, x, axes)
     for axis in numbers:
         low, high = (
-            by_axis(axes, some, axis, rank(x), ZERO)
+            by_axis(axes, some, axis, word.rank(x), ZERO)
             for some in (widths[: len(axes)], widths[len(axes) :])
         )
         if low is ZERO and high is ZERO:
             continue
-        length, cut = amount(shape(x)[axis]), at_least_zero(ZERO - low)
+        length, cut = amount(word.shape(x)[axis]), at_least_zero(ZERO - low)
         whole = length + (low + high)
         kept = length - cut - at_least_zero(ZERO - high)  # what is cut off is no part of a border
         if mode != "constant":
@@ -303,7 +293,7 @@ def _pad_by_value(
             has_source = op.logical_or(widest < ONE, kept > ZERO)
             if mode == "reflect":  # a border is mirrored once
                 has_source = op.logical_and(has_source, widest < op.maximum(kept, ONE))
-            rest = product([s for other, s in enumerate(shape(x)) if other != axis])
+            rest = product([s for other, s in enumerate(word.shape(x)) if other != axis])
             is_empty = op.equal(whole * amount(rest), ZERO)
             fits = op.logical_and(fits, op.logical_or(has_source, is_empty))
         size = node.measured(lawful(whole, fits, "border"), axis)
@@ -323,36 +313,36 @@ def _pad_by_value(
 
 def _taken_inside(x: Expr, at: Expr, fill: Expr, axis: int) -> Expr:
     """x at places along an axis, `fill` where a place is outside of it."""
-    size = shape(x)[axis]
+    size = word.shape(x)[axis]
     inside = op.logical_and(at > MINUS, at < amount(size))
     if not known(size):  # the axis may be empty: one place of `fill` stands behind it
-        one = tuple(index(1) if other == axis else s for other, s in enumerate(shape(x)))
+        one = tuple(index(1) if other == axis else s for other, s in enumerate(word.shape(x)))
         x = op.concat((x, op.broadcast_to(fill, one)), axis=axis)
         return op.take(x, op.where(inside, at, amount(size)), axis=axis)
     taken = op.take(x, at, axis=axis, mode="clip")
-    return op.where(along(inside, axis, rank(x)), taken, fill)
+    return op.where(word.along(inside, axis, word.rank(x)), taken, fill)
 
 
 def _center_crop_pad(node: OnnxNode) -> Expr:
     """Crops or pads equally at both ends."""
     x, wanted, given = node.x(0), pieces(node, 1), node.integers("axes")
-    axes = axes_in(node, range(rank(x)) if given is None else given, rank(x))
+    axes = word.axes_in(node, range(word.rank(x)) if given is None else given, word.rank(x))
     if len(wanted) != len(axes):
         node.malformed("CenterCropPad takes a size for each axis.", str(len(axes)), str(wanted))
     for axis, size in zip(axes, wanted, strict=True):
-        length = known(shape(x)[axis])
+        length = known(word.shape(x)[axis])
         if isinstance(size, int) and length is not None:
             cut, border = max(0, length - size), max(0, size - length)
             if cut:
                 x = op.slice(x, (cut // 2,), (cut // 2 + size,), None, (axis,))
-            sides = [(0, 0)] * rank(x)
+            sides = [(0, 0)] * word.rank(x)
             sides[axis] = (border // 2, border - border // 2)
             x = op.pad(x, tuple(sides)) if border else x
             continue
-        more = amount(size) - amount(shape(x)[axis])
+        more = amount(size) - amount(word.shape(x)[axis])
         shift = at_least_zero(-more) // TWO - at_least_zero(more) // TWO
         at = places(size_from(node, size, axis)) + shift
-        x = _taken_inside(x, at, like(0, x), axis)
+        x = _taken_inside(x, at, word.like(0, x), axis)
     return x
 
 
@@ -361,7 +351,7 @@ def _center_crop_pad(node: OnnxNode) -> Expr:
 
 def _in_blocks(node: OnnxNode, x: Expr, axes: Sequence[int], block: int) -> Expr:
     """x, of whose axes it is asserted that blocks divide them, where that cannot be shown."""
-    sizes = list(shape(x))
+    sizes = list(word.shape(x))
     for axis in axes if len(sizes) == 4 and block > 1 else ():
         whole = sizes[axis]
         if known(whole) is None and quotient(whole, index(block)) is None:
@@ -389,13 +379,13 @@ def _space_to_depth(node: OnnxNode) -> Expr:
     if mode == "DCR":
         return deep
     # The channels come as (block, block, c), and are needed as (c, block, block).
-    n, c, *_ = shape(x)
-    parts = (n, block, block, c, *shape(deep)[2:])
-    return op.reshape(op.transpose(op.reshape(deep, parts), (0, 3, 1, 2, 4, 5)), shape(deep))
+    n, c, *_ = word.shape(x)
+    parts = (n, block, block, c, *word.shape(deep)[2:])
+    return op.reshape(op.transpose(op.reshape(deep, parts), (0, 3, 1, 2, 4, 5)), word.shape(deep))
 
 
 # fmt: off
-TABLE: Final[dict[str, Row]] = {
+TABLE: Final[dict[str, word.Row]] = {
     "Concat":        _concat,
     "Split":         _split,
     "Slice":         _slice,

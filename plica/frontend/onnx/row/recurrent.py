@@ -106,9 +106,9 @@ def _lstm_step(node: OnnxNode, cell: RecurrentDirection, gates: Expr, state: Sta
     return o * out(cell_state), cell_state
 
 
-def _functions(node: OnnxNode, count: int, default: Sequence[str], directions: int) -> list[
-    list[Callable[[Expr], Expr]]
-]:  # fmt: skip
+def _functions(
+    node: OnnxNode, count: int, default: Sequence[str], directions: int
+) -> list[list[Callable[[Expr], Expr]]]:
     names = node.texts("activations") or tuple(default) * directions
     if len(names) != count * directions:
         node.malformed("There is not one activation for each gate.", str(count), str(names))

@@ -9,20 +9,13 @@ import attrs
 import numpy as np
 
 from plica.frontend.measured import ZERO, amount, matched
-from plica.frontend.onnx import ragged
+from plica.frontend.onnx import ragged, value as values
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.ragged import as_ragged
 from plica.frontend.onnx.row.part import cut_into
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, rank, shape
 from plica.frontend.onnx.run_time import pieces, size_from, wrapped_index
 from plica.frontend.onnx.storage import dtype_of
-from plica.frontend.onnx.value import (
-    GrowingValue,
-    OptionValue,
-    RaggedValue,
-    SequenceValue,
-    TensorValue,
-)
 from plica.ir.graph.expression import Expr, If, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
@@ -33,26 +26,26 @@ LONGEST: Final = 1 << 10
 """A sequence of more tensors is not made."""
 
 
-def _empty(node: OnnxNode) -> SequenceValue:
+def _empty(node: OnnxNode) -> values.SequenceValue:
     of = dtype_of(node.integer("dtype"), node.place) if node.has("dtype") else f32
-    return SequenceValue.holding((), of)
+    return values.SequenceValue.holding((), of)
 
 
-def _construct(node: OnnxNode) -> SequenceValue:
+def _construct(node: OnnxNode) -> values.SequenceValue:
     found = node.all()
-    return SequenceValue.holding(found, dtype(found[0]))
+    return values.SequenceValue.holding(found, dtype(found[0]))
 
 
-def _items(node: OnnxNode) -> tuple[Expr, ...] | RaggedValue:
+def _items(node: OnnxNode) -> tuple[Expr, ...] | values.RaggedValue:
     """The tensors of a sequence, where their number is known, or all of them in two parts."""
     value = node.need(0)
-    return value.items if isinstance(value, SequenceValue) else as_ragged(node.place, value)
+    return value.items if isinstance(value, values.SequenceValue) else as_ragged(node.place, value)
 
 
-def _like(node: OnnxNode, items: Sequence[Expr]) -> SequenceValue:
+def _like(node: OnnxNode, items: Sequence[Expr]) -> values.SequenceValue:
     value = node.need(0)
-    assert isinstance(value, SequenceValue)
-    return SequenceValue.holding(tuple(items), value.of)
+    assert isinstance(value, values.SequenceValue)
+    return values.SequenceValue.holding(tuple(items), value.of)
 
 
 def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
@@ -70,7 +63,7 @@ def _place(node: OnnxNode, at: int, count: int, most: int) -> int | Expr:
 
 
 def _at(node: OnnxNode) -> Expr:
-    if isinstance(items := _items(node), RaggedValue):
+    if isinstance(items := _items(node), values.RaggedValue):
         return ragged.item(node, items, as_scalar(node.x(1)))
     if not items:
         node.malformed("There is nothing in an empty sequence.", "a tensor", "none")
@@ -85,7 +78,7 @@ def _at(node: OnnxNode) -> Expr:
 def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
     """One of two tensors, whose sizes may differ."""
     if rank(yes) != rank(no):
-        node.undecided("Which tensor of a sequence is meant", TensorValue(condition))
+        node.undecided("Which tensor of a sequence is meant", values.TensorValue(condition))
     sizes: list[Scalar] = []
     for at, (a, b) in enumerate(zip(shape(yes), shape(no), strict=True)):
         same = same_dim(a, b)
@@ -94,12 +87,12 @@ def _either(node: OnnxNode, condition: Expr, yes: Expr, no: Expr) -> Expr:
     return If(condition, matched(yes, sizes), matched(no, sizes))
 
 
-def _insert(node: OnnxNode) -> TensorValue:
+def _insert(node: OnnxNode) -> values.TensorValue:
     sequence, new, spot = node.need(0), node.x(1), node.maybe(2)
-    if isinstance(sequence, GrowingValue) and spot is None:
+    if isinstance(sequence, values.GrowingValue) and spot is None:
         ragged.check_rank(node.place, rank(new))
         return attrs.evolve(sequence, expr=Tuple((*sequence.parts, new)))
-    if isinstance(found_ := _items(node), RaggedValue):
+    if isinstance(found_ := _items(node), values.RaggedValue):
         return ragged.inserted(node, found_, new, None if spot is None else as_scalar(spot))
     items = list(found_)
     if spot is None:
@@ -117,8 +110,8 @@ def _insert(node: OnnxNode) -> TensorValue:
     return _like(node, found)
 
 
-def _erase(node: OnnxNode) -> TensorValue:
-    if isinstance(items := _items(node), RaggedValue):
+def _erase(node: OnnxNode) -> values.TensorValue:
+    if isinstance(items := _items(node), values.RaggedValue):
         spot = node.maybe(1)
         return ragged.erased(node, items, None if spot is None else as_scalar(spot))
     if not items:
@@ -133,13 +126,13 @@ def _erase(node: OnnxNode) -> TensorValue:
 
 
 def _length(node: OnnxNode) -> Expr:
-    if isinstance(items := _items(node), RaggedValue):
+    if isinstance(items := _items(node), values.RaggedValue):
         return ragged.length(items)
     return const(len(items), i64)
 
 
 def _concat(node: OnnxNode) -> Expr:
-    if isinstance(items := _items(node), RaggedValue):
+    if isinstance(items := _items(node), values.RaggedValue):
         axes = node.flag("new_axis")
         if items.rank is None:
             message = "The number of axes of the tensors of this sequence is not known."
@@ -153,7 +146,7 @@ def _concat(node: OnnxNode) -> Expr:
     return op.stack(items, axis=axis) if new else op.concat(items, axis=axis)
 
 
-def _split(node: OnnxNode) -> TensorValue:
+def _split(node: OnnxNode) -> values.TensorValue:
     x = node.x(0)
     axis = axis_in(node, node.integer("axis", 0), rank(x))
     whole, keep = shape(x)[axis], node.flag("keepdims", True)
@@ -174,7 +167,7 @@ def _split(node: OnnxNode) -> TensorValue:
     if not keep:
         rest = (*shape(x)[:axis], *shape(x)[axis + 1 :])
         parts = [op.reshape(each, rest) for each in parts]
-    return SequenceValue.holding(tuple(parts), dtype(x))
+    return values.SequenceValue.holding(tuple(parts), dtype(x))
 
 
 def _optional(node: OnnxNode) -> Made:
@@ -191,7 +184,7 @@ def _optional(node: OnnxNode) -> Made:
 
 def _get_element(node: OnnxNode) -> Made:
     value = node.need(0)
-    if not isinstance(value, OptionValue):
+    if not isinstance(value, values.OptionValue):
         return value
     inside = ragged.held(node, value)
     return inside if value.holds_list else ragged.item(node, inside, const(0, i64))
@@ -199,7 +192,7 @@ def _get_element(node: OnnxNode) -> Made:
 
 def _has_element(node: OnnxNode) -> Expr:
     value = node.value(0)
-    return value.parts[0] if isinstance(value, OptionValue) else const(value is not None)
+    return value.parts[0] if isinstance(value, values.OptionValue) else const(value is not None)
 
 
 # fmt: off

@@ -7,18 +7,8 @@ from typing import Final
 import attrs
 import numpy as np
 
+from plica.frontend import measured
 from plica.frontend.fourier import TWO, transformed
-from plica.frontend.measured import (
-    MINUS,
-    ONE,
-    ZERO,
-    Piece,
-    amount,
-    matched,
-    places,
-    prefix,
-    reshaped,
-)
 from plica.frontend.onnx.node import SAY_DIMS, OnnxNode
 from plica.frontend.onnx.row.word import Row, along, axis_in, dtype, in_f32, like, rank, shape, to
 from plica.frontend.onnx.run_time import lawful, pieces, size_from, total_of, wrapped_index
@@ -32,7 +22,7 @@ MOST_PLACES: Final = 1 << 24
 """The frames of a signal may have this many places together."""
 
 
-def _single(node: OnnxNode, at: int) -> Piece:
+def _single(node: OnnxNode, at: int) -> measured.Piece:
     """The one integer that an input is."""
     given = pieces(node, at)
     if len(given) != 1:
@@ -48,7 +38,7 @@ class _Axis:
     front: Scalar
     size: Scalar
     behind: Scalar
-    number: Piece
+    number: measured.Piece
 
     def replaced(self, node: OnnxNode, x: Expr, size: Scalar) -> list[Scalar]:
         """The sizes of x but of its last axis, with another size of this axis."""
@@ -57,21 +47,25 @@ class _Axis:
             return [size if at == self.number else each for at, each in enumerate(sizes)]
         found = []
         for at, each in enumerate(sizes):
-            here = op.equal(amount(self.number), const(at, i64))
-            found.append(node.measured(op.where(here, amount(size), amount(each)), at))
+            here = op.equal(measured.amount(self.number), const(at, i64))
+            found.append(
+                node.measured(op.where(here, measured.amount(size), measured.amount(each)), at)
+            )
         return found
 
 
 def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
     at = wrapped_index(axis, const(rank(x), i64))
-    fits = op.logical_and(at > MINUS, at < const(rank(x) - 1, i64))
+    fits = op.logical_and(at > measured.MINUS, at < const(rank(x) - 1, i64))
     before, here, after = [], [], []
     for number, size in enumerate(shape(x)[:-1]):
-        where_, value = const(number, i64), amount(size)
-        before.append(op.where(where_ < at, value, ONE))
-        here.append(op.where(op.equal(where_, at), value, ONE))
-        after.append(op.where(at < where_, value, ONE))
-    front, mine, behind = (total_of(each, op.multiply, ONE) for each in (before, here, after))
+        where_, value = const(number, i64), measured.amount(size)
+        before.append(op.where(where_ < at, value, measured.ONE))
+        here.append(op.where(op.equal(where_, at), value, measured.ONE))
+        after.append(op.where(at < where_, value, measured.ONE))
+    front, mine, behind = (
+        total_of(each, op.multiply, measured.ONE) for each in (before, here, after)
+    )
     return _Axis(
         node.measured(lawful(front, fits, "axis"), "front"),
         node.measured(mine, "signal"),
@@ -81,11 +75,11 @@ def _axis_by_value(node: OnnxNode, x: Expr, axis: Expr) -> _Axis:
 
 
 def _signal_axis(node: OnnxNode, x: Expr) -> _Axis:
-    axis: Piece = -2 if node.opset >= 20 else node.integer("axis", 1)
+    axis: measured.Piece = -2 if node.opset >= 20 else node.integer("axis", 1)
     if node.value(2) is not None:
         axis = _single(node, 2)
     if not isinstance(axis, int):
-        return _axis_by_value(node, x, amount(axis))
+        return _axis_by_value(node, x, measured.amount(axis))
     at = axis_in(node, axis, rank(x))
     if at == rank(x) - 1:
         found = str(node.type())
@@ -109,7 +103,7 @@ def _half(node: OnnxNode, length: Scalar, hint: object) -> Scalar:
     """How many bins half a spectrum has."""
     if (number := known(length)) is not None:
         return index(number // 2 + 1)
-    return node.measured(amount(length) // TWO + ONE, hint)
+    return node.measured(measured.amount(length) // TWO + measured.ONE, hint)
 
 
 def _dft(node: OnnxNode) -> Expr:
@@ -130,20 +124,20 @@ def _dft(node: OnnxNode) -> Expr:
     if (number := known(length)) is not None and number < 1:
         node.unsupported("A transform is too short.", "1 or more", str(number))
     inner = in_f32(x if is_size(least) else op.match_shape(x, shape(x), least=(least,)))
-    inner = reshaped(inner, (axis.front, axis.size, axis.behind, index(parts)))
+    inner = measured.reshaped(inner, (axis.front, axis.size, axis.behind, index(parts)))
     inner = op.moveaxis(_cut(node, inner, half if halved else length), 3, 1)
     bins = length if halved else half
     made = transformed(node, inner, length, bins, inverse=inverse, halved=halved)
     made = op.moveaxis(made, 1, 3)
     last = shape(made)[-1]
-    return to(reshaped(made, (*axis.replaced(node, x, shape(made)[1]), last)), dtype(x))
+    return to(measured.reshaped(made, (*axis.replaced(node, x, shape(made)[1]), last)), dtype(x))
 
 
-def _length(node: OnnxNode, given: Piece, hint: str) -> Scalar:
+def _length(node: OnnxNode, given: measured.Piece, hint: str) -> Scalar:
     """A length above 0."""
     if not isinstance(given, Expr):
         return size_from(node, given)
-    return node.measured(lawful(given, given > ZERO, "frame"), hint)
+    return node.measured(lawful(given, given > measured.ZERO, "frame"), hint)
 
 
 def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
@@ -155,10 +149,12 @@ def _cut(node: OnnxNode, x: Expr, most: Scalar) -> Expr:
     if (number := known(there)) is not None and wanted is not None:
         return op.slice(x, (0,), (wanted,), axes=(1,)) if wanted < number else x
     if wanted is None:
-        return prefix(x, node.measured(op.minimum(amount(there), amount(most)), "part"), 1)
+        return measured.prefix(
+            x, node.measured(op.minimum(measured.amount(there), measured.amount(most)), "part"), 1
+        )
     x = op.match_shape(x, shape(x), least=(there - 1,))
-    at = places(most)
-    inside = along(at < amount(there), 1, rank(x))
+    at = measured.places(most)
+    inside = along(at < measured.amount(there), 1, rank(x))
     return op.where(inside, op.take(x, at, axis=1, mode="clip"), like(0, x))
 
 
@@ -179,13 +175,13 @@ def _stft(node: OnnxNode) -> Expr:
     inner = op.moveaxis(in_f32(x), 2, 1)
     cut = op.take(inner, _frames(node, shape(x)[1], length, step), axis=2)
     if window is not None:
-        cut = cut * along(to(matched(window, (length,)), dtype(cut)), 3, 4)
+        cut = cut * along(to(measured.matched(window, (length,)), dtype(cut)), 3, 4)
     cut = op.expand_dims(op.moveaxis(cut, 1, 2), axis=(4,))  # (batch, frames, parts, length, 1)
     made = transformed(node, cut, length, bins, inverse=False, halved=False)
     return to(op.moveaxis(op.reshape(made, shape(made)[:-1]), 2, 3), node.type(0).dtype)
 
 
-def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: Piece) -> Expr:
+def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: measured.Piece) -> Expr:
     """The places of each frame in the signal."""
     room, inner = known(whole), known(length)
     if isinstance(step, int) and room is not None and inner is not None:
@@ -195,13 +191,13 @@ def _frames(node: OnnxNode, whole: Scalar, length: Scalar, step: Piece) -> Expr:
         if frames * inner > MOST_PLACES:
             node.unsupported("There are too many frames.", f"{MOST_PLACES} places", str(frames))
         return const((np.arange(frames)[:, None] * step + np.arange(inner)).astype(np.int64))
-    by, size = amount(step), amount(length)
-    fits = op.logical_and(size > ZERO, size <= amount(whole))
-    fits = op.logical_and(fits, by > ZERO)
-    rest = amount(whole) - size
-    count = rest // op.maximum(by, ONE) + ONE
-    starts = places(node.measured(lawful(count, fits, "frame"), 1)) * by
-    return op.expand_dims(starts, (1,)) + op.expand_dims(places(length), (0,))
+    by, size = measured.amount(step), measured.amount(length)
+    fits = op.logical_and(size > measured.ZERO, size <= measured.amount(whole))
+    fits = op.logical_and(fits, by > measured.ZERO)
+    rest = measured.amount(whole) - size
+    count = rest // op.maximum(by, measured.ONE) + measured.ONE
+    starts = measured.places(node.measured(lawful(count, fits, "frame"), 1)) * by
+    return op.expand_dims(starts, (1,)) + op.expand_dims(measured.places(length), (0,))
 
 
 # fmt: off

@@ -30,9 +30,7 @@ WHOLE: Final = {
 }  # fmt: skip
 """The reduction of a monoid."""
 
-RUNNING: Final = {
-    "add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin",
-}  # fmt: skip
+RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 
 MAX_WINDOW: Final = 4096
 """Windows of more elements are refused: each is a slice."""
@@ -72,9 +70,9 @@ def _reduce(node: HloNode) -> list[Expr]:
                         *[_every_second(x, 1, half) for x in rows])  # fmt: skip
         if count % 2:
             last = [cut(x, [0] * len(rest) + [count - 1], [*rest, count]) for x in rows]
-            pairs = tuple([
-                op.concat((a, b), axis=len(rest)) for a, b in zip(pairs, last, strict=True)
-            ])  # fmt: skip
+            pairs = tuple(
+                [op.concat((a, b), axis=len(rest)) for a, b in zip(pairs, last, strict=True)]
+            )
         rows, count = list(pairs), half + count % 2
     return list(body.on(*begin, *[op.reshape(x, tuple(rest)) for x in rows]))
 

@@ -7,17 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from plica.frontend.torch.node import TorchNode
-from plica.frontend.torch.row.word import (
-    Row,
-    both,
-    casted,
-    computation,
-    constant,
-    operand,
-    operands,
-    opmath,
-    where_defined,
-)
+from plica.frontend.torch.row import word
 from plica.frontend.word import dtype, like, whole_power
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Operator
@@ -30,17 +20,17 @@ Binary = Callable[[Expr, Expr], Expr]
 # --- one operand ---------------------------------------------------------------------------------
 
 
-def _floating(record: Callable[[Expr], Expr]) -> Row:
+def _floating(record: Callable[[Expr], Expr]) -> word.Row:
     """A function of floats; integers are converted first."""
 
     def row(node: TorchNode) -> Expr:
-        (x,) = operands(node, "self", kind="INT_TO_FLOAT")
-        return casted(record(x), node.dtype())
+        (x,) = word.operands(node, "self", kind="INT_TO_FLOAT")
+        return word.casted(record(x), node.dtype())
 
     return row
 
 
-def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
+def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> word.Row:
     """A function that preserves the type; with `whole`, integers are unchanged."""
 
     def row(node: TorchNode) -> Expr:
@@ -49,7 +39,7 @@ def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
             return x
         if dtype(x).name == "bool":
             node.unsupported(f"{node.kind} of bools is not supported.")
-        return casted(record(casted(x, opmath(dtype(x)))), node.dtype())
+        return word.casted(record(word.casted(x, word.opmath(dtype(x)))), node.dtype())
 
     return row
 
@@ -57,8 +47,8 @@ def _keeping(record: Callable[[Expr], Expr], whole: bool = False) -> Row:
 def _square(node: TorchNode) -> Expr:
     """Torch counts in bools: their squares are integers."""
     x = node.x()
-    of = node.dtype() if dtype(x).name == "bool" else opmath(dtype(x))
-    return casted(op.square(casted(x, of)), node.dtype())
+    of = node.dtype() if dtype(x).name == "bool" else word.opmath(dtype(x))
+    return word.casted(op.square(word.casted(x, of)), node.dtype())
 
 
 def _sign(node: TorchNode) -> Expr:
@@ -66,12 +56,12 @@ def _sign(node: TorchNode) -> Expr:
     x = node.x()
     if dtype(x).name == "bool":
         return x
-    x = casted(x, opmath(dtype(x)))
+    x = word.casted(x, word.opmath(dtype(x)))
     found = op.where(op.isnan(x), like(0, x), op.sign(x)) if dtype(x).is_float else op.sign(x)
-    return casted(found, node.dtype())
+    return word.casted(found, node.dtype())
 
 
-def _asking(record: Operator, otherwise: bool) -> Row:
+def _asking(record: Operator, otherwise: bool) -> word.Row:
     """A question about floats, and the answer for everything else."""
 
     def row(node: TorchNode) -> Expr:
@@ -105,10 +95,10 @@ def _round(node: TorchNode) -> Expr:
 # --- two operands --------------------------------------------------------------------------------
 
 
-def _plain(record: Binary, kind: str = "DEFAULT") -> Row:
+def _plain(record: Binary, kind: str = "DEFAULT") -> word.Row:
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other", kind=kind)
-        return casted(record(x, y), node.dtype())
+        x, y = word.operands(node, "self", "other", kind=kind)
+        return word.casted(record(x, y), node.dtype())
 
     return row
 
@@ -122,98 +112,98 @@ def _remainder(x: Expr, y: Expr) -> Expr:
     return op.where(op.logical_and(op.not_equal(left, zero), crosses), left + y, left)
 
 
-def _scaled(record: Binary, logical: Binary | None) -> Row:
+def _scaled(record: Binary, logical: Binary | None) -> word.Row:
     """`self + alpha * other`, and similar."""
 
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other")
+        x, y = word.operands(node, "self", "other")
         alpha = node.number("alpha")
         if dtype(x).name == "bool":
             if logical is None or alpha != 1:
                 node.unsupported(f"{node.kind} of bools is not supported.")
             return logical(x, y)
         if alpha != 1:
-            y = y * constant(node, alpha, dtype(y))
-        return casted(record(x, y), node.dtype())
+            y = y * word.constant(node, alpha, dtype(y))
+        return word.casted(record(x, y), node.dtype())
 
     return row
 
 
 def _mul(node: TorchNode) -> Expr:
-    x, y = operands(node, "self", "other")
+    x, y = word.operands(node, "self", "other")
     made = op.logical_and(x, y) if dtype(x).name == "bool" else x * y
-    return casted(made, node.dtype())
+    return word.casted(made, node.dtype())
 
 
 def _rsub(node: TorchNode) -> Expr:
-    x, y = operands(node, "self", "other")
+    x, y = word.operands(node, "self", "other")
     alpha = node.number("alpha")
-    x = x if alpha == 1 else x * constant(node, alpha, dtype(x))
-    return casted(y - x, node.dtype())
+    x = x if alpha == 1 else x * word.constant(node, alpha, dtype(x))
+    return word.casted(y - x, node.dtype())
 
 
 def _div(node: TorchNode) -> Expr:
-    x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
-    return casted(x / y, node.dtype())
+    x, y = word.operands(node, "self", "other", kind="INT_TO_FLOAT")
+    return word.casted(x / y, node.dtype())
 
 
 def _div_mode(node: TorchNode) -> Expr:
     if not node.has("rounding_mode"):
         return _div(node)
     mode = node.text("rounding_mode")
-    x, y = operands(node, "self", "other")
+    x, y = word.operands(node, "self", "other")
     if mode == "floor":
-        return casted(x // y, node.dtype())
+        return word.casted(x // y, node.dtype())
     if not dtype(x).is_float:
-        return casted(op.trunc_divide(x, y), node.dtype())
-    return op.trunc(casted(x / y, node.dtype()))  # the quotient is rounded before it is cut
+        return word.casted(op.trunc_divide(x, y), node.dtype())
+    return op.trunc(word.casted(x / y, node.dtype()))  # the quotient is rounded before it is cut
 
 
-def _pow(base: str, exponent: str) -> Row:
+def _pow(base: str, exponent: str) -> word.Row:
     def row(node: TorchNode) -> Expr:
-        of = computation(node, (base, exponent))
-        x = operand(node, base, of)
+        of = word.computation(node, (base, exponent))
+        x = word.operand(node, base, of)
         times = node.argument(exponent)
         if isinstance(times, bool | int | float) and of.is_float:
             short = {2.0: op.square, 0.5: op.sqrt, -0.5: op.rsqrt, -1.0: op.reciprocal}.get(
                 float(times)
             )
             if short is not None:
-                return casted(short(x), node.dtype())
+                return word.casted(short(x), node.dtype())
             if times == 3:
-                return casted(x * x * x, node.dtype())
-        y = operand(node, exponent, of)
-        return casted(x**y if of.is_float else whole_power(x, y), node.dtype())
+                return word.casted(x * x * x, node.dtype())
+        y = word.operand(node, exponent, of)
+        return word.casted(x**y if of.is_float else whole_power(x, y), node.dtype())
 
     return row
 
 
-def _compare(record: Operator) -> Row:
+def _compare(record: Operator) -> word.Row:
     def row(node: TorchNode) -> Expr:
-        of = computation(node, ("self", "other"))
-        x, y = (operand(node, name, of) for name in ("self", "other"))
+        of = word.computation(node, ("self", "other"))
+        x, y = (word.operand(node, name, of) for name in ("self", "other"))
         if of.name == "bool" and record not in (op.equal, op.not_equal):
-            x, y = casted(x, i64), casted(y, i64)
+            x, y = word.casted(x, i64), word.casted(y, i64)
         return record(x, y)
 
     return row
 
 
-def _logical(record: Operator) -> Row:
-    return lambda node: record(casted(node.x(), bool_), casted(node.x("other"), bool_))
+def _logical(record: Operator) -> word.Row:
+    return lambda node: record(word.casted(node.x(), bool_), word.casted(node.x("other"), bool_))
 
 
-def _bitwise(record: Operator, logical: Operator) -> Row:
+def _bitwise(record: Operator, logical: Operator) -> word.Row:
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other")
+        x, y = word.operands(node, "self", "other")
         return logical(x, y) if dtype(x).name == "bool" else record(x, y)
 
     return row
 
 
-def _shift(record: Operator) -> Row:
+def _shift(record: Operator) -> word.Row:
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other")
+        x, y = word.operands(node, "self", "other")
         if not dtype(x).is_integer:
             node.unsupported(f"{node.kind} of {dtype(x)} is not supported.", "integers")
         return record(x, y)
@@ -222,7 +212,7 @@ def _shift(record: Operator) -> Row:
 
 
 def _hypot(node: TorchNode) -> Expr:
-    return casted(hypotenuse(*operands(node, "self", "other")), node.dtype())
+    return word.casted(hypotenuse(*word.operands(node, "self", "other")), node.dtype())
 
 
 def hypotenuse(one: Expr, other: Expr) -> Expr:
@@ -237,35 +227,35 @@ def hypotenuse(one: Expr, other: Expr) -> Expr:
     return op.where(op.logical_or(op.equal(x, endless), op.equal(y, endless)), endless, whole)
 
 
-def _extreme(record: Operator, logical: Operator) -> Row:
+def _extreme(record: Operator, logical: Operator) -> word.Row:
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other")
+        x, y = word.operands(node, "self", "other")
         made = logical(x, y) if dtype(x).name == "bool" else record(x, y)
-        return casted(made, node.dtype())
+        return word.casted(made, node.dtype())
 
     return row
 
 
-def _clamp(low: str = "min", high: str = "max") -> Row:
+def _clamp(low: str = "min", high: str = "max") -> word.Row:
     return lambda node: _bounded(node, low, high)
 
 
 def _bounded(node: TorchNode, low: str, high: str) -> Expr:
     """A clamped value, with the gradient of x at the bounds, too."""
     present = [name for name in (low, high) if node.has(name)]
-    of = computation(node, ("self", *present))
-    x = operand(node, "self", of)
+    of = word.computation(node, ("self", *present))
+    x = word.operand(node, "self", of)
     bounds = [node.argument(name) if name in present else None for name in (low, high)]
     if of.is_float and all(each is None or _is_finite(each) for each in bounds):
         held = [each if each is None else float(of.numpy.type(each)) for each in bounds]
-        return casted(op.clip(x, min=held[0], max=held[1]), node.dtype())
+        return word.casted(op.clip(x, min=held[0], max=held[1]), node.dtype())
     for name, record in ((low, op.greater_equal), (high, op.less_equal)):
         if name in present:
-            bound = operand(node, name, of)
+            bound = word.operand(node, name, of)
             inside = record(x, bound)  # not so of a bound that is nan, which then is the result
             kept = op.logical_or(inside, op.isnan(x)) if of.is_float else inside
             x = op.where(kept, x, bound)
-    return casted(x, node.dtype())
+    return word.casted(x, node.dtype())
 
 
 def _is_finite(bound: object) -> bool:
@@ -283,52 +273,52 @@ def _hard_tanh(node: TorchNode) -> Expr:
 def _sinc(x: Expr) -> Expr:
     turn = x * like(math.pi, x)
     is_zero = op.equal(x, like(0, x))
-    return where_defined(is_zero, turn, lambda t: op.sin(t) / t, like(1, x))
+    return word.where_defined(is_zero, turn, lambda t: op.sin(t) / t, like(1, x))
 
 
-def _times_log(record: Operator, least: float) -> Row:
+def _times_log(record: Operator, least: float) -> word.Row:
     """`self * log(other)`, which is 0 where `self` is, unless `other` is nan."""
 
     def row(node: TorchNode) -> Expr:
-        x, y = operands(node, "self", "other", kind="INT_TO_FLOAT")
+        x, y = word.operands(node, "self", "other", kind="INT_TO_FLOAT")
         endless = op.equal(y, like(math.inf, y))
         pole = op.logical_or(y <= like(least, y), endless)
         lost = op.logical_and(op.equal(x, like(0, x)), pole)
-        return casted(x * record(op.where(lost, like(least + 1, y), y)), node.dtype())
+        return word.casted(x * record(op.where(lost, like(least + 1, y), y)), node.dtype())
 
     return row
 
 
 def _where(node: TorchNode) -> Expr:
-    x, y = operands(node, "self", "other")
-    return casted(op.where(casted(node.x("condition"), bool_), x, y), node.dtype())
+    x, y = word.operands(node, "self", "other")
+    return word.casted(op.where(word.casted(node.x("condition"), bool_), x, y), node.dtype())
 
 
 def _masked_fill(node: TorchNode) -> Expr:
     x = node.x()
-    value = casted(operand(node, "value", dtype(x)), dtype(x))
+    value = word.casted(word.operand(node, "value", dtype(x)), dtype(x))
     return op.where(node.x("mask"), value, x)
 
 
-def _addc(join: Operator) -> Row:
+def _addc(join: Operator) -> word.Row:
     """`self + value * join(tensor1, tensor2)`."""
 
     def row(node: TorchNode) -> Expr:
-        x, a, b = operands(node, "self", "tensor1", "tensor2")
+        x, a, b = word.operands(node, "self", "tensor1", "tensor2")
         part = join(a, b)
         value = node.number("value")
-        part = part if value == 1 else constant(node, value, dtype(x)) * part
-        return casted(x + part, node.dtype())
+        part = part if value == 1 else word.constant(node, value, dtype(x)) * part
+        return word.casted(x + part, node.dtype())
 
     return row
 
 
 def _lerp(node: TorchNode) -> Expr:
-    x, end, weight = operands(node, "self", "end", "weight")
+    x, end, weight = word.operands(node, "self", "end", "weight")
     apart = end - x
     near = x + weight * apart
     far = end - apart * (like(1, weight) - weight)
-    return casted(op.where(op.absolute(weight) < like(0.5, weight), near, far), node.dtype())
+    return word.casted(op.where(op.absolute(weight) < like(0.5, weight), near, far), node.dtype())
 
 
 def _logit(node: TorchNode) -> Expr:
@@ -339,8 +329,8 @@ def _logit(node: TorchNode) -> Expr:
             x = op.minimum(op.maximum(x, like(eps, x)), like(1 - eps, x))
         return op.log(x / (like(1, x) - x))
 
-    (x,) = operands(node, "self", kind="INT_TO_FLOAT")
-    return casted(value(x), node.dtype())
+    (x,) = word.operands(node, "self", kind="INT_TO_FLOAT")
+    return word.casted(value(x), node.dtype())
 
 
 def _nan_to_num(node: TorchNode) -> Expr:
@@ -358,7 +348,7 @@ def _nan_to_num(node: TorchNode) -> Expr:
 
 
 # fmt: off
-TABLE: Final[dict[str, Row]] = {
+TABLE: Final[dict[str, word.Row]] = {
     # functions of floats
     "acos.default":         _floating(op.arccos),
     "acosh.default":        _floating(op.arccosh),
@@ -402,18 +392,18 @@ TABLE: Final[dict[str, Row]] = {
     "isnan.default":        _asking(op.isnan, False),
     "isfinite.default":     _asking(op.isfinite, True),
     "signbit.default":      _signbit,
-    "logical_not.default":  lambda node: op.logical_not(casted(node.x(), bool_)),
+    "logical_not.default":  lambda node: op.logical_not(word.casted(node.x(), bool_)),
     # arithmetic
-    **both("add",           _scaled(op.add, op.logical_or)),
-    **both("sub",           _scaled(op.subtract, None)),
-    **both("rsub",          _rsub),
-    **both("mul",           _mul),
-    **both("div",           _div),
+    **word.both("add",           _scaled(op.add, op.logical_or)),
+    **word.both("sub",           _scaled(op.subtract, None)),
+    **word.both("rsub",          _rsub),
+    **word.both("mul",           _mul),
+    **word.both("div",           _div),
     "div.Tensor_mode":      _div_mode,
     "div.Scalar_mode":      _div_mode,
     "floor_divide.default": _plain(op.floor_divide),
-    **both("remainder",     _plain(_remainder)),
-    **both("fmod",          _plain(op.fmod)),
+    **word.both("remainder",     _plain(_remainder)),
+    **word.both("fmod",          _plain(op.fmod)),
     "pow.Tensor_Tensor":    _pow("self", "exponent"),
     "pow.Tensor_Scalar":    _pow("self", "exponent"),
     "pow.Scalar":           _pow("self", "exponent"),
@@ -436,12 +426,12 @@ TABLE: Final[dict[str, Row]] = {
     "lerp.Scalar":          _lerp,
     "lerp.Tensor":          _lerp,
     # comparisons and choices
-    **both("eq",            _compare(op.equal)),
-    **both("ne",            _compare(op.not_equal)),
-    **both("lt",            _compare(op.less)),
-    **both("le",            _compare(op.less_equal)),
-    **both("gt",            _compare(op.greater)),
-    **both("ge",            _compare(op.greater_equal)),
+    **word.both("eq",            _compare(op.equal)),
+    **word.both("ne",            _compare(op.not_equal)),
+    **word.both("lt",            _compare(op.less)),
+    **word.both("le",            _compare(op.less_equal)),
+    **word.both("gt",            _compare(op.greater)),
+    **word.both("ge",            _compare(op.greater_equal)),
     "clamp.default":        _clamp(),
     "clamp.Tensor":         _clamp(),
     "clamp_min.default":    _clamp(high=""),
@@ -454,11 +444,11 @@ TABLE: Final[dict[str, Row]] = {
     "logical_and.default":  _logical(op.logical_and),
     "logical_or.default":   _logical(op.logical_or),
     "logical_xor.default":  _logical(op.logical_xor),
-    **both("bitwise_and",   _bitwise(op.bitwise_and, op.logical_and)),
-    **both("bitwise_or",    _bitwise(op.bitwise_or, op.logical_or)),
-    **both("bitwise_xor",   _bitwise(op.bitwise_xor, op.logical_xor)),
-    **both("__lshift__",    _shift(op.left_shift)),
-    **both("__rshift__",    _shift(op.right_shift)),
+    **word.both("bitwise_and",   _bitwise(op.bitwise_and, op.logical_and)),
+    **word.both("bitwise_or",    _bitwise(op.bitwise_or, op.logical_or)),
+    **word.both("bitwise_xor",   _bitwise(op.bitwise_xor, op.logical_xor)),
+    **word.both("__lshift__",    _shift(op.left_shift)),
+    **word.both("__rshift__",    _shift(op.right_shift)),
     "bitwise_left_shift.Tensor":         _shift(op.left_shift),
     "bitwise_left_shift.Tensor_Scalar":  _shift(op.left_shift),
     "bitwise_right_shift.Tensor":        _shift(op.right_shift),

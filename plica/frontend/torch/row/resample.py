@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from plica.core.binding import free_vars
+from plica.frontend import sampled_place
 from plica.frontend.measured import amount
-from plica.frontend.sampled_place import (
-    Mode,
-    Taps,
-    cubic_weight,
-    size_like,
-    summed_taps,
-    taps_inside,
-    unscaled,
-)
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted, opmath
 from plica.frontend.word import along, dtype, like, rank, select, shape, to
@@ -48,7 +40,7 @@ def _steps(node: TorchNode, x: Expr, corners: bool = False) -> list[tuple[Scalar
 
 
 def _real(size: Scalar) -> Expr:
-    return size_like(size, const(0.0, f32))
+    return sampled_place.size_like(size, const(0.0, f32))
 
 
 def _settled(expr: Expr) -> Expr:
@@ -114,7 +106,9 @@ def _weights(of: tuple[Scalar, Scalar, Expr], cubic: bool) -> Expr:
     apart = (places - middle + half) / shrink
     away = op.absolute(apart)
     if cubic:
-        near, far = (cubic_weight(apart, each, _STRETCHED_CUBIC) for each in (True, False))
+        near, far = (
+            sampled_place.cubic_weight(apart, each, _STRETCHED_CUBIC) for each in (True, False)
+        )
         far = op.where(away < const(2.0, f32), far, const(0.0, f32))
         weight = op.where(away < one, near, far)
     else:
@@ -148,7 +142,7 @@ def _smooth(cubic: bool) -> Row:
 # --- sampling at given places --------------------------------------------------------------------
 
 
-_SAMPLED: Final[tuple[Mode, ...]] = ("linear", "nearest", "cubic")
+_SAMPLED: Final[tuple[sampled_place.Mode, ...]] = ("linear", "nearest", "cubic")
 _BORDERS: Final = ("zeros", "border", "reflection")
 
 
@@ -159,12 +153,14 @@ def _grid_sample(node: TorchNode) -> Expr:
     padding, corners = _BORDERS[node.integer("padding_mode")], node.flag("align_corners")
     of = dtype(x)
     wide = casted(grid, opmath(of))
-    axes: list[Taps] = []
+    axes: list[sampled_place.Taps] = []
     for number, size in enumerate(shape(x)[2:]):
         which = rank(x) - 3 - number  # the grid names the axes of the images backwards
-        at = unscaled(select(wide, which, rank(grid) - 1), size, corners)
-        axes.append(taps_inside(at, mode, padding, size, corners=corners, round_first=False))
-    return casted(summed_taps(casted(x, opmath(of)), axes, padding == "zeros"), of)
+        at = sampled_place.unscaled(select(wide, which, rank(grid) - 1), size, corners)
+        axes.append(
+            sampled_place.taps_inside(at, mode, padding, size, corners=corners, round_first=False)
+        )
+    return casted(sampled_place.summed_taps(casted(x, opmath(of)), axes, padding == "zeros"), of)
 
 
 # fmt: off

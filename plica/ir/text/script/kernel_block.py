@@ -135,9 +135,7 @@ class BlockReader(StatementReader):
                 hint = self.problems.suggest(name, (*KINDS, "where", "annotations"))
                 message = f"A block has no option {name!r}."
                 expected = f"{name}=spatial(extent, binding), or where, annotations, spatial …"
-                self.error(
-                    node, "unknown-attribute", message, expected=expected, suggestion=hint
-                )  # fmt: skip
+                self.error(node, "unknown-attribute", message, expected=expected, suggestion=hint)
                 header.wrong = True
 
     def _add(

@@ -73,9 +73,7 @@ class NumberReader:
         """A value as a term: a bare number gets a dtype."""
         return self.number(node, value.value, like) if isinstance(value, Bare) else value
 
-    def number(
-        self, node: Node, value: bool | int | float, like: DType | None
-    ) -> sc.Scalar | None:  # fmt: skip
+    def number(self, node: Node, value: bool | int | float, like: DType | None) -> sc.Scalar | None:
         """A number of a dtype, of its natural one where none is given."""
         dtype = _natural([value]) if like is None else like
         fits = isinstance(value, bool) == (dtype is bool_)

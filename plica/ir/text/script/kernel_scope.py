@@ -88,9 +88,7 @@ class KernelScope:
         """A name like the hint that no variable in scope has."""
         return fresh(Name(hint), _Positive(self._active))
 
-    def variable(
-        self, text: str, what: What, dtype: DType, hint: str | None = None
-    ) -> ScalarVar:  # fmt: skip
+    def variable(self, text: str, what: What, dtype: DType, hint: str | None = None) -> ScalarVar:
         """A variable, called `text` from here on."""
         variable = ScalarVar(self.free(hint or text), dtype)
         self.extents.pop(variable, None)  # a loop elsewhere had that name

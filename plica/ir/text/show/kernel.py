@@ -21,17 +21,10 @@ from typing import Any, Final, TypeAlias
 from plica.core import free_vars
 from plica.ir.loop import statement as st
 from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Scalar, ScalarVar
+from plica.ir.text.show import statement_part
 from plica.ir.text.show.attribute import string_text
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.text.show.scalar import Root, ScalarNames, ScalarPrinter
-from plica.ir.text.show.statement_part import (
-    dict_text,
-    is_plain,
-    is_short,
-    keywords,
-    slice_text,
-    stop,
-)
 from plica.ir.text.show.type import parenthesised
 from plica.ir.text.word import BITS, DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
 from plica.ir.type import i64
@@ -82,7 +75,7 @@ def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
     if kernel.params[kernel.inputs :] != tuple(st.written(kernel.body, kernel.params)):
         options.append(f"inputs={kernel.inputs}")
     if kernel.annotations:
-        options.append(f"annotations={dict_text(kernel.annotations)}")
+        options.append(f"annotations={statement_part.dict_text(kernel.annotations)}")
     return f"@plica.kernel({', '.join(options)})" if options else "@plica.kernel"
 
 
@@ -167,9 +160,7 @@ class _Printer:
         self.work.append(lambda: self.names.leave(mark))
         self._inside(stmt, level, out)
 
-    def _statement(
-        self, stmt: st.Stmt, level: int, out: Lines, last: bool
-    ) -> None:  # fmt: skip
+    def _statement(self, stmt: st.Stmt, level: int, out: Lines, last: bool) -> None:
         pad = "    " * level
 
         def shown(*roots: Root) -> list[str]:
@@ -225,8 +216,8 @@ class _Printer:
                 out.append(f"{pad}barrier({string_text(scope)})")
 
     def _bound(  # noqa: PLR0917  # where we are in the text
-        self, var: Buffer | ScalarVar, text: str, body: st.Stmt, level: int, out: Lines, last: bool,
-    ) -> None:  # fmt: skip
+        self, var: Buffer | ScalarVar, text: str, body: st.Stmt, level: int, out: Lines, last: bool
+    ) -> None:
         """`t = …`, or `with … as t:` where other statements follow its scope."""
         pad = "    " * level
         mark = self.names.mark()
@@ -241,7 +232,7 @@ class _Printer:
 
     def _choice(  # where we are in the text
         self, then: st.Stmt, orelse: st.Stmt, level: int, out: Lines, links: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The continuation of an `if` or `elif`; a long chain nests deeper, for Python's parser."""
         if orelse is not st.Seq(()):
             self.work.append(lambda: self._otherwise(orelse, level, out, links))
@@ -262,9 +253,9 @@ class _Printer:
         """A loop, or several plain ones at once whose extents do not depend on one another."""
         chain = [stmt]
         outer = {stmt.var}
-        while is_plain(chain[-1]):
+        while statement_part.is_plain(chain[-1]):
             inner = chain[-1].body
-            if not (isinstance(inner, st.For) and is_plain(inner)):
+            if not (isinstance(inner, st.For) and statement_part.is_plain(inner)):
                 break
             if not outer.isdisjoint(free_vars(inner.extent)):
                 break
@@ -286,7 +277,7 @@ class _Printer:
             self.words.add("grid")
             return f"grid({', '.join(texts)})"
         loop = chain[0]
-        notes = keywords(loop.annotations)
+        notes = statement_part.keywords(loop.annotations)
         if loop.var.dtype is not st.counted_in(loop.extent):
             notes.insert(0, f"{BITS}={8 * loop.var.dtype.bytes}")
         if loop.kind in st.THREADS:
@@ -299,7 +290,7 @@ class _Printer:
     def _block(self, stmt: st.Block, level: int, out: Lines) -> None:
         pad = "    " * level
         self.words.add("block")
-        short = is_short(stmt, self.extents)
+        short = statement_part.is_short(stmt, self.extents)
         roots: list[Root] = []
         if not short:
             pairs = zip(stmt.extents, stmt.bindings, strict=True)
@@ -321,7 +312,7 @@ class _Printer:
         if stmt.predicate is not st.TRUE:
             parts.append(f"where={texts[-1]}")
         if stmt.annotations:
-            parts.append(f"annotations={dict_text(stmt.annotations)}")
+            parts.append(f"annotations={statement_part.dict_text(stmt.annotations)}")
         out.extend(_wrapped(f"{pad}with block(", parts, "):"))
         self.extents |= dict(zip(stmt.vars, stmt.extents, strict=True))
         self.work.append(lambda: _restore(self.extents, saved))
@@ -351,13 +342,13 @@ class _Printer:
 
     def _operands(
         self, operands: tuple[st.Region | Scalar, ...], pad: str, out: Lines, whole: bool = True
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Regions and scalars; with `whole`, single elements are written as slices, too."""
         roots: list[Root] = []
         for each in operands:
             if isinstance(each, st.Region):
                 for start, extent in zip(each.starts, each.extents, strict=True):
-                    roots += [(start, i64), (stop(start, extent), i64)]
+                    roots += [(start, i64), (statement_part.stop(start, extent), i64)]
             else:
                 roots.append((each, None))
         before, texts = self.scalars.lines(roots)
@@ -366,7 +357,10 @@ class _Printer:
         shown = []
         for each in operands:
             if isinstance(each, st.Region):
-                parts = [slice_text(next(rest), next(rest), e, whole) for e in each.extents]
+                parts = [
+                    statement_part.slice_text(next(rest), next(rest), e, whole)
+                    for e in each.extents
+                ]
                 inside = ", ".join(parts) or "..."
                 shown.append(f"{self.names.of(each.buffer)}[{inside}]")
             else:

@@ -229,9 +229,7 @@ class ScalarPrinter:
                 both = ", ".join(part(kid, 0, like) for kid in _kids(node))
                 return f"{PREFIX[type(node)]}({both})", _ATOM
 
-    def _intrinsic(
-        self, name: str, args: tuple[sc.Scalar, ...], part: Callable[..., str]
-    ) -> str:  # fmt: skip
+    def _intrinsic(self, name: str, args: tuple[sc.Scalar, ...], part: Callable[..., str]) -> str:
         if name in sc.INTRINSICS:
             self.words.add(name)
             like = agreed(args)

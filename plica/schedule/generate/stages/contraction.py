@@ -26,41 +26,27 @@ from plica.ir.loop.tensor import Compute
 from plica.ir.op.bitserial import packed_dense
 from plica.ir.op.winograd import TILES, conv_winograd
 from plica.ir.type import DType, f16, f32, f64, i8, i32, u8
-from plica.schedule.generate.stages.case import (
-    FLOATS,
-    LEAST,
-    MOST,
-    Axes,
-    StagesCase,
-    axis_sizes,
-    case,
-    combiner,
-    followed,
-    guarded,
-    numbers,
-    shape_of,
-    window_place,
-)
+from plica.schedule.generate.stages import case as cases
 
 
 @st.composite
 def products(
     draw: DrawFn,
     layouts: tuple[str, ...] = ("any", "rows"),
-    dtypes: tuple[DType, ...] = FLOATS,
-    least: int = LEAST,
-) -> StagesCase:
+    dtypes: tuple[DType, ...] = cases.FLOATS,
+    least: int = cases.LEAST,
+) -> cases.StagesCase:
     """out = sum over K of x[B, M, K] * w[B, N, K], all axes and sides in any order."""
     layout = draw(st.sampled_from(layouts))
     counts = [draw(st.sampled_from(each)) for each in ((0, 0, 1), (1, 1, 2), (1, 1, 1, 0), (1, 2))]
-    axes = Axes()
-    sizes = draw(st.permutations(axis_sizes(draw, sum(counts))))
+    axes = cases.Axes()
+    sizes = draw(st.permutations(cases.axis_sizes(draw, sum(counts))))
     parts = [sizes[sum(counts[:n]) : sum(counts[: n + 1])] for n in range(4)]
     if parts[2] and layout != "any":
         parts[2][-1] = draw(st.sampled_from((8, 12, 16, 24, 33)))
     if layout == "octets":
         most = 4 * least
-        eights = iter(axis_sizes(draw, sum(counts[1:]), most, (8, 16, 24)))
+        eights = iter(cases.axis_sizes(draw, sum(counts[1:]), most, (8, 16, 24)))
         parts[1:] = [[next(eights) for _ in each] for each in parts[1:]]
         room = most // prod(map(prod, parts[1:]))
         parts[0] = [min(size, room) for size in parts[0]]
@@ -80,16 +66,16 @@ def products(
     left, right = (Cast(x, f32), Cast(w, f32)) if wide else (x, w)
     sides = draw(st.sampled_from(((left, right), (right, left))))
     fold = axes.stage("y0", orders[2], axes.reduced("sum", terms, sides[0] * sides[1]))
-    after, more = followed(draw, axes, fold, columns or rows)
+    after, more = cases.followed(draw, axes, fold, columns or rows)
     inputs = [x.buffer, w.buffer, *more]
-    return case(draw, inputs, after, weights=(0,) if not columns else (1,))
+    return cases.case(draw, inputs, after, weights=(0,) if not columns else (1,))
 
 
 @st.composite
-def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
+def windows(draw: DrawFn, kind: str = "all", least: int = cases.LEAST) -> cases.StagesCase:
     """Convolutions: of all channels, in groups, or each channel by itself; guarded where padded."""
     padded = draw(st.booleans())
-    axes = Axes()
+    axes = cases.Axes()
     dtype = draw(st.sampled_from((f32, f32, f64)))
     one = draw(st.booleans())  # a single axis of places
     lengths = st.sampled_from((3, 5, 7, 1, 2)) if kind == "single" else st.integers(1, 3)
@@ -101,7 +87,7 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
     groups = draw(st.integers(2, 3)) if kind == "groups" else 1
     count = axes.sizes[batch] * prod(out) * prod(taps) * channels
     channels *= -(-least // (count * (2 if kind == "single" else groups * outputs)))
-    parts = [window_place(draw, axes, o, t, padded) for o, t in zip(out, taps, strict=True)]
+    parts = [cases.window_place(draw, axes, o, t, padded) for o, t in zip(out, taps, strict=True)]
     high, wide = (part[3] for part in parts)
     o, c = axes(groups * outputs if kind != "single" else channels * 2), axes(channels)
     spots = [parts[0][2], parts[1][2]]
@@ -117,42 +103,46 @@ def windows(draw: DrawFn, kind: str = "all", least: int = LEAST) -> StagesCase:
         data = Load(placeholder("x", shape, dtype), (batch, at, *spots))
         weight = axes.read("w", (o, c, *window), dtype)
         terms = [c, *window]
-    total = axes.reduced("sum", terms, guarded(data, padded, Lit(0, dtype)) * weight)
+    total = axes.reduced("sum", terms, cases.guarded(data, padded, Lit(0, dtype)) * weight)
     fold = axes.stage("y0", (batch, o, parts[0][0], parts[1][0]), total)
-    after, more = followed(draw, axes, fold, (o,))
-    return case(draw, [data.buffer, weight.buffer, *more], after, weights=(1,))
+    after, more = cases.followed(draw, axes, fold, (o,))
+    return cases.case(draw, [data.buffer, weight.buffer, *more], after, weights=(1,))
 
 
 @st.composite
-def pools(draw: DrawFn) -> StagesCase:
+def pools(draw: DrawFn) -> cases.StagesCase:
     """Windows without a weight."""
-    join = combiner(draw, "max", "min", "sum")
+    join = cases.combiner(draw, "max", "min", "sum")
     padded, dtype = draw(st.booleans()), draw(st.sampled_from((f32, f32, f64)))
-    axes = Axes()
+    axes = cases.Axes()
     first = [axes(draw(st.sampled_from((1, 2)))), axes(draw(st.sampled_from((1, 3, 8))))]
     parts = [
-        window_place(draw, axes, draw(st.sampled_from(sizes)), draw(st.integers(1, 3)), padded)
+        cases.window_place(
+            draw, axes, draw(st.sampled_from(sizes)), draw(st.integers(1, 3)), padded
+        )
         for sizes in ((1, 4, 7), (5, 16, 21, 40))
     ]
     shape = (*axes.shape(first), *[part[3] for part in parts])
     load = Load(placeholder("x", shape, dtype), (*first, *[part[2] for part in parts]))
     start = {"max": -np.inf, "min": np.inf, "sum": 0}[join]
-    total = axes.reduced(join, [p[1] for p in parts], guarded(load, padded, Lit(start, dtype)))
+    total = axes.reduced(
+        join, [p[1] for p in parts], cases.guarded(load, padded, Lit(start, dtype))
+    )
     fold = axes.stage("y0", (*first, *[part[0] for part in parts]), total)
-    after, more = followed(draw, axes, fold, first[1:])
-    return case(draw, [load.buffer, *more], after)
+    after, more = cases.followed(draw, axes, fold, first[1:])
+    return cases.case(draw, [load.buffer, *more], after)
 
 
 @st.composite
-def quantised(draw: DrawFn) -> StagesCase:
+def quantised(draw: DrawFn) -> cases.StagesCase:
     """Products and windows of bytes, moved by zero points that are known or given."""
-    axes = Axes()
+    axes = cases.Axes()
     data, weights = draw(st.sampled_from((u8, i8))), draw(st.sampled_from((i8, u8, i32)))
     zero = draw(st.sampled_from(("none", "known", "given")))
     m, n, k = draw(st.integers(1, 17)), draw(st.integers(2, 35)), draw(st.integers(1, 40))
     if draw(st.integers(0, 3)) == 0:  # rows and terms of tiles
         m, n, k = draw(st.integers(8, 40)), draw(st.integers(2, 20)), draw(st.integers(48, 70))
-    k = max(k, -(-LEAST // (m * n)))
+    k = max(k, -(-cases.LEAST // (m * n)))
     padded = False
     if draw(st.booleans()):
         i, o, c = axes(m), axes(n), axes(k)
@@ -162,7 +152,7 @@ def quantised(draw: DrawFn) -> StagesCase:
     else:
         padded = draw(st.booleans())
         o, c = axes(n), axes(max(2, -(-k // 3)))
-        i, tap, place, size, _ = window_place(draw, axes, m, draw(st.integers(1, 3)), padded)
+        i, tap, place, size, _ = cases.window_place(draw, axes, m, draw(st.integers(1, 3)), padded)
         x = Load(placeholder("x", (axes.sizes[c], size), data), (c, place))
         w = axes.read("w", (o, c, tap), weights)
         out, terms = [o, i], [c, tap]
@@ -178,25 +168,25 @@ def quantised(draw: DrawFn) -> StagesCase:
         case _:
             pass
     if padded:
-        border = guarded(x, padded, Lit(0, data))
+        border = cases.guarded(x, padded, Lit(0, data))
         assert isinstance(border, Select)
         left = Select(border.condition, left, Lit(0, i32))
     right: Scalar = w if weights is i32 else Cast(w, i32)
     if weights is u8:
         right = right + Lit(-128, i32)
     fold = axes.stage("y0", out, axes.reduced("sum", terms, left * right))
-    after, more = followed(draw, axes, fold, (o,))
+    after, more = cases.followed(draw, axes, fold, (o,))
     small = (1,) if weights is i32 else ()
-    return case(draw, [*inputs, *more], after, weights=(1,), fits_i8=small, whole=True)
+    return cases.case(draw, [*inputs, *more], after, weights=(1,), fits_i8=small, whole=True)
 
 
 @st.composite
-def few_bits(draw: DrawFn) -> StagesCase:
+def few_bits(draw: DrawFn) -> cases.StagesCase:
     """Products with grouped 2-, 4- or 8-bit weights, and their epilogues."""
-    axes, bits = Axes(), draw(st.sampled_from((2, 4, 8)))
+    axes, bits = cases.Axes(), draw(st.sampled_from((2, 4, 8)))
     m, words = draw(st.integers(1, 3)), draw(st.sampled_from((1, 2, 24)))
     groups = draw(st.integers(1, 3)) if words < 24 else 1
-    n = draw(st.integers(1, max(2, MOST // 4 // (m * groups * words * 32 // bits))))
+    n = draw(st.integers(1, max(2, cases.MOST // 4 // (m * groups * words * 32 // bits))))
     i, o = axes(m), axes(n)
     x = placeholder("x", (m, groups * words * 32 // bits), f32)
     w, scale = placeholder("w", (n, groups * words), i32), placeholder("scale", (n, groups), f32)
@@ -205,20 +195,20 @@ def few_bits(draw: DrawFn) -> StagesCase:
     of = packed_dense.compute({"bits": bits}, x, w, scale, zero)
     assert isinstance(of, Compute)
     value = substitute(of.body, dict(zip(of.axes, (i, o), strict=True)))
-    after, more = followed(draw, axes, axes.stage("y0", (i, o), value), (o,))
-    made = case(draw, [x, w, scale, zero, *more], after, weights=(1, 2, 3), near=1e-4)
+    after, more = cases.followed(draw, axes, axes.stage("y0", (i, o), value), (o,))
+    made = cases.case(draw, [x, w, scale, zero, *more], after, weights=(1, 2, 3), near=1e-4)
     low, high = i32.bounds
-    drawn = np.random.default_rng(bits).integers(low, high, shape_of(w), endpoint=True)
+    drawn = np.random.default_rng(bits).integers(low, high, cases.shape_of(w), endpoint=True)
     made.arrays[1] = drawn.astype(np.int32)
     return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
 
 
 @st.composite
-def coded(draw: DrawFn) -> StagesCase:
+def coded(draw: DrawFn) -> cases.StagesCase:
     """Products by nibbles of blocks of bytes, the first of which is their scale."""
-    axes, width = Axes(), draw(st.sampled_from((4, 8, 16, 32)))
+    axes, width = cases.Axes(), draw(st.sampled_from((4, 8, 16, 32)))
     m, blocks, block = draw(st.integers(1, 3)), draw(st.integers(1, 3)), 2 * width
-    n = draw(st.integers(1, max(2, MOST // 4 // (m * blocks * block))))
+    n = draw(st.integers(1, max(2, cases.MOST // 4 // (m * blocks * block))))
     i, o, k = axes(m), axes(n), axes(blocks * block)
     x, w = (
         placeholder("x", (m, blocks * block), f32),
@@ -229,13 +219,13 @@ def coded(draw: DrawFn) -> StagesCase:
     number = BitAnd(ShiftRight(Cast(w[o, start + 1 + k % width], i32), shift), Lit(15, i32))
     weight = Cast(w[o, start], f32) * Cast(number - Lit(8, i32), f32)
     fold = axes.stage("y0", (i, o), axes.reduced("sum", (k,), x[i, k] * weight))
-    after, more = followed(draw, axes, fold, (o,))
-    made = case(draw, [x, w, *more], after, near=1e-4)
+    after, more = cases.followed(draw, axes, fold, (o,))
+    made = cases.case(draw, [x, w, *more], after, near=1e-4)
     return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
 
 
 @st.composite
-def winograds(draw: DrawFn) -> StagesCase:
+def winograds(draw: DrawFn) -> cases.StagesCase:
     """Convolutions by tiles, whose weights are transformed already."""
     tile = draw(st.sampled_from((2, 4)))
     channels, outputs = draw(st.sampled_from((4, 8))), draw(st.sampled_from((4, 8)))
@@ -247,10 +237,10 @@ def winograds(draw: DrawFn) -> StagesCase:
     of = conv_winograd.compute({"tile": tile, "padding": pads}, x, w)
     assert isinstance(of, Compute)
     fold = Each(Buffer(Name("y0"), of.shape, f32), of.axes, of.body)
-    made = case(draw, [x, w], [fold], weights=(1,), near=1e-4)
+    made = cases.case(draw, [x, w], [fold], weights=(1,), near=1e-4)
     # The operator means a convolution for weights that were transformed, and for no others.
     table = np.array([[float(each) for each in row] for row in TILES[tile].weight])
-    taps = numbers(1, (outputs, channels, 3, 3), f32)
+    taps = cases.numbers(1, (outputs, channels, 3, 3), f32)
     weight = np.einsum("ak,ockl,bl->abco", table, taps, table)
-    made.arrays[1] = weight.reshape(shape_of(w)).astype(np.float32)
+    made.arrays[1] = weight.reshape(cases.shape_of(w)).astype(np.float32)
     return made
