@@ -13,6 +13,7 @@ from plica.core import Term, post_order, rebuild
 from plica.ir.graph.expression import Apply, Expr, Literal, const
 from plica.ir.graph.operator import find
 from plica.ir.type import DType, TensorType, bool_, type_of
+from plica.rewrite.pattern import Derived
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
@@ -49,7 +50,7 @@ def late_right_side(left: Term, right: Term) -> Plan:
 
 
 def plan(template: Term) -> Plan:
-    """A function that fills the holes of `template`."""
+    """A function that fills the holes of `template`; None where a `Derived` part gives None."""
     if type(template).hole:
         name: str = template.name  # type: ignore[attr-defined]  # every hole has a name
         return lambda filling: filling[name]
@@ -60,6 +61,11 @@ def plan(template: Term) -> Plan:
         for node in order:
             if type(node).hole:
                 made[node] = filling[node.name]  # type: ignore[attr-defined]  # as above
+            elif isinstance(node, Derived):
+                given = [_value(arg, made) for arg in node.args]
+                if (value := node.function.compute(*given)) is None:
+                    return None
+                made[node] = value
             elif node._children:
                 made[node] = _filled(node, made)
             else:

@@ -2,6 +2,7 @@
 
     Pattern ::= a term in which Hole | IndexHole | Rest | Either | Recursive stand for subterms or
                 attributes; Dominator and Outputs, as a whole left side, for several terms
+    Right   ::= a term with the holes of the pattern, and Derived for what is computed of them
 
 >>> from plica.ir.op import find
 >>> x, p, q = holes("x p q")
@@ -52,6 +53,7 @@ class Hole(Expr):
     """Matches an expression, or the value of an attribute."""
 
     hole = True
+    unfilled = True
     name: str
     constraint: Constraint = ANYTHING
 
@@ -113,6 +115,34 @@ class Outputs(Expr):
 
     patterns: tuple[Term, ...]
     sole: tuple[Term, ...]
+
+
+@frozen
+class TermFunction:
+    """A function that a right side may apply: to axes, orders, shapes and terms that it matched.
+
+    Called in a rule, it gives a part of the right side; `compute` is applied to what was matched.
+    """
+
+    name: str
+    compute: Callable[..., Any]  # Any: attributes and terms
+
+    def __call__(self, *args: Any) -> Any:
+        return Derived(self, args)
+
+
+@frozen(eq=False)
+class Derived(Expr):
+    """On a right side: what a function makes of matched values; None: the rule does not apply."""
+
+    unfilled = True
+    function: TermFunction
+    args: tuple[Any, ...]  # Any: terms with holes, and values
+
+
+def derived(compute: Callable[..., Any]) -> TermFunction:
+    """The function as a word of right sides, which the prover may know by its name."""
+    return TermFunction(compute.__name__, compute)
 
 
 def hole(

@@ -157,7 +157,7 @@ class Operator:
                 wrong.append(self._arity(f"no {each.name}"))
                 continue
             value = values.get(each.name, each.default)
-            if not getattr(type(value), "hole", False):  # in a pattern any value may come here
+            if not getattr(type(value), "unfilled", False):  # in a rule any value may come here
                 value = each.read(value)
             if isinstance(value, Mismatch):
                 message = f"{self.name}: {value.message}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 from math import inf, isnan
 from typing import Any, Final, TypeAlias
 
+import attrs
 import numpy as np
 
 from plica.core import Term
@@ -28,7 +29,7 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.word import c, covers, f, op, shape, spoken, tensor, x, y
-from plica.rewrite.pattern import hole
+from plica.rewrite.pattern import derived, hole
 from plica.rewrite.rule import Rule
 
 Bounds: TypeAlias = tuple[float | None, float | None]
@@ -72,21 +73,23 @@ def commuted(name: str) -> Rule:
     return rule(f"{spoken(name)}-constant-right", op(name)(c, e), op(name)(e, c))
 
 
-def splat(name: str) -> tuple[Any, Any]:
-    """A constant of equal elements next to an operand as large, and its scalar."""
-    of = op(name)
+@attrs.frozen
+class IsSplat:
+    """A guard: a constant has one value everywhere, and a tensor is as large."""
 
-    def right(match: PatternMatch) -> Term | None:
-        whole: Const = match.c
-        if not whole.shape or not covers(shape(match.x), tensor(whole).shape):
-            return None
-        if not answered("is-one-number", (whole,), value_of):
-            return None
-        one = bytes(whole.content[: whole.dtype.bytes])
-        done: Term = of(match.x, Const(whole.dtype, (), one))
-        return done
+    constant: str
+    name: str
 
-    return of(x, c), right
+    def __call__(self, match: PatternMatch) -> bool:
+        whole: Const = match[self.constant]
+        as_large = bool(whole.shape) and covers(shape(match[self.name]), tensor(whole).shape)
+        return as_large and answered("is-one-number", (whole,), value_of)
+
+
+@derived
+def one_number(of: Const) -> Term:
+    """The value that a constant has everywhere."""
+    return Const(of.dtype, (), bytes(of.content[: of.dtype.bytes]))
 
 
 def plus_opposite(match: PatternMatch) -> Term | None:
@@ -167,7 +170,7 @@ def lowered_then_raised(match: PatternMatch) -> Term | None:
 # ruff: noqa: E501  # a rule is one line
 CONSTANTS: Final = (
     *map(commuted, COMMUTATIVE),
-    *(rule(f"{spoken(name)}-splat-is-scalar",   *splat(name))                                for name in WITH_SPLATS),
+    *(rule(f"{spoken(name)}-splat-is-scalar",   op(name)(x, c),                              op(name)(x, one_number(c)), when=IsSplat("c", "x")) for name in WITH_SPLATS),
     rule("subtract-constant-is-add",          e - c,                                       plus_opposite),
     rule("divide-power-of-two-is-multiply",   e / c,                                       times_inverse),
 )

@@ -19,7 +19,7 @@ from plica.ir.type import DType, bool_
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import b, n, op, tensor, x
+from plica.rewrite.packs.word import DtypesAre, b, n, op, tensor, x
 from plica.rewrite.pattern import holes
 
 cast, negated = op("cast"), op("logical_not")
@@ -54,6 +54,10 @@ def skips(source: DType, between: DType, target: DType) -> bool:
     return not saturates or source.is_float or keeps(source, target)
 
 
+def same(one: DType, other: DType) -> bool:
+    return one is other
+
+
 def joined(match: PatternMatch) -> Term | None:
     """One cast for two."""
     if not skips(tensor(match.x).dtype, match.p, match.q):
@@ -66,7 +70,7 @@ def joined(match: PatternMatch) -> Term | None:
 # ruff: noqa: E501  # a rule is one line
 CAST: Final[Pack] = pack(
     "cast",
-    rule("cast-to-own-dtype",      cast(x, dtype=p),                     lambda match: match.x if tensor(match.x).dtype is match.p else None),
+    rule("cast-to-own-dtype",      cast(x, dtype=p),                     x, when=DtypesAre(same, ("x", "p"))),
     rule("cast-cast",              cast(cast(x, dtype=p), dtype=q),      joined),
     rule("cast-bool-not-zero",     not_equal(cast(b, dtype=p), 0),       b),
     rule("cast-bool-is-zero",      equal(cast(b, dtype=p), 0),           negated(b)),

@@ -18,14 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from plica.core import Term
-from plica.ir.graph.expression import const
+from plica.ir.graph.expression import Expr, const
 from plica.ir.op.relation import axes_of
-from plica.ir.type import i64
+from plica.ir.type import DType, i64
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import op, shape, sizes, tensor, unfolded, x
-from plica.rewrite.pattern import holes
+from plica.rewrite.packs.word import Shape, op, shape, sizes, tensor, unfolded, x
+from plica.rewrite.pattern import derived, holes
 
 broadcast_to, iota, size, copy = map(op, ["broadcast_to", "iota", "size", "copy"])
 full, zeros, ones = map(op, ["full", "zeros", "ones"])
@@ -40,20 +40,22 @@ a, t, u, p = holes("a t u p")
 UNFOLDED: Final = ("mean", "nn.bias_add", "nn.global_avg_pool", "nn.global_max_pool")
 
 
-def filled(value: Any, dims: Any, of: Any) -> Term:
-    """A value in every place of a shape."""
-    done: Term = broadcast_to(const(value, of), dims)
-    return done
+@derived
+def number(value: Any, of: DType) -> Term:
+    """A scalar constant."""
+    return const(value, of)
 
 
-def filled_like(match: PatternMatch, value: Any) -> Term:
-    of = tensor(match.x)
-    return filled(value, of.shape, of.dtype if match.p is None else match.p)
+@derived
+def own_dtype(given: DType | None, of: Expr) -> DType:
+    """A dtype, by default that of a tensor."""
+    return tensor(of).dtype if given is None else given
 
 
-def counted_like(match: PatternMatch) -> Term:
-    done: Term = iota(shape(match.x), match.a, match.p)
-    return done
+@derived
+def dims(of: Expr) -> Shape:
+    """The shape of a tensor."""
+    return shape(of)
 
 
 def known_size(match: PatternMatch) -> Term | None:
@@ -72,13 +74,13 @@ def known_shape(match: PatternMatch) -> Term | None:
 COMPOSITES: Final = (
     *map(unfolded, UNFOLDED),
     rule("copy-is-itself",                    copy(x),                                     x),
-    rule("full-is-broadcast",                 full(t, u, p),                               lambda match: filled(match.u, match.t, match.p)),
-    rule("zeros-is-broadcast",                zeros(t, p),                                 lambda match: filled(0, match.t, match.p)),
-    rule("ones-is-broadcast",                 ones(t, p),                                  lambda match: filled(1, match.t, match.p)),
-    rule("full-like-is-broadcast",            full_like(x, u, p),                          lambda match: filled_like(match, match.u)),
-    rule("zeros-like-is-broadcast",           zeros_like(x, p),                            lambda match: filled_like(match, 0)),
-    rule("ones-like-is-broadcast",            ones_like(x, p),                             lambda match: filled_like(match, 1)),
-    rule("iota-like-is-iota",                 iota_like(x, a, p),                          counted_like),
+    rule("full-is-broadcast",                 full(t, u, p),                               broadcast_to(number(u, p), t)),
+    rule("zeros-is-broadcast",                zeros(t, p),                                 broadcast_to(number(0, p), t)),
+    rule("ones-is-broadcast",                 ones(t, p),                                  broadcast_to(number(1, p), t)),
+    rule("full-like-is-broadcast",            full_like(x, u, p),                          broadcast_to(number(u, own_dtype(p, x)), dims(x))),
+    rule("zeros-like-is-broadcast",           zeros_like(x, p),                            broadcast_to(number(0, own_dtype(p, x)), dims(x))),
+    rule("ones-like-is-broadcast",            ones_like(x, p),                             broadcast_to(number(1, own_dtype(p, x)), dims(x))),
+    rule("iota-like-is-iota",                 iota_like(x, a, p),                          iota(dims(x), a, p)),
     rule("size-is-known",                     size(x, a),                                  known_size),
     rule("shape-is-known",                    shape_of(x),                                 known_shape),
 )

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.core import CompilerBug
 from plica.ir.contract import reassociates
-from plica.ir.graph import Expr, Operator
+from plica.ir.graph import Operator
 from plica.ir.op.activation import dropout
 from plica.ir.op.normalize import (
     batch_norm,
@@ -32,6 +31,7 @@ from plica.rewrite.closed import are_finite, closed, varying
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.word import by_definition, spoken
 from plica.rewrite.pattern import either, hole, holes
 from plica.rewrite.rule import Rule
 
@@ -45,17 +45,9 @@ def unpacked(record: Operator, **ranks: int | tuple[int, ...]) -> Rule:
 
     The rank constraints, implied by the type relation, help to find instances.
     """
-    if (build := record.decompose) is None:
-        raise CompilerBug(f"{record.name} is not made of other operators.")
     args = [hole(name, rank=ranks.get(name)) for name in record.inputs]
     settings = [hole(each.name) for each in record.attributes]
-
-    def right(found: PatternMatch) -> Expr:
-        values = {each.name: found[each.name] for each in record.attributes}
-        return build(values, *(found[name] for name in record.inputs))
-
-    slug = record.name.removeprefix("nn.").replace("_", "-")
-    return rule(f"unpack-{slug}", record(*args, *settings), right)
+    return rule(f"unpack-{spoken(record.name)}", *by_definition(record, args, settings))
 
 
 def scales_join(found: PatternMatch) -> bool:

@@ -21,16 +21,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import attrs
 import numpy as np
 
 from plica.core import Term
-from plica.ir.graph.expression import const
+from plica.ir.graph.expression import Const, const
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.axes import Axes
 from plica.rewrite.packs.shape import is_explicit, is_order
-from plica.rewrite.packs.word import CoversShape, OneShape, admitted, c, op, spoken, v, z
-from plica.rewrite.pattern import hole, holes
+from plica.rewrite.packs.word import CoversShape, OneShape, admitted, c, op, shape, spoken, v, z
+from plica.rewrite.pattern import derived, hole, holes
 from plica.rewrite.rule import Rule
 
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
@@ -54,16 +56,24 @@ def settings(name: str) -> dict[str, Any]:
     return {each.name: hole(f"of_{each.name}") for each in op(name).attributes}
 
 
-def turned_back(match: PatternMatch) -> Term | None:
-    """`c` in the order of axes that the other argument has without its transpose."""
-    rank = len(match.p)
-    if len(match.c.shape) > rank:
-        return None
-    if not match.c.shape:
-        done: Term = match.c
-        return done
-    wide = match.c.numpy().reshape((1,) * (rank - len(match.c.shape)) + match.c.shape)
-    return const(np.transpose(wide, np.argsort(match.p)), match.c.dtype)
+@attrs.frozen
+class HasNoMoreAxes:
+    """A guard: a constant has no more axes than a transpose."""
+
+    constant: str
+    order: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return len(shape(match[self.constant])) <= len(match[self.order])
+
+
+@derived
+def turned_back(of: Const, order: Axes) -> Term:
+    """A constant in the order of axes that the other argument has without its transpose."""
+    if not of.shape:
+        return of
+    wide = of.numpy().reshape((1,) * (len(order) - len(of.shape)) + of.shape)
+    return const(np.transpose(wide, np.argsort(order)), of.dtype)
 
 
 def unary(name: str) -> Iterator[Rule]:
@@ -84,17 +94,12 @@ def binary(name: str) -> Iterator[Rule]:
     x: Any = hole("x", dtypes=dtypes)
     y: Any = hole("y", dtypes=dtypes)
 
-    def with_constant(match: PatternMatch) -> Term | None:
-        other = turned_back(match)
-        done: Term | None = None if other is None else transpose(of(match.x, other), match.p)
-        return done
-
     # fmt: off
     # ruff: noqa: E501  # a rule is one line
     yield rule(f"{part}-of-transposes",         of(transpose(x, p), transpose(y, p)),       transpose(of(x, y), p))
     yield rule(f"{part}-of-reshapes",           of(reshape(x, r), reshape(y, r)),           reshape(of(x, y), r), when=OneShape("x", "y"))
     yield rule(f"{part}-of-broadcasts",         of(broadcast_to(x, t), broadcast_to(y, t)), broadcast_to(of(x, y), t))
-    yield rule(f"{part}-of-transpose-constant", of(transpose(x, p), c),                     with_constant)
+    yield rule(f"{part}-of-transpose-constant", of(transpose(x, p), c),                     transpose(of(x, turned_back(c, p)), p), when=HasNoMoreAxes("c", "p"))
     yield rule(f"{part}-of-reshape-scalar",     of(reshape(x, r), v),                       reshape(of(x, v), r))
     yield rule(f"{part}-of-broadcast-scalar",   of(broadcast_to(x, t), v),                  broadcast_to(of(x, v), t))
     yield rule(f"{part}-right-broadcast",       of(z, broadcast_to(y, t)),                  of(z, y), when=CoversShape("z", "t"))

@@ -185,6 +185,9 @@ def _follow(record: Operator, narrow: DType) -> Rule:
         forms += [record(wide[0], fixed[1], *settings), record(fixed[0], wide[1], *settings)]
     rounds = record.name not in MOVES or len(forms) == 3
     bound = _bound(narrow) if rounds else exact
+    if not record.variadic and len(record.inputs) == 1:
+        inner = record(hole("arg0", dtypes=narrow), *settings)
+        return rule(_slug(record, narrow), forms[0], cast(inner, f32), float=bound)
     return rule(_slug(record, narrow), either(*forms), _narrowed(record, narrow), float=bound)
 
 

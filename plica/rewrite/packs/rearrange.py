@@ -17,7 +17,8 @@ from plica.ir.type import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.shape import is_order, same_as_x
+from plica.rewrite.packs.axes import NoLonger
+from plica.rewrite.packs.shape import is_order
 from plica.rewrite.packs.word import (
     Shape,
     ascending,
@@ -42,7 +43,14 @@ space_to_depth, depth_to_space = op("nn.space_to_depth"), op("nn.depth_to_space"
 # Any: holes for attributes.
 a, o, t, u = holes("a o t u")
 p: Any = hole("p", when=is_order)
-ones: Any = hole("ones", when=lambda reps: isinstance(reps, tuple) and set(reps) <= {1})
+
+
+def are_ones(reps: Any) -> bool:
+    """Whether a tile repeats nothing."""
+    return isinstance(reps, tuple) and set(reps) <= {1}
+
+
+ones: Any = hole("ones", when=are_ones)
 
 
 def are_zeros(shifts: Any) -> bool:
@@ -173,7 +181,7 @@ def concat_of_transposed(match: PatternMatch) -> Term | None:
 REPETITIONS: Final = (
     rule("flip-flip",                   flip(flip(x, a), o),                          flipped_once),
     rule("flip-of-ones",                flip(x, a),                                   without_ones),
-    rule("tile-once",                   *shaped(tile(x, ones),                        same_as_x)),
+    rule("tile-once",                   tile(x, ones),                                x, when=NoLonger("ones", "x")),
     rule("tile-tile",                   tile(tile(x, a), o),                          tiled_once),
     rule("tile-of-ones",                *shaped(tile(x, a),                           tile_as_broadcast)),
     rule("repeat-once",                 repeat(x, 1, a),                              x),

@@ -6,10 +6,8 @@ and products with a constant from the result: they move out of reductions.
 Sums and products in another order differ in their roundings (`reassociates`); extremes and
 conditions do not depend on the order at all.
 
->>> remaining((2, 0, 1), (0,))
-(0, 1)
->>> merged((0, 2), (1,), 4)
-(0, 2, 3)
+>>> is_open((0, 2)), is_open((-1,))
+(False, True)
 """
 
 from __future__ import annotations
@@ -28,6 +26,19 @@ from plica.rewrite.closed import are_finite
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
+from plica.rewrite.packs.axes import (
+    AxesOfOne,
+    CreatesAxes,
+    NamesAll,
+    as_shape,
+    every,
+    explicit,
+    merged,
+    remaining,
+    through,
+    united,
+    without,
+)
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import (
     HasElements,
@@ -37,9 +48,11 @@ from plica.rewrite.packs.word import (
     b,
     f,
     op,
+    reshaped,
     same_shape,
     shape,
     shaped,
+    spread,
     tensor,
     x,
     y,
@@ -50,6 +63,7 @@ from plica.rewrite.rule import Rule
 sum_, max_, min_, all_, any_ = map(op, ["sum", "max", "min", "all", "any"])
 supremum, infimum = map(op, ["supremum", "infimum"])
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
+created: Final = CreatesAxes("x", "t", "a")
 multiply, einsum = op("multiply"), op("einsum")
 cumsum, cumprod, negated, relu = map(op, ["cumsum", "cumprod", "logical_not", "nn.relu"])
 
@@ -68,61 +82,16 @@ def is_open(axes: Any) -> bool:
     return axes is None or any(each < 0 for each in axes) or tuple(sorted(axes)) != axes
 
 
-def merged(first: tuple[int, ...], second: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """The axes that two reductions fold, the second counted after the first."""
-    left = [at for at in range(rank) if at not in first]
-    return tuple(sorted((*first, *(left[at] for at in second))))
-
-
-def remaining(order: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    """A permutation without some axes of its result, counted among those that are left."""
-    left = [at for i, at in enumerate(order) if i not in gone]
-    return tuple(sorted(left).index(at) for at in left)
-
-
-def folds_ones(match: PatternMatch) -> bool:
-    """Whether all the axes have the size 1."""
-    sizes = shape(match.x)
-    return all(known(sizes[at]) == 1 for at in ascending(match.a, len(sizes)))
-
-
-def folds_all(match: PatternMatch) -> bool:
-    return len(ascending(match.a, len(match.r))) == len(match.r)
-
-
-def new_axes(match: PatternMatch) -> tuple[int, ...] | None:
-    """The reduced axes of a broadcast, if it created all of them and none is empty."""
-    inner, wide = shape(match.x), match.t
-    skip = len(wide) - len(inner)
-    axes = ascending(match.a, len(wide))
-    for at in axes:
-        made = at < skip or (known(inner[at - skip]) == 1)
-        if not made or not known(wide[at]):
-            return None
-    return axes
-
-
-def without_new_axes(match: PatternMatch, wanted: Shape) -> Term | None:
-    """The operand of the broadcast, without the reduced axes."""
-    if (axes := new_axes(match)) is None:
-        return None
-    inner = shape(match.x)
-    skip = len(match.t) - len(inner)
-    kept = tuple(size for at, size in enumerate(inner) if match.u or at + skip not in axes)
-    part = match.x if same_shape(kept, inner) else reshape(match.x, kept)
-    done: Term = part if same_shape(kept, wanted) else broadcast_to(part, wanted)
-    return done
-
-
 def counted(match: PatternMatch, wanted: Shape) -> Term | None:
     """The sum of a broadcast: each element as often as it was repeated."""
-    part, of = without_new_axes(match, wanted), tensor(match.x).dtype
-    axes = new_axes(match)
-    if part is None or axes is None:
+    if not created(match):
         return None
-    count = prod(known(match.t[at]) or 0 for at in axes)  # `new_axes` has seen that they are known
+    part = as_shape.compute(match.x, without.compute(match.x, match.t, match.a, match.u))
+    of, axes = tensor(match.x).dtype, ascending(match.a, len(match.t))
+    count = prod(known(match.t[at]) or 0 for at in axes)  # `created` has seen that they are known
     most = 2**10 if of.is_float else of.bounds[1]
-    done: Term | None = multiply(part, const(np.array(count), of)) if count <= most else None
+    whole = part if same_shape(shape(part), wanted) else broadcast_to(part, wanted)
+    done: Term | None = multiply(whole, const(np.array(count), of)) if count <= most else None
     return done
 
 
@@ -185,47 +154,20 @@ def laws(name: str) -> Iterator[Rule]:
     x: Any = hole("x", dtypes=admitted(name))
     order = ORDERED.get(name, exact)
     alone: Contract = signless_zero if name == "sum" else exact
-
-    def explicit(match: PatternMatch) -> Term:
-        done: Term = of(match.x, ascending(match.a, len(shape(match.x))), match.u)
-        return done
-
-    def at_once(match: PatternMatch) -> Term:
-        rank = len(shape(match.x))
-        first = ascending(match.a, rank)
-        second = ascending(match.o, rank - len(first))
-        done: Term = of(match.x, merged(first, second, rank), False)
-        return done
-
-    def kept_at_once(match: PatternMatch) -> Term:
-        rank = len(shape(match.x))
-        axes = {*ascending(match.a, rank), *ascending(match.o, rank)}
-        done: Term = of(match.x, tuple(sorted(axes)), True)
-        return done
-
-    def turned_after(match: PatternMatch) -> Term:
-        axes = ascending(match.a, len(match.p))
-        there = tuple(sorted(match.p[at] for at in axes))
-        folded = of(match.x, there, match.u)
-        done: Term = transpose(folded, match.p if match.u else remaining(match.p, axes))
-        return done
-
-    def flat(match: PatternMatch) -> Term:
-        done: Term = of(match.x, tuple(range(len(shape(match.x)))), False)
-        return done
+    fewer = as_shape(x, without(x, t, a, u))
 
     # fmt: off
     # ruff: noqa: E501  # a rule is one line
-    yield rule(f"{name}-axes-explicit",     of(x, hole("a", when=is_open), u),                explicit)
+    yield rule(f"{name}-axes-explicit",     of(x, hole("a", when=is_open), u),                of(x, explicit(a, x), u))
     yield rule(f"{name}-over-nothing",      of(x, (), u),                                     x)
-    yield rule(f"{name}-of-ones",           *shaped(of(x, a, u), lambda match, wanted: reshape(match.x, wanted) if folds_ones(match) else None), float=alone)
-    yield rule(f"{name}-of-{name}",         of(of(x, a, False), o, False),                    at_once,      float=order)
-    yield rule(f"{name}-of-kept-{name}",    of(of(x, a, True), o, True),                      kept_at_once, float=order)
-    yield rule(f"{name}-of-transpose",      of(transpose(x, p), a, u),                        turned_after, float=order)
-    yield rule(f"{name}-of-all-reshaped",   of(reshape(x, r), a, False),                      flat,         float=order, when=folds_all)
+    yield rule(f"{name}-of-ones",           *reshaped(of(x, a, u)),                           float=alone, when=AxesOfOne("x", "a"))
+    yield rule(f"{name}-of-{name}",         of(of(x, a, False), o, False),                    of(x, merged(a, o, x), False), float=order)
+    yield rule(f"{name}-of-kept-{name}",    of(of(x, a, True), o, True),                      of(x, united(a, o, x), True), float=order)
+    yield rule(f"{name}-of-transpose",      of(transpose(x, p), a, u),                        transpose(of(x, through(p, a), u), remaining(p, a, u)), float=order)
+    yield rule(f"{name}-of-all-reshaped",   of(reshape(x, r), a, False),                      of(x, every(x), False), float=order, when=NamesAll("a", "r"))
     yield rule(f"reshape-of-kept-{name}",   reshape(of(x, a, True), r),                       reshape(of(x, a, False), r))
     if name in ("max", "min", "all", "any"):
-        yield rule(f"{name}-of-broadcast",  *shaped(of(broadcast_to(x, t), a, u),             without_new_axes))
+        yield rule(f"{name}-of-broadcast",  *spread(of(broadcast_to(x, t), a, u),             fewer), when=created)
     # fmt: on
 
 

@@ -6,8 +6,8 @@ that the other rules look at numbers.  What needs a known size does not apply to
 
 No element is computed here: every rule is exact.
 
->>> composed((1, 2, 0), (2, 0, 1))
-(0, 1, 2)
+>>> is_order((1, 0)), is_order((-1, 0))
+(True, False)
 """
 
 from __future__ import annotations
@@ -19,19 +19,8 @@ from plica.ir.type import known
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import (
-    Shape,
-    op,
-    refilled,
-    reshaped,
-    same_shape,
-    shape,
-    shaped,
-    unfolded,
-    v,
-    x,
-    y,
-)
+from plica.rewrite.packs.axes import KeepsOrder, SameShape, composed, explicit_order
+from plica.rewrite.packs.word import op, refilled, reshaped, same_shape, shape, unfolded, v, x, y
 from plica.rewrite.pattern import hole, holes
 
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
@@ -42,7 +31,7 @@ UNFOLDED: Final = ("moveaxis", "nn.flatten", "ravel", "swapaxes")
 """Composite operators that only arrange."""
 
 # Any: holes for attributes.
-a, o, q, t, u = holes("a o q t u")
+a, o, t, u = holes("a o t u")
 
 
 def is_order(axes: Any) -> bool:
@@ -60,33 +49,8 @@ def is_identity(axes: Any) -> bool:
 
 
 p: Any = hole("p", when=is_order)
+q: Any = hole("q", when=is_order)
 r: Any = hole("r", when=is_explicit)
-
-
-def composed(inner: tuple[int, ...], outer: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that two transposes make together."""
-    return tuple(inner[each] for each in outer)
-
-
-def with_axes(match: PatternMatch) -> Term | None:
-    """The transpose with its axes counted from the front."""
-    rank = len(shape(match.x))
-    given = range(rank)[::-1] if match.o is None else match.o
-    done: Term = transpose(match.x, tuple(each % rank for each in given))
-    return done
-
-
-def of_ones(match: PatternMatch, wanted: Shape) -> Term | None:
-    """A transpose that only moves axes of size 1, as a reshape."""
-    kept = [at for at in match.p if known(shape(match.x)[at]) != 1]
-    done: Term | None = reshape(match.x, wanted) if kept == sorted(kept) else None
-    return done
-
-
-def same_as_x(match: PatternMatch, wanted: Shape) -> Term | None:
-    """`x` where the left side has its shape."""
-    done: Term | None = match.x if same_shape(shape(match.x), wanted) else None
-    return done
 
 
 def without_new_axes(match: PatternMatch) -> Term | None:
@@ -108,16 +72,16 @@ left3, right3 = (hole(name, rank=3) for name in ("left", "right"))
 # ruff: noqa: E501  # a rule is one line
 ARRANGEMENTS: Final = (
     *map(unfolded, UNFOLDED),
-    rule("transpose-axes-explicit",     transpose(x, o),                              with_axes, when=lambda match: not is_order(match.o)),
+    rule("transpose-axes-explicit",     transpose(x, o),                              transpose(x, explicit_order(o, x)), when=lambda match: not is_order(match.o)),
     rule("transpose-identity",          transpose(x, hole("p", when=is_identity)),    x),
-    rule("transpose-transpose",         transpose(transpose(x, p), q),                lambda match: transpose(match.x, composed(match.p, match.q)), when=lambda match: is_order(match.q)),
-    rule("transpose-of-ones",           *shaped(transpose(x, p),                      of_ones)),
+    rule("transpose-transpose",         transpose(transpose(x, p), q),                transpose(x, composed(p, q))),
+    rule("transpose-of-ones",           *reshaped(transpose(x, p)),                   when=KeepsOrder("x", "p")),
     rule("reshape-shape-explicit",      *reshaped(reshape(x, hole("o", when=lambda dims: not is_explicit(dims))))),
-    rule("reshape-same",                *shaped(reshape(x, r),                        same_as_x)),
+    rule("reshape-same",                reshape(x, r),                                x, when=SameShape("x", "r")),
     rule("reshape-reshape",             reshape(reshape(x, r), t),                    reshape(x, t)),
     rule("squeeze-is-reshape",          *reshaped(squeeze(x, a))),
     rule("expand-dims-is-reshape",      *reshaped(expand_dims(x, a))),
-    rule("broadcast-same",              *shaped(broadcast_to(x, t),                   same_as_x)),
+    rule("broadcast-same",              broadcast_to(x, t),                           x, when=SameShape("x", "t")),
     rule("broadcast-broadcast",         broadcast_to(broadcast_to(x, t), u),          broadcast_to(x, u)),
     rule("broadcast-of-reshape",        broadcast_to(reshape(x, r), t),               without_new_axes),
     rule("transpose-of-filled",         *refilled(transpose(broadcast_to(v, t), p))),

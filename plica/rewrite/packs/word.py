@@ -9,7 +9,7 @@ larger than `x`.  `spread` makes the right side as large as the left side was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,6 +18,7 @@ import attrs
 from plica.core import CompilerBug, Term
 from plica.core.deferred import unobserved
 from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.operator import Operator
 from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import Mismatch, find
@@ -142,8 +143,10 @@ class LikeLeft:
     by: Literal["broadcast_to", "reshape"]
     always: bool
 
-    def __call__(self, match: PatternMatch) -> Term:
+    def __call__(self, match: PatternMatch) -> Term | None:
         found: Any = _plan(self.part)(match.filling)
+        if found is None:
+            return None
         wanted = shape(_plan(self.left)(match.filling))
         keep = not self.always and same_shape(shape(found), wanted)
         done: Term = found if keep else op(self.by)(found, wanted)
@@ -159,6 +162,18 @@ class OneShape:
 
     def __call__(self, match: PatternMatch) -> bool:
         return same_shape(shape(match[self.first]), shape(match[self.second]))
+
+
+@attrs.frozen
+class DtypesAre:
+    """A guard that looks at dtypes alone: of what fills holes, or of attributes."""
+
+    predicate: Callable[..., bool]
+    names: tuple[str, ...]
+
+    def __call__(self, match: PatternMatch) -> bool:
+        filled = (match[name] for name in self.names)
+        return self.predicate(*(tensor(it).dtype if isinstance(it, Expr) else it for it in filled))
 
 
 @attrs.frozen
@@ -184,18 +199,37 @@ class CoversShape:
         return covers(shape(match[self.large]), match[self.small])
 
 
+@attrs.frozen
+class ByDefinition:
+    """A right side: what a composite operator is defined as, of the left side's own arguments."""
+
+    record: Operator
+    inputs: tuple[str, ...]
+    attributes: tuple[str, ...]
+
+    def __call__(self, match: PatternMatch) -> Term:
+        names = (each.name for each in self.record.attributes)
+        values = {name: match[hole] for name, hole in zip(names, self.attributes, strict=True)}
+        assert self.record.decompose is not None
+        return self.record.decompose(values, *(match[each] for each in self.inputs))
+
+
+def by_definition(
+    of: Operator, inputs: Sequence[Any], attributes: Sequence[Any]
+) -> tuple[Any, Computed]:
+    """A composite operator, and what it is defined as."""
+    if of.decompose is None:
+        raise CompilerBug(f"{of.name} is not made of other operators.")
+    names = (tuple(each.name for each in part) for part in (inputs, attributes))
+    return of(*inputs, *attributes), ByDefinition(of, *names)
+
+
 def unfolded(name: str) -> Rule:
     """The rule that replaces a composite operator by what its record says it is made of."""
     of = op(name)
     inputs = [hole(f"{each}_of") for each in of.inputs]
-    attributes = {each.name: hole(f"of_{each.name}") for each in of.attributes}
-
-    def right(match: PatternMatch) -> Term:
-        values = {each: match[hole_] for each, hole_ in attributes.items()}
-        done: Term = of.decompose(values, *(match[each] for each in inputs))
-        return done
-
-    return rule(f"{spoken(name)}-unfolded", of(*inputs, **attributes), right)
+    attributes = [hole(f"of_{each.name}") for each in of.attributes]
+    return rule(f"{spoken(name)}-unfolded", *by_definition(of, inputs, attributes))
 
 
 def shaped(left: Any, build: Callable[[PatternMatch, Shape], Term | None]) -> tuple[Any, Computed]:

@@ -13,19 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
-from plica.core import Name, Term, map_bottom_up, post_order
+from plica.core import Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, If, Literal
 from plica.ir.graph.operator import Mismatch, Operator, find
-from plica.ir.loop.scalar import Combiner, Lit, Load, Scalar, ScalarVar, Select
+from plica.ir.loop.scalar import Load, Scalar, Select
 from plica.ir.loop.tensor import Compute, buffer
-from plica.ir.type import DType, TensorType, bool_
+from plica.ir.type import DType, TensorType, bool_, f32
 from plica.rewrite.instantiate import is_value
+from plica.rewrite.packs.axes import composed, explicit_order, remaining
 from plica.rewrite.packs.rearrange import are_zeros, is_zero
 from plica.rewrite.packs.shape import is_explicit, is_identity, is_order
-from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
-from plica.rewrite.pattern import Hole
+from plica.rewrite.pattern import Derived, Hole
+from plica.rewrite.prove.derived import (
+    number_of,
+    one_number_of,
+    read_derived,
+    shape_of,
+    turned_back_of,
+)
 from plica.rewrite.prove.open_shape import (
     NOWHERE,
     SCALAR,
@@ -34,10 +39,11 @@ from plica.rewrite.prove.open_shape import (
     NamedShape,
     OpenIndex,
     OpenShape,
-    PermutedIndex,
-    PermutedShape,
-    ShapeFacts,
+    unpermuted,
 )
+from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable, constant
+from plica.rewrite.prove.reduction import FOLDS, reduced
+from plica.rewrite.prove.rule_facts import RuleFacts
 
 ELEMENTWISE: Final = frozenset(("cast", "where"))
 """Elementwise operators that are not registered as such."""
@@ -61,69 +67,15 @@ UNDO_THEMSELVES: Final = frozenset(("flip",))
 KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
 FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
 """Operators that keep row-major positions; the shape depends on attributes and the old shape."""
-FOLDS: Final[Mapping[str, Combiner]] = {
-    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
-    "supremum": "max", "infimum": "min",
+FILLS: Final[dict[str, int | None]] = {
+    "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
 }  # fmt: skip
-FILLS: Final[dict[str, int | None]] = {"zeros_like": 0, "ones_like": 1, "full_like": None}
+COPIES: Final = ("nn.dropout",)
+"""Operators that give their argument, whatever their attributes."""
 
 
-class Unprovable(Exception):
-    """Why the prover cannot read a rule."""
-
-
-class IllTypedRule(Unprovable):
-    """With these dtypes the left side is no term."""
-
-
-@attrs.frozen(eq=False)
-class OpenTensor:
-    """A tensor of any shape: its dtype, and the element at a place."""
-
-    dtype: DType
-    shape: OpenShape
-    at: Callable[[OpenIndex], Scalar]
-    parts: tuple[OpenTensor, ...] = ()
-    """What a concatenation is made of, and along which axis."""
-    axis: Any = None
-
-
-def constant(value: bool | int | float, dtype: DType) -> OpenTensor:
-    """A scalar constant."""
-    literal = Lit(value, dtype)
-    return OpenTensor(dtype, SCALAR, lambda _: literal)
-
-
-@attrs.frozen(eq=False)
-class OpenFold:
-    """A reduction over the axes that an attribute names: what is combined at each place."""
-
-    combiner: Combiner
-    domain: tuple[Any, ...]
-    body: Scalar
-
-
-class RuleReading:
+class RuleReading(RuleFacts):
     """One rule with the dtypes of its holes: both sides are read with the same facts and atoms."""
-
-    def __init__(self, dtypes: Mapping[str, DType]) -> None:
-        self.dtypes = dtypes
-        self.facts = ShapeFacts()
-        self.atoms: dict[tuple[Any, ...], ScalarVar] = {}
-        self.folds: dict[Scalar, OpenFold] = {}
-        self.assumes = True
-        self._seen: set[tuple[Any, ...]] = set()
-        self._memo: dict[Term, OpenTensor] = {}
-
-    def guarded(self, guard: object) -> None:
-        """What a guard says of shapes is learnt; of another guard nothing."""
-        match guard:
-            case OneShape(first, second):
-                self.facts.learn_same(NamedShape(first), NamedShape(second))
-            case CoversShape(large, small):
-                self.facts.learn_below(NamedShape(small), NamedShape(large))
-            case HasElements(name, axes):
-                self._seen.add(("nonempty", axes, NamedShape(name)))
 
     def left(self, term: Expr) -> OpenTensor:
         """The left side, which is well formed: what it says of shapes is learnt.
@@ -131,18 +83,18 @@ class RuleReading:
         It is read twice, since what is learnt late changes normal forms.
         """
         self.tensor(term)
-        self._memo.clear()
+        self.memo.clear()
         found = self.tensor(term)
-        self._memo.clear()
+        self.memo.clear()
         self.assumes = False
         return found
 
     def tensor(self, term: Term) -> OpenTensor:
         """What a part of a side is."""
         for node in post_order(term):
-            if node not in self._memo and isinstance(node, Expr):
-                self._memo[node] = self._read(node)
-        return self._memo[term]
+            if node not in self.memo and isinstance(node, Expr):
+                self.memo[node] = self._read(node)
+        return self.memo[term]
 
     def _read(self, node: Expr) -> OpenTensor:
         match node:
@@ -153,7 +105,9 @@ class RuleReading:
             case Literal():
                 return constant(False, bool_)  # read by its user
             case If(condition, then, orelse):
-                return self._if(*(self._memo[each] for each in (condition, then, orelse)))
+                return self._if(*(self.memo[each] for each in (condition, then, orelse)))
+            case Derived():
+                return read_derived(self, node)
             case Apply(name, args, _):
                 record = find(name)
                 assert record is not None
@@ -166,16 +120,19 @@ class RuleReading:
         constraint = node.constraint
         scalar = constraint.ranks == (0,) or constraint.shape == ()
         shape = SCALAR if scalar else self.facts.named(NamedShape(node.name))
-        dtype = self.dtypes[node.name]
+        dtype, name = self.dtypes[node.name], node.name
+        if name in self.splats:
+            return one_number_of(self, name)
+        if (order := self.turned.get(name)) is not None:
+            back, permute = turned_back_of(self, name), self.facts.permute
+            return OpenTensor(
+                dtype,
+                self.facts.permuted(back.shape, order),
+                lambda index: back.at(permute(index, order, back.shape)),
+            )
         return OpenTensor(
             dtype, shape, lambda index: self.atom(("hole", node.name, index), dtype, node.name)
         )
-
-    def atom(self, key: tuple[Any, ...], dtype: DType, hint: str) -> ScalarVar:
-        """The unknown number of a key."""
-        if key not in self.atoms:
-            self.atoms[key] = ScalarVar(Name(hint, len(self.atoms)), dtype)
-        return self.atoms[key]
 
     # --- operators --------------------------------------------------------------------------------
 
@@ -183,14 +140,21 @@ class RuleReading:
         given = dict(node.attrs)
         if record.pointwise or record.name in ELEMENTWISE:
             return self._pointwise(record, given, self._operands(record, args))
-        if record.name in FILLS and len(args) == 1:
-            return self._fill(record.name, given, self._memo[args[0]])
+        if record.name in FILLS and args:
+            of = self.memo[args[0]]
+            return self._fill(record.name, given, of.shape, of.dtype)
+        if record.name in FILLS:
+            return self._fill(record.name, given, shape_of(self, given["shape"]), f32)
         if record.name == "concat":
-            return self._concat([self._memo[each] for each in args], given["axis"])
+            return self._concat([self.memo[each] for each in args], given["axis"])
         if len(args) != 1 or isinstance(args[0], Literal):
             raise Unprovable(f"{record.name} is not modelled")
-        of = self._memo[args[0]]
-        if _is_identity(record.name, given):
+        of = self.memo[args[0]]
+        if record.name in COPIES:
+            return of
+        if _is_identity(record.name, given) or any(
+            self.is_known(("identity", value, of.shape)) for value in given.values()
+        ):
             return of
         match record.name:
             case "broadcast_to":
@@ -202,18 +166,18 @@ class RuleReading:
             case name if name in MOVES:
                 return self._move(name, of, given)
             case name if name in FOLDS:
-                return self._fold(record, of, given["axis"], given["keepdims"])
+                return reduced(self, record, of, given["axis"], given["keepdims"])
         raise Unprovable(f"{record.name} is not modelled")
 
     def _operands(self, record: Operator, args: tuple[Expr, ...]) -> list[OpenTensor]:
         """The arguments; a literal has the dtype of its neighbours."""
         group = range(len(args)) if record.like is None else record.like
-        of = next((self._memo[args[i]].dtype for i in group if not isinstance(args[i], Literal)),
+        of = next((self.memo[args[i]].dtype for i in group if not isinstance(args[i], Literal)),
                   None)  # fmt: skip
         found = []
         for arg in args:
             if not isinstance(arg, Literal):
-                found.append(self._memo[arg])
+                found.append(self.memo[arg])
                 continue
             if of is None or not is_value(arg.value, of):
                 raise IllTypedRule(f"{arg.value!r} is no value of {of}")
@@ -229,7 +193,7 @@ class RuleReading:
         elif not all(self.facts.is_together(a, b) for a in shapes for b in shapes):
             raise Unprovable(f"the arguments of {record.name} may not broadcast together")
         shape = self.facts.broadcast(shapes)
-        values = {name: self._value(value) for name, value in given.items()}
+        values = {name: self.value(value) for name, value in given.items()}
         meaning, dtype = self._meaning(record, values, args)
         places = [self.facts.project] * len(args)
 
@@ -238,10 +202,6 @@ class RuleReading:
             return meaning([arg.at(project(index, shape, arg.shape)) for project, arg in pairs])
 
         return OpenTensor(dtype, shape, at)
-
-    def _value(self, value: Any) -> Any:
-        """An attribute's value; a hole of a dtype has the dtype chosen for it."""
-        return self.dtypes.get(value.name, value) if isinstance(value, Hole) else value
 
     def _meaning(
         self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
@@ -280,16 +240,9 @@ class RuleReading:
             raise Unprovable("cast to an unknown dtype")
         dtypes = tuple(each.dtype for each in args)
         key = (record.name, tuple(given.items()), dtypes)
-        self._legal(key, f"{record.name} of other attributes or dtypes")
+        self.legal(key, f"{record.name} of other attributes or dtypes")
         dtype = dtypes[0]
         return lambda elements: self.atom((*key, tuple(elements)), dtype, "opaque"), dtype
-
-    def _legal(self, key: tuple[Any, ...], what: str) -> None:
-        """On the left side: remember a well-formed call; on the right side: it must be known."""
-        if self.assumes:
-            self._seen.add(key)
-        elif key not in self._seen:
-            raise Unprovable(f"{what} may not be well formed on the right side")
 
     def _if(self, condition: OpenTensor, then: OpenTensor, orelse: OpenTensor) -> OpenTensor:
         if self.assumes:
@@ -302,46 +255,11 @@ class RuleReading:
             lambda index: Select(condition.at(NOWHERE), then.at(index), orelse.at(index)),
         )  # fmt: skip
 
-    def _fill(self, name: str, given: dict[str, Any], of: OpenTensor) -> OpenTensor:
-        number: Any = given["value"] if FILLS[name] is None else FILLS[name]
-        dtype = of.dtype if given["dtype"] is None else self._value(given["dtype"])
-        if isinstance(number, Hole) or isinstance(dtype, Hole):
-            raise Unprovable(f"{name} of an unknown value")
-        if dtype is bool_:
-            number = bool(number)
-        if not is_value(number, dtype):
-            raise Unprovable(f"{number!r} may be no value of {dtype}")
-        return OpenTensor(dtype, of.shape, lambda _: Lit(number, dtype))
-
-    def _fold(self, record: Operator, of: OpenTensor, axes: Any, kept: Any) -> OpenTensor:
-        """A reduction; with `keepdims` it is one without, reshaped."""
-        if axes == ():
-            return of
-        none = {"axis": (), "keepdims": False}
-        result = record.relation(none, TensorType((), of.dtype))
-        if isinstance(result, Mismatch):
-            raise IllTypedRule(result.message)
-        combiner = FOLDS[record.name]
-        self._legal(("fold", axes, of.shape), "a reduction of other axes")
-        if record.name in ("supremum", "infimum"):
-            if ("nonempty", axes, of.shape) not in self._seen:
-                raise Unprovable(f"{record.name} of axes that may be empty")
-        elif combiner in ("max", "min"):
-            self._legal(("nonempty", axes, of.shape), "an extreme of axes that are empty")
-        narrow = MappedShape("reduced", axes, of.shape)
-        wide = narrow if kept is False else MappedShape("reduced", (axes, kept), of.shape)
-        self.facts.learn_count(narrow, wide)
-
-        def at(index: OpenIndex) -> Scalar:
-            outer = self.facts.reshape(index, wide, narrow)
-            inner = MappedIndex(outer, "reduced", axes, of.shape)
-            body = of.at(inner)
-            domain = (outer, axes, of.shape)
-            found = self.atom(("fold", combiner, domain, body), of.dtype, combiner)
-            self.folds[found] = OpenFold(combiner, domain, body)
-            return found
-
-        return OpenTensor(of.dtype, wide, at)
+    def _fill(self, name: str, given: dict[str, Any], shape: OpenShape, own: DType) -> OpenTensor:
+        """A shape filled with a number."""
+        value = given["value"] if FILLS[name] is None else FILLS[name]
+        number = number_of(self, value, own if given["dtype"] is None else given["dtype"])
+        return OpenTensor(number.dtype, shape, lambda _: number.at(NOWHERE))
 
     def _concat(self, parts: list[OpenTensor], axis: Any) -> OpenTensor:
         """Tensors end to end; a concatenation of concatenations has all their parts."""
@@ -356,9 +274,9 @@ class RuleReading:
             return flat[0]
         shapes = tuple(each.shape for each in flat)
         if self.assumes:
-            self._seen.add(("concat", axis, shapes))
+            self.seen.add(("concat", axis, shapes))
         elif not any(
-            each[:2] == ("concat", axis) and _is_run(shapes, each[2]) for each in self._seen
+            each[:2] == ("concat", axis) and _is_run(shapes, each[2]) for each in self.seen
         ):
             raise Unprovable("a concat may not be well formed on the right side")
         shape = MappedShape("concat", (axis, *shapes), SCALAR)
@@ -374,13 +292,8 @@ class RuleReading:
 
     # --- arrangements -----------------------------------------------------------------------------
 
-    def _named(self, given: Any) -> OpenShape:
-        if not isinstance(given, Hole):
-            raise Unprovable("a shape of known rank")
-        return self.facts.named(NamedShape(given.name))
-
     def _broadcast(self, of: OpenTensor, given: Any) -> OpenTensor:
-        return self.broadcast(of, self._named(given))
+        return self.broadcast(of, shape_of(self, given))
 
     def broadcast(self, of: OpenTensor, shape: OpenShape) -> OpenTensor:
         """A tensor broadcast to a shape."""
@@ -392,42 +305,51 @@ class RuleReading:
         return OpenTensor(of.dtype, shape, lambda index: of.at(project(index, shape, of.shape)))
 
     def _transpose(self, of: OpenTensor, order: Any) -> OpenTensor:
+        order = self._order(order, of.shape)
         explicit = isinstance(order, tuple) and all(each >= 0 for each in order)
         if isinstance(order, Hole):
             explicit = order.constraint.when is is_order
         if self.assumes and explicit:
             self.facts.learn_rank(of.shape, order)
         self._transposable(of.shape, order, explicit)
-        shape = PermutedShape(of.shape, order)
-        return OpenTensor(of.dtype, shape, lambda index: of.at(PermutedIndex(index, order)))
+        shape, permute = self.facts.permuted(of.shape, order), self.facts.permute
+        return OpenTensor(of.dtype, shape, lambda index: of.at(permute(index, order, of.shape)))
 
     def _transposable(self, shape: OpenShape, order: Any, explicit: bool) -> None:
-        if not (explicit and self.facts.fits(shape, order)):
-            self._legal(("transpose", order, shape), "a transpose")
+        if isinstance(order, Derived) and order.function is composed:
+            inner, outer = order.args
+            self._transposable(shape, inner, True)
+            self._transposable(self.facts.permuted(shape, inner), outer, True)
+        elif not ((explicit or isinstance(order, Derived)) and self.facts.fits(shape, order)):
+            self.legal(("transpose", order, shape), "a transpose")
+
+    def _order(self, order: Any, shape: OpenShape) -> Any:
+        """An order of axes; one written out for a shape is that order."""
+        match order:
+            case Derived(function, (given, part)) if function is explicit_order:
+                return given if self.memo[part].shape is unpermuted(shape) else order
+            case Derived(function, (inner, outer)) if function is composed:
+                inner = self._order(inner, shape)
+                return composed(inner, self._order(outer, self.facts.permuted(shape, inner)))
+            case Derived(function, (given, axes, kept)) if function is remaining:
+                flag = self.flag(kept)
+                return given if flag is True else remaining(given, axes, flag)
+        return order
 
     def _flatten(self, name: str, of: OpenTensor, given: dict[str, Any]) -> OpenTensor:
         wanted = given.get("shape")
         if isinstance(wanted, Hole) and wanted.constraint.when is is_explicit:
-            return self.reshape(of, self._named(wanted))
+            return self.reshape(of, shape_of(self, wanted))
         key = tuple(given.items())
         old = self.facts.count_of(of.shape) if name in ("reshape", "ravel") else of.shape
-        self._legal((name, key, old), f"{name} of another shape")
+        self.legal((name, key, old), f"{name} of another shape")
         shape = MappedShape(name, key, old)
         self.facts.learn_count(of.shape, shape)
         return self.reshape(of, shape)
 
-    def reshape(self, of: OpenTensor, shape: OpenShape) -> OpenTensor:
-        """A tensor in another shape of as many elements."""
-        if self.assumes:
-            self.facts.learn_count(of.shape, shape)
-        elif not self.facts.is_same_count(of.shape, shape):
-            raise Unprovable("the right side may not have as many elements as that shape")
-        change = self.facts.reshape
-        return OpenTensor(of.dtype, shape, lambda index: of.at(change(index, shape, of.shape)))
-
     def _move(self, name: str, of: OpenTensor, given: dict[str, Any]) -> OpenTensor:
         key = tuple(given.items())
-        self._legal((name, key, of.shape), f"{name} of another shape")
+        self.legal((name, key, of.shape), f"{name} of another shape")
         shape = of.shape if name in KEEPS_SHAPE else MappedShape(name, key, of.shape)
 
         def at(index: OpenIndex) -> Scalar:

@@ -19,7 +19,9 @@ from plica.core import Name, map_bottom_up, post_order
 from plica.ir.contract import Contract, exact, signless_zero
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
-from plica.rewrite.prove.element import OpenFold, RuleReading, Unprovable
+from plica.rewrite.prove.element import RuleReading
+from plica.rewrite.prove.open_fold import OpenFold
+from plica.rewrite.prove.open_tensor import Unprovable
 from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
 from plica.rewrite.prove.solver import MISSING, answer, is_available
 

@@ -1,15 +1,19 @@
 """Open shapes and indices: tensors of any rank and any sizes, as terms with laws.
 
     OpenShape ::= NamedShape(name) | BroadcastShape(parts) | PermutedShape(of, order)
-                | MappedShape(operator, attrs, of)
+                | MappedShape(operator, attrs, of) | ReducedShape(of, gone) | KeptShape(of, gone)
     OpenIndex ::= RootIndex(shape) | NoIndex | ProjectedIndex(index, source, target)
                 | PermutedIndex(index, order) | ReshapedIndex(index, source, target)
-                | MappedIndex(index, operator, attrs, of)
+                | MappedIndex(index, operator, attrs, of) | BoundIndex(index, gone, of)
+                | FlatIndex(of)
+    AxisSet   ::= some of AxesOf(attribute, shape) | AllAxes(of)
 
 Nothing here has a rank.  `ProjectedIndex` is the place that broadcasting reads: aligned at the last
 axis, 0 along axes of size 1.  `ReshapedIndex` keeps the row-major position.  `MappedIndex` is the
 place that an operator which only moves elements reads; nothing is known of it but that it depends
-on the index, the attributes and the shape.
+on the index, the attributes and the shape.  `BoundIndex` is the place that a reduction reads: along
+the axes in `gone` it is bound by the reduction, along the others it is a place of the `KeptShape`,
+in which those axes have the size 1.  A set of axes keeps its name when the axes move.
 
 What the left side of a rule and its guard say of shapes is a set of `ShapeFacts`; normal forms
 depend on them.
@@ -23,11 +27,13 @@ True
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from plica.core import Term
+from plica.rewrite.packs.axes import composed, remaining
+from plica.rewrite.pattern import Derived, Hole
 
 
 class OpenShape(Term):
@@ -115,6 +121,56 @@ class MappedIndex(OpenIndex):
     of: OpenShape
 
 
+@attrs.frozen(eq=False)
+class AxesOf(Term):
+    """The axes that an attribute names in a shape; the same axes before a transpose."""
+
+    attribute: Any  # Any: as above
+    shape: OpenShape
+
+
+@attrs.frozen(eq=False)
+class AllAxes(Term):
+    """All axes of a shape, of which only the number of its elements matters."""
+
+    of: OpenShape
+
+
+AxisSet: TypeAlias = tuple[AxesOf | AllAxes, ...]
+
+
+@attrs.frozen(eq=False)
+class ReducedShape(OpenShape):
+    """A shape without some axes."""
+
+    of: OpenShape
+    gone: AxisSet
+
+
+@attrs.frozen(eq=False)
+class KeptShape(OpenShape):
+    """A shape in which some axes have the size 1."""
+
+    of: OpenShape
+    gone: AxisSet
+
+
+@attrs.frozen(eq=False)
+class BoundIndex(OpenIndex):
+    """The place of `of` at a place of the kept shape, and anywhere along the axes in `gone`."""
+
+    index: OpenIndex
+    gone: AxisSet
+    of: OpenShape
+
+
+@attrs.frozen(eq=False)
+class FlatIndex(OpenIndex):
+    """Any row-major position of the shapes with so many elements."""
+
+    of: OpenShape
+
+
 SCALAR: Final = BroadcastShape(())
 ROOT: Final = RootIndex()
 NOWHERE: Final = NoIndex()
@@ -130,6 +186,11 @@ class ShapeFacts:
         self._together: set[frozenset[OpenShape]] = set()
         self._counts: dict[OpenShape, OpenShape] = {}
         self._ranked: set[tuple[OpenShape, Any]] = set()
+        self._whole: set[tuple[Any, OpenShape]] = set()
+        self.orderly: set[tuple[OpenShape, Any]] = set()
+        """Shapes, and orders of their axes in which rows are in the same order."""
+        self.ones: set[AxesOf | AllAxes] = set()
+        self.created: dict[tuple[OpenShape, AxisSet, OpenShape], OpenShape] = {}
 
     # --- what is learnt ---------------------------------------------------------------------------
 
@@ -162,6 +223,17 @@ class ShapeFacts:
     def learn_rank(self, shape: OpenShape, order: Any) -> None:
         """The permutation names each axis of the shape by its number."""
         self._ranked.add((shape, order))
+
+    def learn_all(self, attribute: Hole, shape: OpenShape) -> None:
+        """The attribute names all axes of a shape."""
+        self._whole.add((Hole(attribute.name), shape))
+
+    def learn_created(self, small: OpenShape, wide: OpenShape, gone: AxisSet) -> None:
+        """Along some axes of a shape, broadcasting reads one place: they are new, or of size 1."""
+        part = self.created[wide, gone, small] = MappedShape("without", (wide, gone), small)
+        self.learn_count(small, part)
+        self.learn_below(part, self.reduced(wide, gone))
+        self.learn_below(small, self.kept(wide, gone))
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -222,6 +294,12 @@ class ShapeFacts:
 
     def fits(self, shape: OpenShape, order: Any) -> bool:
         """Whether the permutation is known to name each axis of the shape by its number."""
+        if isinstance(order, Derived):
+            found = self.permuted(shape, order)
+            turned = found.of if isinstance(found, ReducedShape) else None
+            return isinstance(turned, PermutedShape) and self.fits(turned.of, turned.order)
+        if isinstance(shape, KeptShape):
+            return self.fits(shape.of, order)
         if isinstance(shape, BroadcastShape):
             return bool(shape.parts) and all(self.fits(part, order) for part in shape.parts)
         return (shape, order) in self._ranked
@@ -254,6 +332,12 @@ class ShapeFacts:
             return NOWHERE
         if isinstance(index, ProjectedIndex):
             return self.project(index.index, index.source, target)
+        if isinstance(index, BoundIndex) and (source, index.gone, target) in self.created:
+            return self.project(index.index, self.kept(source, index.gone), target)
+        if isinstance(index, ReshapedIndex) and isinstance(less := index.source, ReducedShape):
+            part = self.created.get((less.of, less.gone, target))
+            if part is not None and source is self.kept(less.of, less.gone):
+                return self.reshape(self.project(index.index, less, part), part, target)
         if isinstance(index, PermutedIndex) and (order := index.order) is not None:
             wide, narrow = PermutedShape(source, order), PermutedShape(target, order)
             if self._one_order(wide, narrow) is not None:
@@ -266,9 +350,107 @@ class ShapeFacts:
             return index
         if target is SCALAR:
             return NOWHERE
+        if isinstance(index, FlatIndex):
+            return index
         if isinstance(index, ReshapedIndex):
             return self.reshape(index.index, index.source, target)
+        if isinstance(index, BoundIndex) and index.of is source and _is_kept(source, target):
+            narrow, wide = self.kept(source, index.gone), self.kept(target, index.gone)
+            return self.bound(self.reshape(index.index, narrow, wide), index.gone, target)
         return ReshapedIndex(index, source, target)
+
+    # --- axes -------------------------------------------------------------------------------------
+
+    def axes(self, attribute: Any, shape: OpenShape) -> AxesOf | AllAxes:
+        """The axes that an attribute names in a shape."""
+        if isinstance(attribute, Hole):
+            attribute = Hole(attribute.name)  # whatever else is asked of it
+        if isinstance(shape, KeptShape):
+            return self.axes(attribute, shape.of)
+        if (attribute, shape) in self._whole:
+            return AllAxes(self.count_of(shape))
+        return AxesOf(attribute, shape)
+
+    def reduced(self, shape: OpenShape, gone: AxisSet) -> OpenShape:
+        """A shape without some axes."""
+        if any(isinstance(each, AllAxes) for each in gone):
+            return SCALAR
+        if isinstance(shape, ReducedShape):
+            return ReducedShape(shape.of, joined(shape.gone, gone))
+        return ReducedShape(shape, gone)
+
+    def kept(self, shape: OpenShape, gone: AxisSet) -> OpenShape:
+        """A shape in which some axes have the size 1."""
+        if isinstance(shape, KeptShape):
+            return KeptShape(shape.of, joined(shape.gone, gone))
+        return KeptShape(shape, gone)
+
+    def bound(self, index: OpenIndex, gone: AxisSet, shape: OpenShape) -> OpenIndex:
+        """The place of a shape at a place of the kept one, and anywhere along some axes."""
+        if any(isinstance(each, AllAxes) for each in gone):
+            return FlatIndex(self.count_of(shape))
+        if isinstance(index, BoundIndex) and index.of is self.kept(shape, gone):
+            return BoundIndex(index.index, joined(gone, index.gone), shape)
+        return BoundIndex(index, gone, shape)
+
+    def permuted(self, shape: OpenShape, order: Any) -> OpenShape:
+        """A shape with its axes in another order."""
+        if isinstance(order, Derived) and order.function is composed:
+            inner, outer = order.args
+            return self.permuted(self.permuted(shape, inner), outer)
+        match shape:
+            case KeptShape(of, gone) if _are_of(gone, PermutedShape(of, order)):
+                return KeptShape(PermutedShape(of, order), gone)
+            case ReducedShape(of, (AxesOf(axes, PermutedShape(_, before) as wide),) as gone) if (
+                order is remaining(before, axes, False) and wide.of is of
+            ):
+                return ReducedShape(wide, gone)
+        return PermutedShape(shape, order)
+
+    def permute(self, index: OpenIndex, order: Any, of: OpenShape) -> OpenIndex:
+        """The place of a shape at a place of the permuted one."""
+        if isinstance(order, Derived) and order.function is composed:
+            inner, outer = order.args
+            return self.permute(self.permute(index, outer, self.permuted(of, inner)), inner, of)
+        if (of, order) in self.orderly:
+            return self.reshape(index, self.permuted(of, order), of)
+        match index:
+            case BoundIndex(outer, gone, wide) if wide is PermutedShape(of, order):
+                return self.bound(self.permute(outer, order, self.kept(of, gone)), gone, of)
+            case ReshapedIndex(outer, ReducedShape(wide, (AxesOf(axes, _),) as gone), _) if (
+                isinstance(of, KeptShape)
+                and of.gone == gone
+                and wide is PermutedShape(of.of, order)
+            ):
+                less = ReducedShape(of.of, gone)
+                turned = self.permute(outer, remaining(order, axes, False), less)
+                return self.reshape(turned, less, of)
+        return PermutedIndex(index, order)
+
+
+def unpermuted(shape: OpenShape) -> OpenShape:
+    """The shape of which another is a transpose."""
+    while isinstance(shape, PermutedShape):
+        shape = shape.of
+    return shape
+
+
+def joined(first: AxisSet, second: AxisSet) -> AxisSet:
+    """The union of sets of axes."""
+    return tuple(sorted({*first, *second}, key=repr))
+
+
+def _is_kept(a: OpenShape, b: OpenShape) -> bool:
+    """Whether two shapes differ in axes of size 1 that a reduction left out or kept."""
+    pair = (a, b) if isinstance(a, ReducedShape) else (b, a)
+    match pair:
+        case ReducedShape(of, gone), KeptShape(other, same):
+            return of is other and gone == same
+    return False
+
+
+def _are_of(gone: AxisSet, shape: OpenShape) -> bool:
+    return all(isinstance(each, AxesOf) and each.shape is shape for each in gone)
 
 
 def parts_of(shape: OpenShape) -> tuple[OpenShape, ...]:

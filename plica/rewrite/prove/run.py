@@ -24,22 +24,25 @@ What a proof takes for granted is its `laws`:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from plica.core import IllTyped, Term, map_bottom_up, post_order
-from plica.ir.contract import APPROX
+from plica.ir.contract import APPROX, signless_zero
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.type import DTYPES, DType
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted
-from plica.rewrite.packs.word import Evaluated, LikeLeft, w
-from plica.rewrite.pattern import Dominator, Hole, Outputs, Recursive, Rest, alternatives
-from plica.rewrite.prove.element import IllTypedRule, OpenTensor, RuleReading, Unprovable
-from plica.rewrite.prove.equality import Claim, equal_folds
+from plica.rewrite.packs.word import ByDefinition, DtypesAre, Evaluated, LikeLeft, w
+from plica.rewrite.pattern import Derived, Dominator, Hole, Outputs, Recursive, Rest, alternatives
+from plica.rewrite.prove.element import RuleReading
+from plica.rewrite.prove.equality import REALS, Claim, equal_folds
+from plica.rewrite.prove.guard import learn_guard
 from plica.rewrite.prove.open_shape import ROOT
+from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
 from plica.rewrite.rule import Rule
 
 MAX_TYPINGS: Final = 20_000
@@ -83,29 +86,82 @@ def attempt(rule: Rule) -> Proved | Unproved:
 
 
 def _proof(rule: Rule) -> Proved:
+    if isinstance(rule.right, ByDefinition):
+        return Proved(rule.name, f"the definition of {rule.right.record.name}", (), ())
     left, right = _sides(rule)
     cases = typings = 0
     laws: dict[str, None] = {}
     scripts: dict[str, None] = {}
     for each in alternatives(left):
         assert isinstance(each, Expr)
+        flags = _flags(each, right)
         for dtypes in dtypes_of(each):
+            if isinstance(rule.when, DtypesAre) and not rule.when.predicate(
+                *(dtypes[name] for name in rule.when.names)
+            ):
+                continue
             typings += 1
             if typings > MAX_TYPINGS:
                 raise Unprovable(f"more than {MAX_TYPINGS:,} choices of dtypes")
-            try:
-                reading = RuleReading(dtypes)
-                reading.guarded(rule.when)
-                before = reading.left(each)
-            except (IllTypedRule, IllTyped):
-                continue
-            after = _arranged(reading, before, reading.tensor(right), rule.right)
-            laws.update(_same_elements(reading, before, after, Claim(rule.contract, scripts)))
-            cases += 1
+            for values in itertools.product((False, True), repeat=len(flags)):
+                decided = dict(zip(flags, values, strict=True))
+                try:
+                    laws.update(_Case(rule, each, right, dtypes, decided).laws(scripts))
+                except _IllTypedLeft:
+                    continue
+                cases += 1
     if not cases:
         raise Unprovable("no choice of dtypes makes a term of the left side")
     how = "one term" if not scripts else f"{len(scripts)} scripts"
     return Proved(rule.name, f"{how} for {cases} choices of dtypes", tuple(laws), tuple(scripts))
+
+
+class _IllTypedLeft(Exception):
+    """With these dtypes the left side is no term."""
+
+
+def _flags(left: Expr, right: Expr) -> list[str]:
+    """The conditions among the attributes of the left side by which the right side decides."""
+    told = {
+        arg for node in post_order(right) if isinstance(node, Derived)
+        for arg in node.args if isinstance(arg, Hole)
+    }  # fmt: skip
+    kept = [dict(node.attrs).get("keepdims") for node in post_order(left)
+            if isinstance(node, Apply)]  # fmt: skip
+    return sorted({each.name for each in kept if isinstance(each, Hole) and each in told})
+
+
+@attrs.frozen
+class _Case:
+    """One alternative of the sides of a rule, with dtypes and conditions chosen."""
+
+    rule: Rule
+    left: Expr
+    right: Expr
+    dtypes: dict[str, DType]
+    flags: dict[str, bool]
+
+    def laws(self, scripts: dict[str, None]) -> dict[str, None]:
+        """The laws under which the sides are equal; scripts are added to those of other cases.
+
+        Sums in another order are tried where sums in the same order do not do.
+        """
+        try:
+            return self._laws(scripts, reorders=False)
+        except Unprovable:
+            if self.rule.contract <= signless_zero:
+                raise
+            return {REALS: None, **self._laws(scripts, reorders=True)}
+
+    def _laws(self, scripts: dict[str, None], *, reorders: bool) -> dict[str, None]:
+        try:
+            reading = RuleReading(self.dtypes, self.flags, reorders)
+            learn_guard(reading, self.rule.when, self.left)
+            before = reading.left(self.left)
+        except (IllTypedRule, IllTyped) as error:
+            raise _IllTypedLeft from error
+        after = _arranged(reading, before, reading.tensor(self.right), self.rule.right)
+        return _same_elements(reading, before, after, Claim(self.rule.contract, scripts))
 
 
 def _sides(rule: Rule) -> tuple[Term, Expr]:

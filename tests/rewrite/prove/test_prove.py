@@ -10,6 +10,7 @@ from plica.ir.contract import exact, reassociates, signless_zero
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.packs import find_pack
+from plica.rewrite.packs.axes import NamesAll, composed, every, merged, remaining, through, united
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import CoversShape, Evaluated, HasElements, c, e, f, op, spread, v, w
 from plica.rewrite.pattern import hole, holes
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not instal
 x, y, z = holes("x y z")
 n: Any = hole("n", dtypes="i32")
 p: Any = hole("p", when=is_order)
+q: Any = hole("q", when=is_order)
 transpose, maximum, where, relu = map(op, ["transpose", "maximum", "where", "nn.relu"])
 r: Any = hole("r", when=is_explicit)
 a, t, u = holes("a t u")
@@ -145,3 +147,75 @@ def test_a_permutation_reaches_into_a_broadcast_only_where_ranks_agree() -> None
     facts.learn_rank(b, p)
     assert facts.broadcast(turned) is PermutedShape(facts.broadcast((a, b)), p)
     assert facts.broadcast((SCALAR, a)) is a
+
+
+reshape, broadcast_to = op("reshape"), op("broadcast_to")
+o = holes("o")[0]
+OF_AXES: dict[str, tuple[Any, ...]] = {
+    "two sums are one": (
+        sum_(sum_(f, a, False), o, False), sum_(f, merged(a, o, f), False), reassociates,
+    ),
+    "kept axes of two sums": (
+        sum_(sum_(n, a, True), o, True), sum_(n, united(a, o, n), True), exact,
+    ),
+    "a transpose leaves a maximum": (
+        max_(transpose(f, p), a, u),
+        transpose(max_(f, through(p, a), u), remaining(p, a, u)), exact,
+    ),
+    "a reshape is forgotten": (
+        sum_(reshape(n, r), a, False), sum_(n, every(n), False), exact, NamesAll("a", "r"),
+    ),
+    "two transposes are one": (
+        transpose(transpose(f, p), q), transpose(f, composed(p, q)), exact,
+    ),
+}  # fmt: skip
+NOT_OF_AXES: dict[str, tuple[Any, ...]] = {
+    "the order of sums of floats": (
+        sum_(sum_(f, a, False), o, False), sum_(f, merged(a, o, f), False), exact,
+    ),
+    "axes counted before the first sum": (
+        sum_(sum_(n, a, False), o, False), sum_(n, united(a, o, n), False), exact,
+    ),
+    "axes counted after the first sum": (
+        sum_(sum_(n, a, True), o, True), sum_(n, merged(a, o, n), True), exact,
+    ),
+    "axes in another order": (
+        sum_(sum_(n, a, False), o, False), sum_(n, merged(o, a, n), False), exact,
+    ),
+    "axes behind a transpose": (
+        max_(transpose(f, p), a, True), transpose(max_(f, a, True), p), exact,
+    ),
+    "an order that is too long": (
+        max_(transpose(f, p), a, False), transpose(max_(f, through(p, a), False), p), exact,
+    ),
+    "some axes of a reshape": (
+        sum_(reshape(n, r), a, False), sum_(n, every(n), False), exact,
+    ),
+    "transposes exchanged": (
+        transpose(transpose(f, p), q), transpose(f, composed(q, p)), exact,
+    ),
+    "sums and maxima": (
+        sum_(max_(n, a, False), o, False), max_(sum_(n, a, False), o, False), exact,
+    ),
+    "a kept axis counted again": (
+        sum_(max_(n, a, True), a, True), sum_(max_(n, a, True) + n * 0, a, True), exact,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_AXES)
+def test_rules_with_functions_of_axes_are_proved(name: str) -> None:
+    left, right, contract, *guard = OF_AXES[name]
+    verdict = attempt(tabled(name, left, right, float=contract, when=guard[0] if guard else None))
+    assert isinstance(verdict, Proved), verdict
+
+
+@pytest.mark.parametrize("name", NOT_OF_AXES)
+def test_wrong_functions_of_axes_have_no_proof(name: str) -> None:
+    left, right, contract = NOT_OF_AXES[name]
+    assert isinstance(attempt(tabled(name, left, right, float=contract)), Unproved)
+
+
+def test_a_composite_operator_is_its_definition() -> None:
+    verdicts = [attempt(rule) for rule in find_pack("composite") if "unfolded" in rule.name]
+    assert all(isinstance(each, Proved) and not each.laws for each in verdicts)

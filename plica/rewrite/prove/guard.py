@@ -1,0 +1,51 @@
+"""What a guard says of shapes and axes, as facts that a reading of its rule may use."""
+
+from __future__ import annotations
+
+from plica.core import Term, post_order
+from plica.rewrite.packs.axes import (
+    AxesOfOne,
+    CreatesAxes,
+    KeepsOrder,
+    NamesAll,
+    NoLonger,
+    SameShape,
+)
+from plica.rewrite.packs.canonical import IsSplat
+from plica.rewrite.packs.motion import HasNoMoreAxes
+from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
+from plica.rewrite.pattern import Hole
+from plica.rewrite.prove.derived import shape_before
+from plica.rewrite.prove.open_shape import NamedShape
+from plica.rewrite.prove.rule_facts import RuleFacts
+
+
+def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
+    """Adds what a guard says to the facts; of a guard that is not listed here nothing is known."""
+    facts = reading.facts
+    attribute = {node.name: node for node in post_order(left) if isinstance(node, Hole)}
+    match guard:
+        case OneShape(first, second) | SameShape(first, second):
+            facts.learn_same(NamedShape(first), NamedShape(second))
+        case CoversShape(large, small):
+            facts.learn_below(NamedShape(small), NamedShape(large))
+        case HasElements(name, axes):
+            reading.seen.add(("nonempty", facts.axes(axes, NamedShape(name))))
+        case NamesAll(axes, large):
+            facts.learn_all(attribute[axes], NamedShape(large))
+        case AxesOfOne(name, axes):
+            facts.ones.add(facts.axes(attribute[axes], NamedShape(name)))
+        case CreatesAxes(name, wide, axes):
+            gone = (facts.axes(attribute[axes], NamedShape(wide)),)
+            facts.learn_created(NamedShape(name), NamedShape(wide), gone)
+            reading.seen.add(("nonempty", *gone))
+        case KeepsOrder(name, order):
+            facts.orderly.add((NamedShape(name), attribute[order]))
+        case IsSplat(constant, name):
+            facts.learn_below(NamedShape(constant), NamedShape(name))
+            reading.splats.add(constant)
+        case HasNoMoreAxes(constant, order):
+            reading.turned[constant] = attribute[order]
+            facts.learn_rank(shape_before(constant), attribute[order])
+        case NoLonger(items, name):
+            reading.seen.add(("identity", attribute[items], NamedShape(name)))

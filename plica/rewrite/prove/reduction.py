@@ -1,0 +1,158 @@
+"""Reductions of open tensors: what is combined along sets of axes.
+
+A reduction of a reduction is one over both sets of axes, where the order of terms does not matter:
+for extremes and conditions, for integers, and for floats whose contract allows it.  A reduction of
+something that all terms have in common is that, if combining it with itself changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import attrs
+
+from plica.core import Term
+from plica.ir.graph.operator import Mismatch, Operator
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Combiner, Scalar, dtype_of
+from plica.ir.type import TensorType
+from plica.rewrite.packs.axes import every, explicit, merged, through, united
+from plica.rewrite.pattern import Derived
+from plica.rewrite.prove.open_fold import OpenFold
+from plica.rewrite.prove.open_shape import (
+    AllAxes,
+    AxisSet,
+    BoundIndex,
+    FlatIndex,
+    MappedShape,
+    OpenIndex,
+    OpenShape,
+    PermutedShape,
+    ReducedShape,
+    joined,
+)
+from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
+from plica.rewrite.prove.rule_facts import RuleFacts
+
+FOLDS: Final[dict[str, Combiner]] = {
+    "sum": "sum", "prod": "prod", "max": "max", "min": "min", "all": "all", "any": "any",
+    "supremum": "max", "infimum": "min",
+}  # fmt: skip
+EXTREMES: Final = ("max", "min")
+IDEMPOTENT: Final = ("max", "min", "all", "any")
+
+
+def axes_of(reading: RuleFacts, axes: Any, shape: OpenShape) -> AxisSet:
+    """The set of axes that an attribute means, or what a right side derives from attributes."""
+    facts = reading.facts
+    if not isinstance(axes, Derived):
+        return (facts.axes(axes, shape),)
+    first, *others = axes.args
+    if axes.function is through:
+        if not facts.fits(shape, first):
+            raise Unprovable("the order of axes may be of another rank")
+        return (facts.axes(others[0], facts.permuted(shape, first)),)
+    if reading.memo[axes.args[-1]].shape is not shape:
+        raise Unprovable(f"{axes.function.name} speaks of axes of another shape")
+    if axes.function is every:
+        return (AllAxes(facts.count_of(shape)),)
+    known = (facts.axes(first, shape),)
+    if axes.function is explicit:
+        return known
+    if axes.function is united:
+        return joined(known, (facts.axes(others[0], shape),))
+    if axes.function is merged:
+        return joined(known, (facts.axes(others[0], facts.reduced(shape, known)),))
+    raise Unprovable(f"{axes.function.name} is not modelled")
+
+
+def reduced(
+    reading: RuleFacts, record: Operator, of: OpenTensor, axes: Any, kept: Any
+) -> OpenTensor:
+    """A reduction; with `keepdims` it is one without, reshaped."""
+    if axes == ():
+        return of
+    none = {"axis": (), "keepdims": False}
+    if isinstance(result := record.relation(none, TensorType((), of.dtype)), Mismatch):
+        raise IllTypedRule(result.message)
+    combiner, facts, kept = FOLDS[record.name], reading.facts, reading.flag(kept)
+    gone = axes_of(reading, axes, of.shape)
+    for each in gone:
+        if not isinstance(each, AllAxes):
+            reading.legal(("axes", each), "a reduction of other axes")
+        if record.name in ("supremum", "infimum"):
+            if not reading.is_known(("nonempty", each)):
+                raise Unprovable(f"{record.name} of axes that may be empty")
+        elif combiner in EXTREMES:
+            reading.legal(("nonempty", each), "an extreme of axes that are empty")
+    narrow, ones = facts.reduced(of.shape, gone), facts.kept(of.shape, gone)
+    shapes: dict[Any, OpenShape] = {False: narrow, True: ones}
+    wide = shapes[kept] if kept in shapes else MappedShape("reduced", (gone, kept), of.shape)
+    facts.learn_count(narrow, ones)
+    facts.learn_count(narrow, wide)
+    if all(each in facts.ones for each in gone):
+        facts.learn_count(of.shape, narrow)
+        unit, join = MEANING[combiner]
+
+        def alone(index: OpenIndex) -> Scalar:
+            body = of.at(facts.reshape(index, wide, of.shape))
+            return body if combiner in IDEMPOTENT else join(unit(of.dtype), body)
+
+        return OpenTensor(of.dtype, wide, alone)
+    free = reading.reorders or combiner in IDEMPOTENT or not of.dtype.is_float
+    order = None if free else facts.count_of(of.shape) if _is_all(gone) else of.shape
+
+    sizes = facts.count_of(of.shape) if _is_all(gone) else _measured(of.shape)
+
+    def at(index: OpenIndex) -> Scalar:
+        place = facts.bound(facts.reshape(index, wide, ones), gone, of.shape)
+        body = of.at(place)
+        if combiner in IDEMPOTENT and not _varies(reading, body, gone):
+            return body  # an extreme of none is refused; conditions of none were asked for
+        return folded(reading, OpenFold(combiner, place, gone, sizes, order, body))
+
+    return OpenTensor(of.dtype, wide, at)
+
+
+def folded(reading: RuleFacts, of: OpenFold) -> Scalar:
+    """A reduction as one unknown; of a reduction of the same kind, over both sets of axes."""
+    inner = reading.folds.get(of.body)
+    if of.order is None and inner is not None and inner.combiner == of.combiner:
+        both = joined(of.gone, inner.gone)
+        if isinstance(inner.place, BoundIndex) and {*both} <= {*inner.place.gone}:
+            of = attrs.evolve(inner, gone=both)
+    key = ("fold", of.combiner, *of.domain, of.body)
+    found = reading.atom(key, dtype_of(of.body), of.combiner)
+    reading.folds[found] = of
+    return found
+
+
+def _measured(shape: OpenShape) -> OpenShape:
+    """A shape in which sets of axes have the sizes that they have in another."""
+    while isinstance(shape, ReducedShape | PermutedShape):
+        shape = shape.of
+    return shape
+
+
+def _is_all(gone: AxisSet) -> bool:
+    return any(isinstance(each, AllAxes) for each in gone)
+
+
+def _varies(reading: RuleFacts, body: Scalar, gone: AxisSet) -> bool:
+    """Whether a scalar may depend on the place along some axes, or those may be empty."""
+    if not all(reading.is_known(("nonempty", each)) for each in gone):
+        return True
+    stack: list[Any] = [body]
+    seen: set[Term] = set()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(node)
+        elif isinstance(node, Term) and node not in seen:
+            seen.add(node)
+            if isinstance(node, FlatIndex) or (
+                isinstance(node, BoundIndex) and not {*gone}.isdisjoint(node.gone)
+            ):
+                return True
+            stack += (*node._children, *reading.keys.get(node, ()))
+    return False
