@@ -44,6 +44,7 @@ with lazy_imports(__name__):  # a kernel that is kept was lowered elsewhere
     from plica.codegen.lower.pipeline import pipeline
     from plica.codegen.lower.reads_first import reads_first
     from plica.codegen.lower.register_promotion import promote_to_registers
+    from plica.codegen.lower.remainder import remainder_tiles
     from plica.codegen.lower.reuse import reuse
     from plica.codegen.lower.single_thread import predicate_single_thread
     from plica.codegen.lower.tidy import tidy
@@ -134,6 +135,7 @@ LOWER: Final[tuple[Pass, ...]] = (
     _lower("hoist", "Hoist loop-invariant branches.", hoist),
     _lower("tidy", "Simplify index expressions.", tidy),
     _lower("partition", "Partition loops, so that the middle part has no guard.", partition),
+    _lower("remainder-tiles", "Give open remainder tiles a text for each extent.", remainder_tiles),
     _lower("unroll", "Unroll marked loops.", unroll),
     _lower("tidy-again", "Simplify index expressions after partition and unroll.", tidy),
     _lower(
@@ -168,6 +170,7 @@ _ONLY: Final[dict[str, Target]] = {
     "register-promotion": "gpu",
     "reads-first": "gpu",
     "partition-unrolled": "gpu",
+    "remainder-tiles": "cpu",
     "in-place": "cpu",
     "roll": "cpu",
     "narrow-lanes": "cpu",

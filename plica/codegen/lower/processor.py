@@ -51,8 +51,6 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest, nest_along_rows
-    from plica.codegen.lower.open_dot import OpenDot, open_dot
-    from plica.codegen.lower.open_dot_nest import dotted_rows
     from plica.codegen.lower.open_panel import open_panel, paneled_columns
     from plica.codegen.lower.open_tile import OpenTile, open_tile
     from plica.codegen.lower.open_tile_nest import tiled
@@ -63,6 +61,7 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.schedule.collapse import collapsed
     from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
+    from plica.schedule.default.dot_product_schedule import dot_form
 
 
 def machine_of(target: Target) -> Machine:
@@ -91,8 +90,7 @@ def processor(
         if machine is None:
             return False
         tile = _tile_of(function, facts, machine)
-        dots = _dots_of(function, facts, machine)
-        return (tile is not None and tile.group > 0) or (dots is not None and dots.by_row)
+        return (tile is not None and tile.group > 0) or _is_of_dots(function, facts, machine)
 
     looks = machine is not None and machine.dot is not None
     counts = None if machine is None else row_counts
@@ -174,12 +172,14 @@ def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | N
 
 
 @lru_cache(maxsize=512)
-def _dots_of(function: Function, facts: Facts, machine: Machine) -> OpenDot | None:
-    """The dot products that a function of open sizes is made of, None where it is not."""
-    if machine.dot is None:
-        return None
+def _is_of_dots(function: Function, facts: Facts, machine: Machine) -> bool:
+    """Whether a function of open sizes is made of dot products; tiles of bytes by a constant are as
+    good in kernels of some rows."""
+    if machine.dot is None or (machine.dot.tiles and any(facts.constant)):
+        return False
     told = abstracted(to_stages(function).stages)
-    return open_dot(collapsed(told.stages, facts.reassociates, opened=True), facts, machine)
+    whole = collapsed(told.stages, facts.reassociates, opened=True)
+    return dot_form(whole, facts, machine) is not None
 
 
 def by_default(
@@ -263,8 +263,6 @@ def in_open_tiles(
         return in_tiles(function, facts, panel.stages, lambda rest: paneled_columns(panel, rest))
     if (tile := _tile_of(function, facts, machine)) is not None:
         return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
-    if (dots := _dots_of(function, facts, machine)) is not None:
-        return in_tiles(function, facts, dots.stages, lambda rest: dotted_rows(dots, rest, machine))
     return None
 
 

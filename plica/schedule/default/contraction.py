@@ -31,6 +31,7 @@ from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, 
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import pairs, with_element
 from plica.ir.type import known, polynomial
+from plica.schedule.default.tile import USUAL_OPEN_SIZE
 
 Index: TypeAlias = tuple[sc.Scalar, ...]
 
@@ -57,6 +58,12 @@ class Contraction:
     """The terms of a run along each axis, once they are chosen (`summed`)."""
     free: bool = False
     """Whether totals of runs may be made in another way than the sum says."""
+    open: Mapping[sc.ScalarVar, sc.Scalar] = {}
+    """The extents of open axes, whose `sizes` are usual ones."""
+
+    def extent(self, axis: sc.ScalarVar) -> sc.Scalar:
+        """The extent of an axis."""
+        return self.open.get(axis) or sc.index(self.sizes[axis])
 
     @cached_property
     def n(self) -> tuple[sc.ScalarVar, ...]:
@@ -98,14 +105,17 @@ class Contraction:
 
 
 @lru_cache(maxsize=512)
-def contraction(of: Stages, again: bool = False, other: bool = False) -> Contraction | None:
+def contraction(
+    of: Stages, again: bool = False, other: bool = False, opened: bool = False
+) -> Contraction | None:
     """The contraction of some stages, or None if schedules do not support them.
 
     Where either side of a product may be the weight, the `other` way round it is the left one.
 
     Its axes are in the order of the result: in which order a sum is made of its terms does not
     depend on the order of sums.  The epilogue reads neither data nor weight `again`, which may be
-    copied to another place, if that is not allowed.
+    copied to another place, if that is not allowed.  Axes of the result may be open if `opened`:
+    both operands are read at these as they lie.
     """
     every = pairs(of) if all(isinstance(each, Each) for each in of.stages) else []
     if len(every) != 1:
@@ -116,17 +126,23 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         return None
     last = _epilogue(fold, epilogue)
     sizes: dict[sc.ScalarVar, int] = {}
+    extents: dict[sc.ScalarVar, sc.Scalar] = {}
     for var, size in (
         *zip(fold.axes, fold.out.shape, strict=True),
         *zip(last.axes, last.shape, strict=True),
         *zip(body.axes, body.extents, strict=True),
     ):
-        if not (count := known(size)):
+        if (count := known(size)) is None and opened and var not in body.axes:
+            count, extents[var] = USUAL_OPEN_SIZE, size
+        if not count:
             return None
         sizes[var] = count
-    if (product := product_of(body, sizes, other)) is None:
+    known_sizes = {var: size for var, size in sizes.items() if var not in extents}
+    if (product := product_of(body, known_sizes, other)) is None:
         return None
     data, guards, fill, weight = product
+    if not all(_lies_open(each, extents) for each in (data, weight) if each is not None):
+        return None
     if weight is not None and data.buffer is weight.buffer:
         return None
     if not all(says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
@@ -152,6 +168,7 @@ def contraction(of: Stages, again: bool = False, other: bool = False) -> Contrac
         reduced=last.reduced,
         value=last.value,
         runs=body.runs,
+        open=extents,
     )
 
 
@@ -251,6 +268,15 @@ def _is_plain(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
         return False
     return all(
         sizes.get(place) == known(size) if isinstance(place, sc.ScalarVar) else known(size) == 1
+        for place, size in zip(of.indices, of.buffer.shape, strict=True)
+    )
+
+
+def _lies_open(of: sc.Load, extents: Mapping[sc.ScalarVar, sc.Scalar]) -> bool:
+    """Whether a load goes through all of a dim along each open axis that it names."""
+    return all(
+        free_vars(place).isdisjoint(extents)
+        or (isinstance(place, sc.ScalarVar) and extents[place] is size)
         for place, size in zip(of.indices, of.buffer.shape, strict=True)
     )
 

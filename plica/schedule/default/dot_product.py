@@ -64,7 +64,7 @@ class DotForm:
         sizes[self.outer] = -(-sizes[lane] // dot.lanes)
         sizes[self.inner] = dot.lanes
         sizes[self.quads], sizes[self.part] = -(-sizes[quad] // dot.terms), dot.terms
-        if self.column is not None:
+        if self.column is not None and self.column not in whole.open:
             sizes[self.column] = -(-sizes[self.column] // tile.steps) * tile.steps
         apart = [a for a in whole.axes if a is not lane and a is not self.column]
         steps = [] if self.column is None else [self.column]
@@ -108,8 +108,12 @@ class DotForm:
         return sc.Load(self.of.weight, tuple(places))
 
     def buffer(self, name: str, axes: Sequence[sc.ScalarVar], dtype: DType) -> sc.Buffer:
-        shape = tuple([sc.index(self.sizes[each]) for each in axes])
+        shape = tuple([self.extent(each) for each in axes])
         return sc.Buffer(self.names.name(name), shape, dtype)
+
+    def extent(self, axis: sc.ScalarVar) -> sc.Scalar:
+        """The extent of an axis, steps that fill no tile included."""
+        return self.whole.open.get(axis) or sc.index(self.sizes[axis])
 
     # --- data ------------------------------------------------------------------------------------
 
@@ -121,7 +125,10 @@ class DotForm:
         places = whole.data.indices
         reach = [span(place, self.sizes) for place in places]
         at = places.index(of.quad)
-        inside = all(low >= 0 and high < n for (low, high), n in zip(reach, counts, strict=True))
+        inside = all(
+            place in whole.open or (low >= 0 and high < n)
+            for place, (low, high), n in zip(places, reach, counts, strict=True)
+        )
         lies = (
             at == len(places) - 1
             and counts[at] % self.dot.terms == 0
@@ -140,6 +147,11 @@ class DotForm:
             zip(places, reach, counts, strict=True)
         ):
             axis: sc.Scalar = axes[number]
+            if isinstance(place, sc.ScalarVar) and place in whole.open:
+                shape.append(whole.open[place])
+                source.append(axis)
+                read.append(place)
+                continue
             if number == at:
                 depth = self.sizes[self.quads] * terms
                 shape.append(sc.index(depth if in_rows else self.sizes[self.quads]))
@@ -163,6 +175,8 @@ class DotForm:
     def is_apart(self) -> bool:
         """Whether tiles read disjoint data, each a small part."""
         places = self.whole.data.indices
+        if self.column in self.whole.open:
+            return False  # a tile of what is left over has another number of steps
         plain = all(isinstance(place, sc.ScalarVar | sc.Lit) for place in places)
         depth = self.sizes[self.quads] * self.dot.terms * self.dot.dtype.bytes
         for each in self.terms[1:-1]:
@@ -274,7 +288,7 @@ class DotForm:
         cut = whole.axes.index(lane)
         places = (*whole.axes[:cut], self.outer, self.inner, *whole.axes[cut + 1 :])
         both = (self.outer, self.inner)
-        shape = [sc.index(self.sizes[a] if a in both else whole.sizes[a]) for a in places]
+        shape = [sc.index(self.sizes[a]) if a in both else whole.extent(a) for a in places]
         return places, shape, value
 
     def whole_rows(
@@ -293,7 +307,7 @@ class DotForm:
             return _added_last(node, kept)
 
         value = map_bottom_up(new, whole.value)
-        return whole.axes, [sc.index(whole.sizes[a]) for a in whole.axes], value
+        return whole.axes, [whole.extent(a) for a in whole.axes], value
 
 
 def _itself(place: sc.Scalar) -> sc.Scalar:

@@ -48,7 +48,14 @@ from plica.schedule.default.step import (
     unroll,
     vectorize,
 )
-from plica.schedule.default.tile import RegisterTile, best_tile, cost, fits
+from plica.schedule.default.tile import (
+    USUAL_OPEN_SIZE,
+    RegisterTile,
+    best_open_tile,
+    best_tile,
+    cost,
+    fits,
+)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
 from plica.schedule.handle import Handle
@@ -76,15 +83,20 @@ def dot_form(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     dot = machine.dot
     if dot is None or not any(each.dtype in (i8, u8) for each in of.inputs):
         return None
-    found = quantised(of, facts, dot.dtype)
+    found = quantised(of, facts, dot.dtype, opened=True)
     if found is None and dot.windows:
         return window_form(of, facts, machine)
     if found is None or prod(found.whole.sizes.values()) < MIN_PRODUCTS:
         return None
-    m = found.whole.m
+    m, opened = found.whole.m, found.whole.open
     known_now = facts.constant[of.inputs.index(found.weight)]
-    if not known_now and prod([found.whole.sizes[each] for each in m]) < GIVEN_ROWS:
+    few = not opened and prod([found.whole.sizes[each] for each in m]) < GIVEN_ROWS
+    if few and not known_now:
         return None
+    if m and m[-1] in opened:
+        if found.whole.axes[-1] is not found.lane:
+            return None
+        return dotted(found, dot, RegisterTile(1, 1))  # no rows are added to those that there are
     steps = found.whole.sizes[m[-1]] if m else 1
     vectors, left = divmod(found.whole.sizes[found.lane], dot.lanes)
     vectors, turned = vectors + bool(left), bool(m) and found.whole.axes[-1] is m[-1] and not left
@@ -126,16 +138,22 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     if blocks is None or _has_own_data(blocks.reduction):
         return dot_window_schedule(kernel, machine) if dot.windows else None
     of, quads = blocks.reduction, blocks.data
-    sizes = [known(each) or 1 for each in of.extents]
+    sizes = [known(each) or USUAL_OPEN_SIZE for each in of.extents]
     spatial = [at for at, kind in enumerate(of.kinds) if kind == "spatial"]
     terms = [at for at, kind in enumerate(of.kinds) if kind == "reduce"]
     vector, step = _roles(of, spatial)
     around = [at for at in spatial[:-1] if at not in (vector, step)]
     count = 1 if step is None else sizes[step]
-    tiles = [tile_of(sizes[vector], count, machine, turned=each) for each in _step_major(blocks)]
-    tile = next((each for each in tiles if count % each.steps == 0), None)
-    if tile is None:
-        return None
+    if step is not None and known(of.extents[step]) is None:
+        rates = machine.rates
+        tile = best_open_tile(sizes[vector], of.extents[step], machine.registers, rates)
+    else:
+        turns = _step_major(blocks)
+        tiles = [tile_of(sizes[vector], count, machine, turned=each) for each in turns]
+        even = [each for each in tiles if count % each.steps == 0]
+        if not even:
+            return None
+        tile = even[0]
     shares = pays(machine, prod(sizes), kernel.params)
     # A copy that is no parameter is made for each tile of steps, just before these.
     near = quads is not None and made_by(quads) not in kernel.params

@@ -77,11 +77,13 @@ def quantised(
     facts: Facts,
     wanted: DType,
     chosen: Callable[[Contraction], Axes | None] | None = None,
+    *,
+    opened: bool = False,
 ) -> QuantisedContraction | None:
     """The quantised contraction that some stages compute, None if they are none.
 
     `wanted` is the dtype that an instruction needs for the data.  Its axes are `chosen`; by default
-    lanes go along outputs that share data.
+    lanes go along outputs that share data.  Axes besides these two may be `opened`.
     """
     fold, *after = of.stages
     if not isinstance(fold, Each) or len(after) > 1:
@@ -113,13 +115,13 @@ def quantised(
     product = sc.Mul(read, sc.Load(wide[weight.buffer], weight.indices))
     inputs = tuple([wide.get(each, each) for each in of.inputs])
     plain = Each(fold.out, fold.axes, sc.Reduce("sum", body.axes, body.extents, product))
-    if (whole := contraction(stages(inputs, (plain, *after), of.outputs))) is None:
+    if (whole := contraction(stages(inputs, (plain, *after), of.outputs), opened=opened)) is None:
         return None
     whole = flattened(by_channel(whole))
     axes = (chosen or _axes)(whole)
     shift = shift_of(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
-    if axes is None or (fill is None and guard is not None):
+    if axes is None or (fill is None and guard is not None) or axes[0] in whole.open:
         return None
     factor = (
         sc.Lit(shift - zero.value, i32) if isinstance(zero, sc.Lit) else sc.Lit(shift, i32) - zero

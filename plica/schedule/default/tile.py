@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import gcd
 from typing import Final
 
 from attrs import frozen
 
+from plica.ir.loop.scalar import Scalar
+from plica.ir.type import polynomial
 from plica.runtime.machine import CycleRates
 from plica.schedule.default.machine import LINE, PAGE, Machine, waiting
 
@@ -36,6 +39,13 @@ def apart(rates: CycleRates) -> CycleRates:
     stall, like the loads."""
     return replace(rates, issue=READ * rates.issue)
 
+
+USUAL_OPEN_SIZE: Final = 60
+"""The length for which open axes are reckoned, which all tiles of open steps divide."""
+
+MAX_OPEN_STEPS: Final = 6
+"""The maximum number of steps of a tile where their number is open: each number that may be left
+over has a text of its own."""
 
 LOOP: Final = 5
 """Loop overhead in instructions: advancing data and weight addresses, count, compare and jump."""
@@ -176,6 +186,40 @@ def best_tile(
             if each < least and (each := each * uneven(tile)) < least:
                 found, least = tile, each
     return found
+
+
+def best_open_tile(
+    vectors: int,
+    steps: Scalar,
+    registers: int,
+    rates: CycleRates = USUAL,
+    *,
+    held: int | None = None,
+    size: int = LINE,
+) -> RegisterTile:
+    """The tile that costs least for a given number of vectors and an open number of steps.
+
+    What is left of `2 * n` steps is no remainder of `n` where tiles have an even number of them, so
+    a common factor of all sizes is divided by the tile's or shares no factor with it.
+
+    >>> from plica.ir.type import dim_var
+    >>> n = dim_var("n")
+    >>> [best_open_tile(4, n * count, 32).steps for count in (1, 2, 4)]
+    [6, 5, 5]
+    """
+    common = gcd(*[factor for _, factor in polynomial(steps).values()])
+    tiles = [
+        RegisterTile(m, r)
+        for m in (range(1, vectors + 1) if held is None else (held,))
+        for r in range(1, MAX_OPEN_STEPS + 1) if common % r == 0 or gcd(common, r) == 1
+    ]  # fmt: skip
+    fitting = [each for each in tiles if fits(each, registers)]
+
+    def cycles(tile: RegisterTile) -> float:
+        ragged = RAGGED if vectors % tile.vectors else 1
+        return ragged * cost(tile, vectors, USUAL_OPEN_SIZE, rates=rates, size=size)
+
+    return min(fitting, key=cycles, default=RegisterTile(held or 1, 1))
 
 
 WIDENED: Final = 1.25

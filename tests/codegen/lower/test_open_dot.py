@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 
 import plica
 from plica.codegen.dot_product import dot_of
-from plica.codegen.lower.open_dot import open_dot
-from plica.codegen.lower.open_dot_nest import dotted_rows
+from plica.codegen.lower.passes import lower
+from plica.codegen.lower.processor import by_default
 from plica.codegen.target import Target
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
@@ -24,9 +24,10 @@ from plica.ir.loop.statement import Invoke, statements
 from plica.ir.loop.tensor import buffer, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import DType, f32, i8, i32, u8
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.dot_product_schedule import dot_form
+from plica.schedule.default.machine import MIN_PRODUCTS, Machine
+from plica.schedule.default.tile import USUAL_OPEN_SIZE
 from plica.schedule.form import Facts
-from plica.schedule.hoist import hoist
 
 Array = np.ndarray[Any, Any]
 FEW = settings(max_examples=max(4, settings().max_examples // 10), deadline=None)
@@ -103,35 +104,36 @@ def test_kernels_mean_what_stages_say(  # noqa: PLR0917  # what is drawn
 ) -> None:
     many, rows, depth, outputs = sizes
     of = product(dtypes, zero, depth, outputs, after=after)
-    found = open_dot(of, Facts((False, False)), machine(name))
+    found = by_default(of, Facts((False, False)), machine(name), lowers=lambda kernel: kernel)
+    if USUAL_OPEN_SIZE**2 * depth * outputs < MIN_PRODUCTS:
+        assert found is None
+        return
     assert found is not None
+    assert found.form.form == "dot-by-four"
     random = np.random.default_rng(seed)
     x, w = (
         drawn(random, dtypes[0], many, rows, depth),
         drawn(random, dtypes[1], many, depth, outputs),
     )
-    wanted = run_kernel(kernel_of(of), (x, w))[-1]
-    np.testing.assert_array_equal(run_kernel(kernel_of(found.stages), (x, w))[-1], wanted)
-    kernel = dotted_rows(found, hoist(found.stages, (False, False)).rest, machine(name))
+    wanted, kernel = run_kernel(kernel_of(of), (x, w))[-1], lower(found.kernel)
     assert any(isinstance(each, Invoke) for each in statements(kernel.body))
-    np.testing.assert_array_equal(run_kernel(kernel, (x, w))[-1], wanted)
+    for each in (kernel_of(found.form.stages), kernel):
+        np.testing.assert_array_equal(run_kernel(each, (x, w))[-1].reshape(wanted.shape), wanted)
 
 
 def test_what_is_no_such_product_is_left() -> None:
-    one = machine("sdot")
-    assert open_dot(product((u8, i8), 3, 8, 9, after=False), Facts((False, False)), one) is not None
-    few = product((u8, i8), 3, 3, 9, after=False)
-    assert open_dot(few, Facts((False, False)), one) is None
+    one, given_ = machine("sdot"), Facts((False, False))
+    assert dot_form(product((u8, i8), 3, 8, 9, after=False), given_, one) is not None
     bare = Machine(128, 32)
-    assert open_dot(product((u8, i8), 3, 8, 9, after=False), Facts((False, False)), bare) is None
-    x, w = buffer("x", (dim_var("m"), 8), u8), buffer("w", (8, dim_var("n")), i8)
+    assert dot_form(product((u8, i8), 3, 8, 9, after=False), given_, bare) is None
+    x, w = buffer("x", (dim_var("m"), 80), u8), buffer("w", (80, dim_var("n")), i8)
     open_outputs = stage(
         "y", (dim_var("m"), dim_var("n")),
         lambda m, n: reduce(
-            "sum", (8,), lambda k: sc.Cast(x[m, k], i32) * sc.Cast(w[k, n], i32)
+            "sum", (80,), lambda k: sc.Cast(x[m, k], i32) * sc.Cast(w[k, n], i32)
         ),
     )  # fmt: skip
-    assert open_dot(stages((x, w), (open_outputs,)), Facts((False, False)), one) is None
+    assert dot_form(stages((x, w), (open_outputs,)), given_, one) is None
 
 
 # --- models ---------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""Remainder tiles: unrolled loops whose extent is an open remainder get a text for each extent.
+
+    before                                  after
+    for i in unrolled(m % 3):               if m % 3 == 1:      # so m // 3 * 3 + 1 <= m
+        acc[i] = 0.0                            acc[0] = 0.0
+    for k in range(64):                         for k in range(64): acc[0] += x[k]
+        for i in unrolled(m % 3):           else:
+            acc[i] += x[i * 64 + k]             if m % 3 == 2: …
+
+What fills no register tile of open rows is such a remainder (`plica.codegen.lower.partition`); with
+its extent known, sums stay in registers. The texts stand where all loops of one extent are inside.
+
+Law: the meaning is preserved.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plica.analysis.statement import holding, with_body, with_substatements
+from plica.core import Term, free_vars, map_top_down
+from plica.ir.loop import scalar as sc, statement as st
+from plica.ir.type import known
+
+MAX_REMAINDER_TEXTS: Final = 8
+"""The maximum divisor whose remainders have texts of their own; beyond it loops stay loops."""
+
+
+def remainder_tiles(kernel: st.Kernel) -> st.Kernel:
+    """The kernel with a text for each extent of its open remainder tiles."""
+    extents = dict.fromkeys(
+        [each.extent for each in st.statements(kernel.body)
+         if isinstance(each, st.For) and each.kind == "unrolled"]
+    )  # fmt: skip
+    body = kernel.body
+    for each in extents:
+        if isinstance(each, sc.FloorMod) and free_vars(each) <= {*kernel.dims}:
+            count = known(each.right) or 0
+            if known(each) is None and 1 < count <= MAX_REMAINDER_TEXTS:
+                body = _by_extent(body, each, count)
+    return kernel if body is kernel.body else with_body(kernel, body)
+
+
+def _by_extent(stmt: st.Stmt, extent: sc.FloorMod, count: int) -> st.Stmt:
+    """A statement in which the innermost part with all loops of an extent has a text for each."""
+    holds = holding(lambda each: isinstance(each, st.For) and each.extent is extent)
+    around: list[tuple[st.Stmt, int]] = []
+    while True:
+        inside = st.substatements(stmt)
+        holders = [at for at, each in enumerate(inside) if holds(each)]
+        if len(holders) != 1 or (isinstance(stmt, st.For) and stmt.extent is extent):
+            break
+        around.append((stmt, holders[0]))
+        stmt = inside[holders[0]]
+    found: st.Stmt = st.NOTHING
+    whole = extent.left // count * count
+    for rest in reversed(range(count)):
+        value = sc.index(rest)
+
+        def put(node: Term, value: sc.Scalar = value) -> Term:
+            return value if node is extent else node
+
+        text = map_top_down(put, stmt)
+        assert isinstance(text, st.Stmt)
+        if _does_anything(text):
+            here = sc.And(sc.Eq(extent, value), sc.Le(whole + rest, extent.left))  # it is
+            found = st.Branch(here, text, found)
+    for outer, at in reversed(around):
+        parts = st.substatements(outer)
+        found = with_substatements(outer, (*parts[:at], found, *parts[at + 1 :]))
+    return found
+
+
+def _does_anything(stmt: st.Stmt) -> bool:
+    """Whether a statement stores anything, in loops that run."""
+    stack = [stmt]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, st.Store | st.Invoke):
+            return True
+        if not (isinstance(each, st.For) and known(each.extent) == 0):
+            stack += st.substatements(each)
+    return False
