@@ -15,7 +15,14 @@ from typing import Final, Literal
 from attrs import frozen
 
 from plica.codegen.llvm.dialect import literal
-from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS, Bitwise, CarriedNumber, Order
+from plica.ir.loop.formula import (
+    FORMULAS,
+    NEAR_FORMULAS,
+    PAIR_FORMULAS,
+    Bitwise,
+    CarriedNumber,
+    Order,
+)
 from plica.ir.type import DType, f32, f64, i32
 
 
@@ -121,18 +128,19 @@ class LlvmNumber(CarriedNumber):
         if not self.body.fused:
             return None
         third = term if isinstance(term, LlvmNumber) else self.number(term)
-        return self._call("llvm.fma.f32", f32, factor, third)
+        assert self.of is not None
+        return self._call(f"llvm.fma.{self.of.name}", self.of, factor, third)
 
     def scaled(self, exponent: LlvmNumber) -> LlvmNumber | None:
         return self._call("llvm.ldexp.f32.i32", f32, exponent) if self.body.scales else None
 
     def at_most(self, bound: float) -> LlvmNumber:
-        if not self.body.extremes:
+        if not self.body.extremes or self.of is f64:
             return super().at_most(bound)
         return self._call("llvm.minimum.f32", f32, self.number(bound))
 
     def at_least(self, bound: float) -> LlvmNumber:
-        if not self.body.extremes:
+        if not self.body.extremes or self.of is f64:
             return super().at_least(bound)
         return self._call("llvm.maximum.f32", f32, self.number(bound))
 
@@ -159,7 +167,9 @@ def text(
     it is the function for numbers `.near` 0, or for those that are `.far`.
     """
     body = _Body(fused, scales, extremes)
-    formulas = NEAR_FORMULAS if part == ".near" else FORMULAS
-    result = formulas[name](LlvmNumber(body, "%x", f32))
-    head = f"define internal float @plica.{name}{part}.f32(float %x) alwaysinline {{"
+    formula = (PAIR_FORMULAS | FORMULAS | (NEAR_FORMULAS if part == ".near" else {}))[name]
+    given = ("%x", "%y") if name in PAIR_FORMULAS else ("%x",)
+    result = formula(*[LlvmNumber(body, each, f32) for each in given])
+    params = ", ".join(f"float {each}" for each in given)
+    head = f"define internal float @plica.{name}{part}.f32({params}) alwaysinline {{"
     return "\n".join([head, *body.lines, f"  ret float {result.text}", "}", ""])

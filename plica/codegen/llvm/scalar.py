@@ -235,8 +235,10 @@ def _extreme(word: str, node: Scalar, of: DType, kids: Sequence[str], p: LlvmPla
 
 
 def _power(node: Scalar, of: DType, kids: Sequence[str], p: LlvmPlace) -> str:
+    if of is f64:
+        return _library("pow", of, kids, p)
     if of.is_float:
-        return rounded(_library("pow", of, kids, p), of, p)
+        return rounded(p.help("math.pow", "pow.f32", ("float", "float"), kids), of, p)
     if of is bool_:
         raise CompilerBug("Bools have no power.")
     one = p.dialect.register(of)

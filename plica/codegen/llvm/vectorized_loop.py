@@ -20,7 +20,7 @@ from plica.codegen.llvm.lane import TRUE, constant, mask_of
 from plica.codegen.llvm.value import LlvmValues
 from plica.core import free_vars, post_order
 from plica.ir.loop.formula import FORMULAS
-from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Scalar, ScalarVar
+from plica.ir.loop.scalar import Buffer, Intrinsic, Load, Pow, Scalar, ScalarVar
 from plica.ir.loop.statement import Alloc, For, Invoke, Stmt, Store, statements
 from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
@@ -262,4 +262,7 @@ def _has_formula(body: Stmt) -> bool:
     """Whether something stored is computed by a formula of several instructions."""
     values = [each.value for each in statements(body) if isinstance(each, Store)]
     nodes = post_order(*values)
-    return any(isinstance(node, Intrinsic) and node.name in FORMULAS for node in nodes)
+    return any(
+        isinstance(node, Pow) or (isinstance(node, Intrinsic) and node.name in FORMULAS)
+        for node in nodes
+    )

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from attrs import frozen
 
-from plica.ir.loop.formula import FORMULAS, Bitwise, CarriedNumber, Order
+from plica.ir.loop.formula import FORMULAS, PAIR_FORMULAS, Bitwise, CarriedNumber, Order
 from plica.ir.loop.quarter_turn import turns
 
 # Any: arrays and numbers of numpy alike.
@@ -126,3 +126,11 @@ def by_formula(name: str, wide: Function, x: Any) -> Any:
     with np.errstate(all="ignore"):
         made = FORMULAS[name](ArrayNumber(array.reshape(-1))).array  # of numbers numpy warns
     return made.reshape(array.shape)[()]
+
+
+def pair_by_formula(name: str, x: Any, y: Any) -> Any:
+    """The function of two arrays of f32, which are broadcast."""
+    one, two = np.broadcast_arrays(x, y)
+    with np.errstate(all="ignore"):
+        numbers = ArrayNumber(one.reshape(-1)), ArrayNumber(two.reshape(-1))
+        return PAIR_FORMULAS[name](*numbers).array.reshape(one.shape)[()]

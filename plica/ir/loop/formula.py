@@ -7,6 +7,7 @@ both have the same bits wherever products are rounded before they are added. The
 minimax fits over the reduced interval, lowest power first.
 
     exp exp2 expm1 log log2 log1p erf  sin cos tan asin acos atan  sinh cosh tanh asinh acosh atanh
+    pow
 """
 
 from __future__ import annotations
@@ -191,11 +192,16 @@ def _exponent(raised: N) -> N:
     return raised - 0x4B4000FE
 
 
+def biased(exponent: N) -> N:
+    """The bits that encode an integer."""
+    return exponent + 0x4B4000FE
+
+
 def power_of_two(exponent: N) -> N:
     return (exponent + 127).bitwise("shl", 23).real()
 
 
-def _scaled(x: N, raised: N) -> N:
+def scaled(x: N, raised: N) -> N:
     """`x * 2 ** n` in two steps: neither 2^128 nor 2^-140 is a number to multiply by.
 
     Uses one instruction if the machine has it. The exponent is split into two biased halves; the
@@ -223,14 +229,14 @@ def _rest(x: N) -> tuple[N, N]:
 
 def _exp(x: N) -> N:
     r, raised = _rest(x.at_most(89.0).at_least(-104.0))
-    return _scaled(polynomial(r, POWER), raised)
+    return scaled(polynomial(r, POWER), raised)
 
 
 def _exp2(x: N) -> N:
     inside = x.at_most(129.0).at_least(-151.0)
     whole, raised = _nearest(inside)
     r = inside - whole
-    return _scaled(fma(r, polynomial(r, EXP2), 1.0), raised)
+    return scaled(fma(r, polynomial(r, EXP2), 1.0), raised)
 
 
 def expm1_inside(x: N) -> N:
@@ -245,7 +251,7 @@ def _expm1(x: N) -> N:
     return x.size().is_("olt", 2.0**-24).choose(x, half + half)
 
 
-def _parts(x: N, low: N) -> tuple[N, N]:
+def parts(x: N, low: N) -> tuple[N, N]:
     """`(f, e)` where x, which is positive, is `(1 + f) * 2 ** e` and |f| <= 1/3.
 
     `low` is what e must be less by, where x was made normal beforehand.
@@ -256,7 +262,7 @@ def _parts(x: N, low: N) -> tuple[N, N]:
     return f, (exponent - low).to_float()
 
 
-def _normal(x: N) -> tuple[N, N]:
+def normal(x: N) -> tuple[N, N]:
     """x, times 2^23 where it is subnormal; and the exponent of that factor."""
     tiny = x.is_("olt", 2.0**-126)
     return tiny.choose(x * 2.0**23, x), tiny.choose(x.whole(23), 0)
@@ -278,11 +284,11 @@ def _log_parts(f: N, e: N, more: N | None = None) -> N:
 
 
 def _log(x: N) -> N:
-    return _where_logarithm(x, _log_parts(*_parts(*_normal(x))))
+    return _where_logarithm(x, _log_parts(*parts(*normal(x))))
 
 
 def _log2(x: N) -> N:
-    f, e = _parts(*_normal(x))
+    f, e = parts(*normal(x))
     rest = fma(f, f.number(LOG2_E), f * f * polynomial(f, LOG2))
     return _where_logarithm(x, e + rest)
 
@@ -290,7 +296,7 @@ def _log2(x: N) -> N:
 def log1p(x: N) -> N:
     u = x + 1.0
     lost = (x - (u - 1.0)) / u
-    found = _where_logarithm(u, _log_parts(*_parts(u, x.whole(0)), lost))
+    found = _where_logarithm(u, _log_parts(*parts(u, x.whole(0)), lost))
     return x.size().is_("olt", 2.0**-24).choose(x, found)
 
 
@@ -410,3 +416,8 @@ NEAR_FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {
     "sin": _sin_near, "cos": _cos_near, "tan": _tan_near,
 }  # fmt: skip
 """Those that are shorter for small angles, on carriers that round a product and a sum once."""
+
+PAIR_FORMULAS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "pow": late("plica.ir.loop.power_formula:power")
+}
+"""Those of two numbers."""

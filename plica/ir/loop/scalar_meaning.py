@@ -12,6 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.ir.loop.array_formula import pair_by_formula
+
 # --- arrays --------------------------------------------------------------------------------------
 
 
@@ -20,6 +25,8 @@ def array_power(x: Any, y: Any) -> Any:
     if np.asarray(x).dtype.kind in "iu":
         # Numpy refuses negative powers of integers; ours are 0.
         return np.where(y < 0, np.zeros_like(x), np.power(x, np.maximum(y, np.zeros_like(y))))
+    if np.asarray(x).dtype == np.float32:
+        return pair_by_formula("pow", x, y)
     # With a single exponent, numpy computes square roots instead of powers for -inf and -0.0; a
     # full array of exponents avoids that.
     bases, exponents = np.broadcast_arrays(x, y)

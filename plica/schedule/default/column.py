@@ -35,7 +35,7 @@ from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import MEANING, Each, Names, Stages, loads, reductions, scalar as sc
 from plica.ir.loop.stages import pairs, stages, with_element
 from plica.ir.type import DType, f32, f64, i32, i64, known
-from plica.schedule.default.elementwise import is_row
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.reduction import ONE_RUN, WIDE, halved, is_across_rows
 

@@ -26,6 +26,7 @@ from plica.core import free_vars, post_order
 from plica.ir.loop import Kernel, Store, scalar as sc
 from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
@@ -49,7 +50,7 @@ LEAST = 1 << 8
 """A piece of fewer is not worth it."""
 
 
-UNEVEN = sc.Reduce | sc.FloorDiv | sc.FloorMod | sc.Pow
+UNEVEN = sc.Reduce | sc.FloorDiv | sc.FloorMod
 """Expensive operations, or ones with their own access patterns."""
 
 
@@ -106,19 +107,6 @@ def _gathers(of: Store) -> bool:
         for place in node.indices
         for inner in post_order(place)
     )
-
-
-def is_row(body: sc.Scalar, axis: sc.ScalarVar) -> bool:
-    """Whether all that is read is contiguous along an axis, or the same all along it."""
-    for node in post_order(body):
-        if not isinstance(node, sc.Load) or axis not in free_vars(node):
-            continue
-        if any(axis in free_vars(each) for each in node.indices[:-1]):
-            return False
-        for atoms, factor in polynomial(node.indices[-1]).values():
-            if any(axis in free_vars(each) for each in atoms) and (atoms != (axis,) or factor != 1):
-                return False
-    return True
 
 
 def piece_of(length: int) -> int | None:

@@ -34,7 +34,8 @@ from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Kernel, Select, Store
 from plica.ir.type import known
 from plica.schedule.default.column import VECTORS_IN_FLIGHT, WIDE_ROW_VECTORS
-from plica.schedule.default.elementwise import COSTLY, is_row
+from plica.schedule.default.elementwise import COSTLY
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.role import (
     BlockFlow,

@@ -20,10 +20,11 @@ from typing import Final
 
 from plica.core import Term, fold, post_order
 from plica.ir.loop import Block, For, Load, Reduce, Scalar, ScalarVar, Stages, Store, kernel_of
-from plica.ir.loop.scalar import FloorDiv, FloorMod, Pow, row_of
+from plica.ir.loop.scalar import FloorDiv, FloorMod, row_of
 from plica.ir.loop.scalar_row import Cost
 from plica.ir.type import known
-from plica.schedule.default.elementwise import COSTLY, is_row
+from plica.schedule.default.elementwise import COSTLY
+from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine, f32
 from plica.schedule.default.tile import reads_of
 
@@ -43,7 +44,7 @@ def lane_of(of: Block, machine: Machine) -> ScalarVar | None:
     if store.indices[-1:] != (var,) or (size or 0) < machine.lanes(store.buffer.dtype):
         return None
     nodes = post_order(store.value)
-    if any(isinstance(node, Reduce | FloorDiv | FloorMod | Pow) for node in nodes):
+    if any(isinstance(node, Reduce | FloorDiv | FloorMod) for node in nodes):
         return None
     return var if is_row(store.value, var) else None
 

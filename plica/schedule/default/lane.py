@@ -17,7 +17,7 @@ from plica.core import Term, free_vars
 from plica.ir.loop import Load, Reduce, Scalar, ScalarVar as Axis, dtype_of
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Pow
-from plica.ir.type import i32, known, polynomial
+from plica.ir.type import f64, i32, known, polynomial
 
 EXACT_QUOTIENT_BITS: Final = 32
 """Bits of integers that floats divide exactly, and so in lanes."""
@@ -76,7 +76,7 @@ def _is_lane_by_lane(of: Scalar) -> bool:
     """Whether machines do it for one lane at a time."""
     if isinstance(of, FloorDiv | FloorMod):
         return dtype_of(of).is_float or dtype_of(of).bits > EXACT_QUOTIENT_BITS
-    return isinstance(of, Pow)
+    return isinstance(of, Pow) and (dtype_of(of) is f64 or not dtype_of(of).is_float)
 
 
 def _is_named(of: Load, axis: Axis) -> bool:

@@ -14,7 +14,8 @@ from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
 from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS
 from plica.ir.loop.quarter_turn import turns
-from plica.ir.loop.scalar import Intrinsic, Lit, index
+from plica.ir.loop.scalar import Intrinsic, Lit, Pow, index
+from plica.ir.loop.scalar_meaning import array_power
 from plica.ir.loop.scalar_table import INTRINSICS
 from plica.ir.loop.statement import For, Kernel, Stmt, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -110,6 +111,51 @@ def test_every_function_is_within_four_units(fused: bool) -> None:
                 apart[values < -87] = 0
             worst = int(np.argmax(apart))
             assert apart[worst] <= 4, (name, values[worst], ours[worst], apart[worst])
+
+
+def pairs() -> tuple[Array, Array]:
+    """Bases and exponents: all special values together, any bits, and results of every size."""
+    random = np.random.default_rng(1)
+    special = [0, 1, 2, 3, 0.5, 2.5, 1e-40, 1e38, 2**23 + 1, 2**24 + 2, 2**31, math.inf]
+    special = np.array([*special, *[-each for each in special], math.nan], np.float32)
+    bits = random.integers(0, 2**32, 20_000, np.uint32).view(np.float32)
+    x = [np.repeat(special, len(special)), bits, np.exp(random.uniform(-80, 80, 20_000))]
+    y = [np.tile(special, len(special)), random.permutation(bits), random.uniform(-9, 9, 20_000)]
+    x += [random.uniform(0.9, 1.1, 20_000), random.integers(-20, 20, 20_000)]
+    y += [random.uniform(-900, 900, 20_000), random.integers(-9, 9, 20_000)]
+    with np.errstate(all="ignore"):
+        whole = [np.concatenate(each).astype(np.float32) for each in (x, y)]
+    return whole[0][: len(whole[0]) // LANES * LANES], whole[1][: len(whole[1]) // LANES * LANES]
+
+
+def power_kernel(count: int, lanes: int) -> Kernel:
+    """Powers, a given number of lanes at once."""
+    x, y, z = (buffer(name, (count,), f32) for name in "xyz")
+    i, j = axis("i"), axis("j")
+    at = i * lanes + j
+    store = Store(z, (at,), Pow(x[at], y[at]))
+    inner = For(j, index(lanes), "vectorized" if lanes > 1 else "serial", store)
+    return Kernel((), (x, y, z), 2, For(i, index(count // lanes), "serial", inner))
+
+
+@pytest.mark.parametrize("fused", [True, False], ids=["fused", "plain"])
+def test_powers_are_within_one_unit(fused: bool) -> None:
+    x, y = pairs()
+    kernels = [power_kernel(len(x), lanes) for lanes in (1, LANES)]
+    code, found = native_kernels(kernels, [x, y], None if fused else plain(), contract=fused)
+    assert code == 0
+    with np.errstate(all="ignore"):
+        true = np.power(x.astype(np.float64), y.astype(np.float64))
+        exact = true.astype(np.float32) == true
+    apart = units_apart(found[0], true)
+    worst = int(np.argmax(apart))
+    assert apart[worst] <= 1, (x[worst], y[worst], found[0][worst], true[worst])
+    zero = (found[0] == 0) & (true == 0)
+    assert np.array_equal(np.signbit(found[0][zero]), np.signbit(true[zero]))
+    assert np.array_equal(found[0][exact], true[exact])
+    meant = found[0] if fused else array_power(x, y)
+    for each in (found[1], meant):
+        np.testing.assert_array_equal(each, found[0])
 
 
 @pytest.mark.parametrize("name", sorted(NEAR_FORMULAS))
