@@ -36,6 +36,12 @@ MOST_TAPS: Final = 8
 LONGEST: Final = 1 << 24
 """An axis of more places is not made."""
 
+SAMPLED_PLACES: Final = 3
+"""Places of an input that tell how a result lies at all of them: both ends, and between."""
+
+UNEVEN: Final = ("align_corners", "tf_crop_and_resize")
+"""Modes in which places of a result do not lie alike in every step of the input."""
+
 MOST_WEIGHTS: Final = 1 << 24
 """An axis is not resampled if its matrix of weights would have more elements."""
 
@@ -216,8 +222,31 @@ def _by_matrix(x: Expr, axis: int, matrix: Array) -> Expr:
     return reduce(op.add, parts)
 
 
+def repeats(grid: ResizeGrid, kernel: ResizeKernel) -> int | None:
+    """The factor by which each place is repeated in turn, or None if the result is another one.
+
+    Places of a whole factor lie alike in every step of the input, unless ends are aligned.
+
+    >>> halves = ResizeGrid(index(5), index(10), number(2.0), "half_pixel")
+    >>> repeats(halves, ResizeKernel("nearest")), repeats(halves, ResizeKernel("nearest", "ceil"))
+    (2, None)
+    """
+    factor = settled(grid.scale)
+    if kernel.mode != "nearest" or grid.mode in UNEVEN or not isinstance(factor, Const):
+        return None
+    scale = int(factor.numpy().item())
+    if scale != factor.numpy().item() or not same_dim(grid.after, grid.before * scale):
+        return None
+    some = attrs.evolve(grid, before=index(SAMPLED_PLACES), after=index(SAMPLED_PLACES * scale))
+    (chosen,) = _tables(NEAREST[kernel.nearest](some.places()))
+    chosen = np.clip(chosen, 0, SAMPLED_PLACES - 1)
+    return scale if np.array_equal(chosen, np.arange(len(chosen)) // scale) else None
+
+
 def _along(node: OnnxNode, x: Expr, axis: int, grid: ResizeGrid, kernel: ResizeKernel) -> Expr:
     """x resampled along one axis."""
+    if (times := repeats(grid, kernel)) is not None:
+        return op.repeat(x, repeats=times, axis=axis)
     if (sizes := grid.sizes) is not None:
         matrix = weights(grid, kernel)
         plain = sizes[0] == sizes[1] and np.array_equal(matrix, np.eye(sizes[0]))
@@ -250,7 +279,8 @@ def _growth(of: tuple[int, ResizeGrid]) -> tuple[bool, int]:
     """The order of axes: shrinking ones first, rows before elements; then growing ones, elements
     before rows."""
     axis, grid = of
-    grows = grid.sizes is not None and grid.sizes[1] > grid.sizes[0]
+    factor = settled(grid.scale)
+    grows = isinstance(factor, Const) and factor.numpy().item() > 1
     return grows, -axis if grows else axis
 
 
