@@ -156,14 +156,18 @@ def _says_inside(choice: Select, around: LoopContext) -> bool:
 
 
 def _folded_in_lanes(node: Scalar, of: LaneValue, by: int, lanes: Lanes) -> LaneValue | None:
-    """A quotient or a remainder of numbers that are known in every lane."""
+    """A quotient or a remainder whose lanes are known distances apart: they add known numbers to a
+    multiple of the divisor."""
     if not lanes.count or not isinstance(node, FloorDiv | FloorMod) or by <= 0:
         return None
     apart = lanes.distances(of)
-    if apart is None or (first := apart.shared.number) is None:
+    if apart is None or lanes.multiple_of(apart.shared.text) % by:
         return None
+    shared, whole = apart.shared, constant(0)
     operation = floordiv if isinstance(node, FloorDiv) else mod
-    return lanes.at_distances(constant(0), [operation(first + each, by) for each in apart.own])
+    if shared.text and isinstance(node, FloorDiv):
+        whole = LaneValue(lanes.pure(f"sdiv exact i64 {shared.text}, {by}"))
+    return lanes.at_distances(whole, [operation(shared.plus + each, by) for each in apart.own])
 
 
 def _folded(node: FloorDiv | FloorMod | Min | Max, x: int, y: int) -> LaneValue:

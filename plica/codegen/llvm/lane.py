@@ -229,8 +229,12 @@ class Lanes:
         return found
 
     def multiple_of(self, text: str) -> int:
-        """A number that a register is known to be a whole multiple of."""
-        return self._multiples.get(text, 1)
+        """A number that a register, or 0 if there is none, is known to be a whole multiple of."""
+        return self._multiples.get(text, 1) if text else 0
+
+    def is_multiple(self, text: str, of: int) -> None:
+        """Note a whole divisor of a register."""
+        self._multiples[text] = of
 
     def distances(self, value: LaneValue) -> LanesApart | None:
         """The value as constants per lane added to a uniform value, or None if unknown."""

@@ -187,7 +187,7 @@ class LoadEmitter(AddressEmitter):
         self, buffer: Buffer, at: LaneValue, sound: bool, beside: tuple[int, int] = (0, 0)
     ) -> str:
         if (step := at.step) is None:
-            few = self._exchanged(buffer, at) or self._few(buffer, at)
+            few = self._exchanged(buffer, at) or self._repeated(buffer, at) or self._few(buffer, at)
             return few or self._named(buffer, at, "splat (i1 true)")
         if step == 0:
             place, where = self.places[buffer], self.address(buffer, at, sound)
@@ -222,6 +222,21 @@ class LoadEmitter(AddressEmitter):
         where, kind = self.address(buffer, constant(first), True), f"<{count} x {place.kind}>"
         whole = self.lanes.w.let(f"load {kind}, ptr {where}, align {place.align}")
         mask = _exchange(tuple([base + each - first for each in apart.own]))
+        return self.lanes.w.let(f"shufflevector {kind} {whole}, {kind} poison, {mask}")
+
+    def _repeated(self, buffer: Buffer, at: LaneValue) -> str | None:
+        """Lanes that read each of a few neighbours at least once, from a vector of these; None for
+        others."""
+        apart, place = self.lanes.distances(at), self.places[buffer]
+        if apart is None:
+            return None
+        first, *others = sorted({*apart.own})
+        if [*range(first + 1, first + 1 + len(others))] != others:
+            return None
+        where = self.address(buffer, self.lanes.add(apart.shared, constant(first)), False)
+        kind = f"<{len(others) + 1} x {place.kind}>"
+        whole = self._fetched(place, f"load {kind}, ptr {where}, align {place.align}")
+        mask = _exchange(tuple([each - first for each in apart.own]))
         return self.lanes.w.let(f"shufflevector {kind} {whole}, {kind} poison, {mask}")
 
     def _few(self, buffer: Buffer, at: LaneValue) -> str | None:

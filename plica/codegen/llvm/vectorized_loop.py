@@ -100,7 +100,10 @@ class VectorizedLoops:
         opened = around.open(loop.var, constant(done), (done, done), strip)
         if loop.annotations and not FETCHES.isdisjoint(dict(loop.annotations)):
             fetch(self.values, loop, strip)
-        around.spread(loop.var, around.vars[loop.var], strip)
+        first = around.vars[loop.var]
+        if first.text and not first.plus:
+            self.values.lanes.is_multiple(first.text, strip)
+        around.spread(loop.var, first, strip)
         return loop.body, around.gather, partial(around.close, opened), rest
 
     def copies(self, of: CopiedStore, write: Callable[[Store], None]) -> bool:

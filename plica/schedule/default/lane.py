@@ -16,11 +16,14 @@ from plica.analysis.constant_bound import interval
 from plica.core import Term, free_vars
 from plica.ir.loop import Load, Reduce, Scalar, ScalarVar as Axis, dtype_of
 from plica.ir.loop.reduction import exposed
-from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Pow
+from plica.ir.loop.scalar import Cast, FloorDiv, FloorMod, Lit, Pow
 from plica.ir.type import f64, i32, known, polynomial
 
 EXACT_QUOTIENT_BITS: Final = 32
 """Bits of integers that floats divide exactly, and so in lanes."""
+
+REPEATS: Final = (2, 4, 8)
+"""How many lanes may read one place of a row: vectors begin with the first of them."""
 
 
 def nested(of: Scalar) -> frozenset[Reduce]:
@@ -56,6 +59,8 @@ def is_row(
         if _is_lane_by_lane(node) and axis in free_vars(node):
             return False
         if isinstance(node, Load) and axis in free_vars(node):
+            if named and _is_repeated(node, axis):
+                continue
             if named and _is_named(node, axis):
                 stack.extend(node._children)
                 continue
@@ -77,6 +82,14 @@ def _is_lane_by_lane(of: Scalar) -> bool:
     if isinstance(of, FloorDiv | FloorMod):
         return dtype_of(of).is_float or dtype_of(of).bits > EXACT_QUOTIENT_BITS
     return isinstance(of, Pow) and (dtype_of(of) is f64 or not dtype_of(of).is_float)
+
+
+def _is_repeated(of: Load, axis: Axis) -> bool:
+    """Whether each element of a row is read by as many lanes as divide a vector."""
+    match of.indices[-1]:
+        case FloorDiv(left, Lit(int() as times)) if left is axis and times in REPEATS:
+            return not any(axis in free_vars(each) for each in of.indices[:-1])
+    return False
 
 
 def _is_named(of: Load, axis: Axis) -> bool:
