@@ -72,12 +72,12 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
             ends = (spatial - 1, panel.lanes)
             steps.append((yield from run_within(sums, over[-1], counts, ends)))
         else:
-            steps.append((list(over), depth))
+            steps.append((list(over), depth, nest.lane))
         if copy is not None:
             yield compute_at(copy, group)
         yield from vectors((*nest.places, nest.lane))
         yield decompose_reduction(total, over[0])
-        for terms, extents in [each for each in steps if each[0]]:
+        for terms, extents, _ in [each for each in steps if each[0]]:
             yield from written_out(extents, panel.tile, terms)
         yield from _finished(panel, last, len(order))
         cores = machine.cores if shares else 1

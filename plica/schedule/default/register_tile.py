@@ -154,7 +154,8 @@ def data_ahead(
     A tile of lanes over a row reads a line or two in each row of the data: these are more streams
     than a processor foresees by itself.
     """
-    if of.blocked or of.sliding or of.widened or max(term_extents(of), default=0) != of.depth:
+    terms = term_extents(of)
+    if of.blocked or of.sliding or of.widened or max(terms, default=0) != prod(terms):
         return 0
     data, _ = operand_bytes(of, reduction)
     return tile.vectors * lanes if data > machine.cache(2) // 2 else 0

@@ -122,15 +122,15 @@ class _TileSchedule:
             counts, ends = self.counts(), (of.lane, self.lanes)
             sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
         else:
-            sums.append((list(over), term_extents(of)))
+            sums.append((list(over), term_extents(of), nest.lane))
         if self.pads and batch and blocks.data is not None:  # after all that reads it
             copy = yield block(str(blocks.data.label))
             yield compute_at(copy, batch[-1])
         yield from vectors((*nest.places, nest.lane))
         yield decompose_reduction(total, over[0])
-        if self.ahead:
-            yield annotate(nest.lane, "fetch", self.ahead)
         for one in [one for one in sums if one[0]]:
+            if self.ahead:
+                yield annotate(one[-1], "fetch", self.ahead)
             yield from self.summed_up(one, of.depth)
         yield from self.finished(last, len(order))
         if self.cores > 1:
@@ -185,7 +185,7 @@ class _TileSchedule:
     def summed_up(self, sums: Sums, depth: int) -> Body:
         """The loops over the terms of sums."""
         of, tile, lanes = self.of, self.tile, self.lanes
-        terms, extents = sums
+        terms, extents, _ = sums
         passes = _passes(of, tile, self.block_of) if self.fetches else 0
         if of.sliding:
             for each in terms:

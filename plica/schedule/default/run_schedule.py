@@ -70,15 +70,15 @@ SCALED = 8
 SHORT = 8
 """A sum over so few places of a window is written out."""
 
-Sums: TypeAlias = tuple[list[Handle], tuple[int, ...]]
-"""The term loops of a sum, and their extents."""
+Sums: TypeAlias = tuple[list[Handle], tuple[int, ...], Handle]
+"""The term loops of a sum, their extents, and the loop over lanes."""
 
 
 def run_within(
     of: Block, loop: Handle, counts: Mapping[int, int], lane: tuple[int, int]
 ) -> Generator[Any, Any, Sums]:
     """The sum of a run in registers, at the tile's addition to the total; returns its term loops
-    and their extents, without unit loops.
+    and their extents, without unit loops, and that over lanes.
 
     A tile has a number of places along each axis (`counts`), one if not named; `lane` is the
     vectorized axis and its vector length.
@@ -96,9 +96,9 @@ def run_within(
     yield reorder(*rest, *found.values(), *many, last)
     yield from vectors((*found.values(), *many, last))
     if not rest:  # of one term
-        return [], ()
+        return [], (), last
     yield decompose_reduction(one, rest[0])
-    return list(rest), long
+    return list(rest), long, last
 
 
 @frozen
@@ -135,7 +135,7 @@ def epilogue_after(
     yield decompose_reduction(one, nest.terms[0])
     both = zip(nest.terms, terms_of(tail), strict=True)
     long = [(loop, count) for loop, count in both if count > 1]
-    return [([loop for loop, _ in long], tuple([count for _, count in long]))]
+    return [([loop for loop, _ in long], tuple([count for _, count in long]), nest.lane)]
 
 
 def run_by_run(
