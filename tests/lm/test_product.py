@@ -69,6 +69,16 @@ def test_any_number_of_rows(name: str) -> None:
         check(exe, of, columns, depth, rows)
 
 
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize(("rows", "columns"), [(17, 37), (64, 24)])
+def test_panels_are_unpacked_once(name: str, rows: int, columns: int) -> None:
+    of = FORMATS[name]
+    exe = plica.compile(product(of, columns, 768, rows), cache=False, threads=2)
+    assert len(exe.artefact.launches) == 1
+    assert "floats = alloc" in exe.source("kernel")
+    check(exe, of, columns, 768, rows)
+
+
 def test_rows_that_share_far_memory_may_be_alone() -> None:
     of = FORMATS["Q8_0"]
     exe = plica.compile(product(of, 1024, 1024), cache=False, threads=1)

@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import prod
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.analysis.site import map_of
 from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
+from plica.ir.type import f32
 from plica.runtime.late import lazy_imports
 from plica.schedule.default import role
 from plica.schedule.default.depthwise_schedule import window_schedule
@@ -46,8 +48,10 @@ from plica.schedule.default.register_tile import (
     data_ahead,
     has_far_weights,
     operand_bytes,
+    panel_tile,
     rows_together,
     tile_of,
+    tiles_of_panel,
 )
 from plica.schedule.default.register_tile_schedule import scheduled
 from plica.schedule.default.role import contraction_blocks, made_by
@@ -68,7 +72,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
     from plica.schedule.default.fold_schedule import chain_schedule, fold_schedule
     from plica.schedule.default.general_schedule import general_schedule
-    from plica.schedule.default.operand_copy import copied_operand
+    from plica.schedule.default.operand_copy import copied_operand, is_unpacked, unpacked_panel
     from plica.schedule.default.panel_schedule import panel_schedule
     from plica.schedule.default.scan import scan_schedule
     from plica.schedule.default.scattered import scatter_schedule
@@ -192,16 +196,23 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     found, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
     if found is None or stages is None:
         return None
+    pad = stages.data
+    near = pad is not None and made_by(pad) not in kernel.params
+    panels = near and pad is not None and not found.batch and is_unpacked(pad)
+    if panels:  # steps are as far apart as rows of a panel
+        found = evolve(found, apart=prod(found.extents[at] for at in found.terms) * f32.bytes)
     lanes = fewest_lanes(found.extents[found.lane], machine.lanes(found.dtype))
     work = cycles(machine, found.products, kernel.params, found.dtype)
     cores = machine.cores if pays(machine, found.products, kernel.params, found.dtype) else 1
-    tile, more = beside(found, tile_of(found, machine, lanes, cores), machine, lanes)
-    pad = stages.data
-    near = pad is not None and made_by(pad) not in kernel.params
+    tile = panel_tile(found, machine, lanes) if panels else tile_of(found, machine, lanes, cores)
+    tile, more = (tile, None) if panels else beside(found, tile, machine, lanes)
     reads = read_times(machine, *operand_bytes(found, stages.reduction), work)
     kept = stages.again is not None
     of_cores = cores if reads[0] > reads[1] else 1
-    together = tiles_together(found, tile, lanes, machine, of_cores, kept=kept)
+    together = (
+        tiles_of_panel(found, tile, machine) if panels
+        else tiles_together(found, tile, lanes, machine, of_cores, kept=kept)
+    )  # fmt: skip
     whole_rows = together or kept or more is not None
     rows = 0 if whole_rows else rows_together(found, stages.reduction, tile, lanes, machine)
 
@@ -223,7 +234,8 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
             rows=rows,
         )
         if pad is not None:
-            yield from copied_operand(pad, machine, cores, near=near, turns=False)
+            copied = copied_operand(pad, machine, cores, near=near, turns=False)
+            yield from unpacked_panel(pad) if panels else copied
         if stages.weight is not None:
             yield from copied_operand(stages.weight, machine, cores, near=False, turns=True)
 

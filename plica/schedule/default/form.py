@@ -67,6 +67,7 @@ def register_tile(
     vectors_across: int = 1,
     kept: bool = False,
     before: tuple[Each, ...] = (),
+    anew: bool = False,
 ) -> Stages:
     """Vectors along one axis of the result: the last of the weight alone, which is packed for that,
     or the last of all.
@@ -75,7 +76,7 @@ def register_tile(
     if the machine has them, or copied to a padded buffer. A packed weight has `vectors_across`
     vectors of a term before those of the next. Totals of runs are `kept` in memory between runs if
     all tiles of one run are computed before the next. Stages `before` compute the data, if it is no
-    input.
+    input: as a whole, or `anew` for each group of tiles, without memory for all of it.
     """
     names = names_of(of)
     sizes = dict(of.sizes)
@@ -118,6 +119,7 @@ def register_tile(
     out = Buffer(names.name("out"), shape, dtype_of(value))
     stages[:0] = before
     made_anew = [each for each in padding if of.batch and _fits_near(each, of, machine)]
+    made_anew += before if anew else ()
     scratch = tuple([each.out for each in stages if each not in made_anew])
     return joined(of.inputs, [*stages, *total, Each(out, of.axes, value)], (*scratch, *memory, out))
 

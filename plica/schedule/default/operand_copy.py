@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import prod
+from typing import Final
 
 from plica.core import Term, free_vars
 from plica.ir.loop import Block, Store, scalar as sc
 from plica.ir.type import known
+from plica.schedule.default.coded import CODES
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.role import is_guarded, made_by, reads_rows, turns_rows
+from plica.schedule.default.role import is_guarded, made_by, reads, reads_rows, sizes_of, turns_rows
 from plica.schedule.default.sample import is_sample, row_length
 from plica.schedule.default.share import share_of, shared
 from plica.schedule.default.step import (
@@ -24,11 +26,15 @@ from plica.schedule.default.step import (
     reorder,
     split,
     transpose_tile,
+    unroll,
     vectorize,
 )
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
+
+MAX_WRITTEN_OUT: Final = 16
+"""Vectors of an unpacked row that are written out."""
 
 
 def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns: bool) -> Body:
@@ -67,6 +73,22 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
         yield from shared(share_of(around_tiles, machine.cores, region=once))
     if transposes:
         yield from transposed(copy, *every[-2:])
+
+
+def is_unpacked(of: Block) -> bool:
+    """Whether a copy unpacks the numbers of a weight."""
+    return not is_guarded(of) and any(load.buffer.dtype in CODES for load in reads(of))
+
+
+def unpacked_panel(of: Block) -> Body:
+    """Rows of a weight in vectors; those of a block are written out, because they share scales."""
+    one = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(one)
+    sizes, count = sizes_of(of)[2:-1], 1
+    for loop, size in reversed([*zip(every[len(every) - 1 - len(sizes) : -1], sizes, strict=True)]):
+        if (count := count * size) <= MAX_WRITTEN_OUT:
+            yield unroll(loop)
+    yield vectorize(every[-1])
 
 
 def transposed(copy: Handle, rows: Handle, lanes: Handle) -> Body:

@@ -74,6 +74,7 @@ with lazy_imports(__name__):
     from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.coded import coded_form
     from plica.schedule.default.coded_dot import coded_dot_form
+    from plica.schedule.default.coded_panel import coded_panel_form
     from plica.schedule.default.column import column_form
     from plica.schedule.default.column_chain import column_chain_form
     from plica.schedule.default.digit_product import digit_form
@@ -348,8 +349,15 @@ def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    codes = any(each.dtype in (i8, u8, f16, bf16) for each in of.inputs)
-    return (coded_dot_form(of, machine) or coded_form(of, machine)) if codes else None
+    return (coded_dot_form(of, machine) or coded_form(of, machine)) if _has_codes(of) else None
+
+
+def _coded_panels(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    return coded_panel_form(of, machine) if _has_codes(of) else None
+
+
+def _has_codes(of: Stages) -> bool:
+    return any(each.dtype in (i8, u8, f16, bf16) for each in of.inputs)
 
 
 # fmt: off
@@ -376,6 +384,8 @@ FORMS: Final[tuple[Form, ...]] = (
          ("byte-tiles",)),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4,
          ("dot-by-four",)),
+    Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),
+         _one(_coded_panels), 2, ("register-tile",)),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),
          _one(_coded), 3, ("coded-rows", "rows")),
     Form("few-bits", "Weights of few bits are widened in registers.", approx(5e-6),

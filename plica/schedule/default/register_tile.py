@@ -194,6 +194,23 @@ def rows_together(
     return most if data + weights * again < (data * tiles + weights) * WORTH else 0
 
 
+def panel_tile(of: Roles, machine: Machine, lanes: int) -> RegisterTile:
+    """The tile of a sum whose data is unpacked in panels: one that divides all, so that groups of
+    tiles do, if it keeps the multipliers busy."""
+    vectors = -(-of.extents[of.lane] // lanes)
+    steps = 1 if of.steps is None else of.extents[of.steps]
+    even = best_tile(vectors, steps, machine.registers, machine.rates, exact=True)
+    return even if even.vectors * even.steps >= UNDER_WAY else tile_of(of, machine, lanes)
+
+
+def tiles_of_panel(of: Roles, tile: RegisterTile, machine: Machine) -> int:
+    """How many tiles of steps share a panel of the data: as many as a near cache holds."""
+    own = prod(term_extents(of)) * tile.steps * of.dtype.bytes
+    tiles = 1 if of.steps is None else -(-of.extents[of.steps] // tile.steps)
+    return max([n for n in range(1, tiles + 1) if tiles % n == 0 and n * own <= machine.panel],
+               default=1)  # fmt: skip
+
+
 TileLoop: TypeAlias = tuple[int, float, frozenset[Side]]
 """A loop's extent, the remainder of its last iteration if it is cut short, and the operands that
 vary with it."""

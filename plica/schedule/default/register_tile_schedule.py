@@ -115,7 +115,7 @@ class _TileSchedule:
         total = yield block(str((blocks.total or blocks.reduction).label))
         last = yield block(str(blocks.epilogue.label))
         nest = yield from self.tiled(total)
-        order, over, batch = nest.around, nest.terms, nest.around[: len(of.batch)]
+        order, over = nest.around, nest.terms
         yield set_scope(total, 0, "local")
         sums = yield from epilogue_after(nest, blocks.tail, self.tiled, last)
         if of.runs:
@@ -123,9 +123,9 @@ class _TileSchedule:
             sums.append((yield from run_within(blocks.reduction, over[-1], counts, ends)))
         else:
             sums.append((list(over), term_extents(of), nest.lane))
-        if self.pads and batch and blocks.data is not None:  # after all that reads it
+        if self.pads and blocks.data is not None:  # after all that reads it
             copy = yield block(str(blocks.data.label))
-            yield compute_at(copy, batch[-1])
+            yield compute_at(copy, order[self.outside - 1])
         yield from vectors((*nest.places, nest.lane))
         yield decompose_reduction(total, over[0])
         for one in [one for one in sums if one[0]]:
@@ -134,19 +134,20 @@ class _TileSchedule:
             yield from self.summed_up(one, of.depth)
         yield from self.finished(last, len(order))
         if self.cores > 1:
-            times = self.times()
-            yield from self.by_cores(order, (times[: len(batch)] if self.pads else []) or times)
+            yield from self.by_cores(order, self.times())
 
     def in_runs(self) -> Body:
         """Runs of terms in sequence, with totals kept."""
         ends = self.of.lane, self.lanes
-        last, nests, sums = yield from run_by_run(self.blocks, self.tiled, self.counts(), ends)
+        merged = self.outside if self.pads else 0
+        last, nests, sums = yield from run_by_run(
+            self.blocks, self.tiled, self.counts(), ends, merged
+        )
         yield from self.summed_up(sums, prod(sums[1]))
         yield from self.finished(last, len(nests[-1]))
         if self.cores > 1:
-            times = self.times()
             for order in nests:
-                yield from self.by_cores(order, times)
+                yield from self.by_cores(order, self.times())
 
     def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
         """Splits the loops of a block into tiles, and reorders them."""
@@ -177,9 +178,11 @@ class _TileSchedule:
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
-        outermost = over if self.blocks.again is not None else ()
-        innermost = () if outermost else over
-        yield reorder(*outermost, *order, *innermost, *step, *many, lane)
+        outside = self.outside if self.pads else 0
+        if self.blocks.again is not None:
+            yield reorder(*order[:outside], *over, *order[outside:], *step, *many, lane)
+        else:
+            yield reorder(*order, *over, *step, *many, lane)
         return TileNest(order, over, (*step, *many), lane)
 
     def summed_up(self, sums: Sums, depth: int) -> Body:
@@ -226,9 +229,16 @@ class _TileSchedule:
         read = SharedReads(*self.reads, tuple([sides for _, _, sides in times]))
         yield from shared(share_of(named, self.cores, region=self.region, reads=read))
 
+    @property
+    def outside(self) -> int:
+        """The number of loops outside of the padded or unpacked copy of the data: over the batch,
+        or groups of tiles."""
+        return len(self.of.batch) or int(self.block_of > 0)
+
     def times(self) -> list[TileLoop]:
-        """The extent of each loop around a tile."""
-        return loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
+        """The extent of each loop around a tile that cores may share."""
+        every = loops_around(self.of, self.tile, self.lanes, self.block_of, self.beside, self.rows)
+        return every[: self.outside] if self.pads and self.outside else every
 
     def counts(self) -> dict[int, int]:
         """How many places of each loop a tile has."""

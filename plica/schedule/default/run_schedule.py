@@ -20,6 +20,8 @@ for b, …, tiles:
 for …, tiles:
     whole[tile] = total[tile]                         registers
     out[tile] = f(whole[tile])
+
+Data that is unpacked for the terms of a run goes in groups of tiles, with these loops in each.
 """
 
 from __future__ import annotations
@@ -143,25 +145,36 @@ def run_by_run(
     tiled: Callable[[Handle], Generator[Any, Any, TileNest]],
     counts: Mapping[int, int],
     lane: tuple[int, int],
+    merged: int = 0,
 ) -> Generator[Any, Any, tuple[Handle, list[tuple[Handle, ...]], Sums]]:
     """Each run for all tiles; gives the block of the result, the loops around tiles of each nest,
-    and the terms of a run."""
+    and the terms of a run.
+
+    All runs of a group of tiles go before the next group if a number of outer loops are `merged`:
+    then the data of a run is computed for the group.
+    """
     assert blocks.total is not None
     assert blocks.again is not None
     total = yield block(str(blocks.total.label))
     whole = yield block(str(blocks.again.label))
     last = yield block(str(blocks.epilogue.label))
     nest, back = (yield from tiled(total)), (yield from tiled(whole))
+    if merged:
+        yield merge_loops(nest.around[merged - 1], back.around[merged - 1])
     yield set_scope(whole, 0, "local")
     yield reverse_compute_at(last, back.around[-1])
     sums = yield from run_within(blocks.reduction, nest.around[-1], counts, lane)
+    if merged and blocks.data is not None:
+        copy = yield block(str(blocks.data.label))
+        yield compute_at(copy, nest.terms[0])
     start = yield decompose_reduction(total, nest.terms[0])
     for each in (*nest.places, *back.places):
         yield unroll(each)
     begun: tuple[Handle, ...] = yield loops(start)
     for each in (nest.lane, back.lane, begun[-1]):
         yield vectorize(each)
-    return last, [begun[: len(back.around)], nest.around, back.around], sums
+    nests = [begun[: len(back.around)], nest.around, back.around]
+    return last, nests[1:2] if merged else nests, sums
 
 
 def has_rows(extents: Sequence[int]) -> bool:

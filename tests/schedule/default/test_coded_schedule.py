@@ -11,6 +11,7 @@ from attrs import evolve
 from hypothesis import given, settings, strategies as st
 
 from plica.codegen.dot_product import DOTS
+from plica.core import Name
 from plica.ir.contract import approx, exact, reassociates
 from plica.ir.interpret.kernel import run_kernel
 from plica.ir.loop import scalar as sc
@@ -23,6 +24,7 @@ from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.coded import MAX_TERMS, coded_form, coded_product, digit_cuts
 from plica.schedule.default.coded_dot import MAX_BLOCK, coded_dot_form
 from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
+from plica.schedule.default.coded_panel import MIN_ROWS, coded_panel_form
 from plica.schedule.default.coded_schedule import coded_schedule
 from plica.schedule.default.general_schedule import general_schedule
 from plica.schedule.default.machine import Machine
@@ -145,9 +147,36 @@ def test_digits_mean_the_same_by_the_template(columns: int, blocks: int, product
     same(run_kernel(made[2], arrays_of(of))[0], of, 2e-5)
 
 
+@SOME
+@given(
+    st.tuples(st.integers(MIN_ROWS, 40), st.integers(2, 9), st.sampled_from((1, 3, 16))),
+    st.sampled_from((of_bytes, of_nibbles)),
+    st.booleans(),
+    st.sampled_from((Machine(128, 16), Machine(256, 16), VNNI, Machine(512, 32, cores=2))),
+)
+def test_panels_of_codes_mean_the_same_by_the_template(
+    sizes: tuple[int, int, int], product: Any, epilogue: bool, machine: Machine
+) -> None:
+    of = product(*sizes, epilogue=True) if epilogue and product is of_bytes else product(*sizes)
+    form = coded_panel_form(of, machine)
+    assert form is not None
+    made = template_schedule(kernel_of(form), machine, None, ("register-tile",))
+    assert isinstance(made, tuple), made
+    every = [each for each in form.stages if isinstance(each, Each)]
+    floats = next(each.out for each in every if each.out.name == Name("floats"))
+    kernel = made[2]
+    assert floats not in kernel.params  # a panel is unpacked where it is read
+    given_ = [
+        each.reshape([known(size) or 0 for size in buffer.shape])
+        for each, buffer in zip(arrays_of(of), kernel.params, strict=False)
+    ]
+    same(run_kernel(kernel, given_)[-1], of, 1e-6)
+
+
 @pytest.mark.parametrize(
     ("of", "machine", "stages_made"),
     [
+        (of_bytes(MIN_ROWS, 8, 2), VNNI, "floats"),
         (of_bytes(1, 8, 2), PLAIN, "part"),
         (of_bytes(7, 8, 2), VNNI, "part"),
         (of_bytes(1, 8, 2), VNNI, "peak"),
@@ -156,14 +185,14 @@ def test_digits_mean_the_same_by_the_template(columns: int, blocks: int, product
         (of_narrow(f16, 1, 8, 64), VNNI, "part"),
         (of_narrow(bf16, 3, 8, 64), PLAIN, "part"),
     ],
-    ids=["floats", "rows", "digits", "no scales", "nibbles", "f16", "bf16"],
+    ids=["panels", "floats", "rows", "digits", "no scales", "nibbles", "f16", "bf16"],
 )
 def test_a_product_of_codes_takes_the_coded_form(
     of: Stages, machine: Machine, stages_made: str
 ) -> None:
     found = formed(of, Facts((False,) * len(of.inputs), contract=approx(1e-4)), machine)
     assert found is not None
-    assert found.form == "coded-rows"
+    assert found.form == ("coded-panels" if stages_made == "floats" else "coded-rows")
     assert stages_made in [str(each.out.name) for each in found.stages.stages]  # type: ignore[union-attr]  # elements
 
 
@@ -188,11 +217,12 @@ def test_cores_share_rows_of_a_weight_that_is_long() -> None:
 # --- what is not ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows", [1, MIN_ROWS])
 @pytest.mark.parametrize("contract", [exact, reassociates], ids=str)
-def test_who_allows_no_approximation_has_no_codes(contract: Any) -> None:
-    of = of_bytes(1, 64, 64)
+def test_who_allows_no_approximation_has_no_codes(contract: Any, rows: int) -> None:
+    of = of_bytes(rows, 64, 64)
     found = formed(of, Facts((False,) * 3, contract=contract), PLAIN)
-    assert found is None or found.form != "coded-rows"
+    assert found is None or found.form not in ("coded-rows", "coded-panels")
 
 
 def replaced(of: Stages, value: Any) -> Stages:
@@ -253,6 +283,32 @@ def test_what_is_no_sum_of_given_codes_is_no_coded_product(of: Stages) -> None:
     assert coded_product(of) is None
     assert coded_form(of, PLAIN) is None
     assert coded_dot_form(of, VNNI) is None
+    assert coded_panel_form(of, PLAIN) is None
+
+
+def of_read_again() -> Stages:
+    """The epilogue reads the data, too."""
+    x, w = buffer("x", (32, 32), f32), buffer("w", (32, 32), i8)
+    sums = stage("sums", (32, 32), lambda m, n: reduce(
+        "sum", (32,), lambda k: x[m, k] * number(w[n, k // 32 * 32 + k % 32])))  # fmt: skip
+    return stages((x, w), (sums, stage("y", (32, 32), lambda m, n: sums[m, n] + x[m, n])))
+
+
+def of_computed_data() -> Stages:
+    """The data is no input as it is."""
+    x, w = buffer("x", (32, 32), f32), buffer("w", (8, 32), i8)
+    return stages((x, w), (stage("y", (32, 8), lambda m, n: reduce(
+        "sum", (32,), lambda k: x[m, k] * 2.0 * number(w[n, k % 32]))),))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "of",
+    [of_bytes(MIN_ROWS - 1, 8, 2), of_read_again(), of_computed_data(), of_narrow(f16, 1, 64, 64)],
+    ids=["few rows", "read again", "computed", "one row"],
+)
+def test_products_without_panels(of: Stages) -> None:
+    assert coded_panel_form(of, PLAIN) is None
+    assert coded_form(of, PLAIN) is not None
 
 
 @pytest.mark.parametrize(
