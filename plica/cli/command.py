@@ -64,9 +64,9 @@ class Command:
 
 
 _MODULES: Final = (
-    "bench", "budget", "check", "compile_", "debug", "demo", "doctor", "explain", "explore", "fuzz",
-    "history", "impact", "new", "pool", "prove", "quantise", "records", "rules", "run", "shard",
-    "targets", "trace", "tune", "verify",
+    "bench", "budget", "certify", "check", "compile_", "debug", "demo", "doctor", "explain",
+    "explore", "fuzz", "history", "impact", "new", "pool", "prove", "quantise", "records", "rules",
+    "run", "shard", "targets", "trace", "tune", "verify",
 )  # fmt: skip
 
 OWN_COMMANDS: Final[Mapping[str, str]] = {
