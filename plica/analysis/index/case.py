@@ -9,7 +9,7 @@
 [2, 2]
 
 Minima, maxima and selects are split by which side they take, bools by their value.  A product of
-unknowns, or a quotient by one, is replaced by a fresh unknown: a system without solutions then has
+unknowns, or a quotient by one, is replacing by a fresh unknown: a system without solutions then has
 none before either, and only such answers are used of it (`Linearised.exact` tells).
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias
 
 from plica.analysis.index.context import FALSE, TRUE, Context, negated
-from plica.analysis.index.point import innermost, replaced, structure_nodes, structure_parts
+from plica.analysis.index.point import innermost, replacing, structure_nodes, structure_parts
 from plica.analysis.index.polynomial import Key, Polynomial, Product, atom, number, to_term
 from plica.core import Name, parts_first
 from plica.ir.loop import scalar as sc
@@ -92,13 +92,13 @@ def _branches(
             if (choice := innermost(_is_choice, (first,))) is None:
                 return [(rest, (*done, _constraint(first)))]
             return [
-                ((*said, *(replaced(each, {choice: by}) for each in (first, *rest))), done)
+                ((*said, *map(replacing({choice: by}), (first, *rest))), done)
                 for said, by in _sides(choice)
             ]
         case _:  # an unknown bool
             unknown = first.value if isinstance(first, sc.Not) else first
             truth = FALSE if isinstance(first, sc.Not) else TRUE
-            return [(tuple(replaced(each, {unknown: truth}) for each in rest), done)]
+            return [(tuple(map(replacing({unknown: truth}), rest)), done)]
 
 
 def _constraint(of: sc.Scalar) -> LinearConstraint:

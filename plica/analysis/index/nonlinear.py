@@ -28,7 +28,7 @@ from plica.analysis.index import deduction
 from plica.analysis.index.case import LinearConstraint, System, contrary, split
 from plica.analysis.index.combination import adds_up, contradiction
 from plica.analysis.index.context import Context
-from plica.analysis.index.point import innermost, replaced
+from plica.analysis.index.point import innermost, replacing
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core import Name
 from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub, index
@@ -140,12 +140,8 @@ def _without(division: Scalar, system: System) -> list[System]:
     rest = Sub(a, Mul(b, q))
 
     def with_(quotient: Scalar, remainder: Scalar, *said: Scalar) -> System:
-        pairs = ((FloorDiv(a, b), quotient), (FloorMod(a, b), remainder))
-        changed = []
-        for term, equality in system:
-            for old, new in pairs:
-                term = replaced(term, {old: new})
-            changed.append(LinearConstraint(term, equality))
+        put = replacing({FloorDiv(a, b): quotient, FloorMod(a, b): remainder})
+        changed = [LinearConstraint(put(term), equality) for term, equality in system]
         return (*(LinearConstraint(each, False) for each in said), *changed)
 
     zero = with_(index(0), index(0), b, Sub(index(0), b))

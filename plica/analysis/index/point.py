@@ -23,16 +23,16 @@ from plica.ir.type import bool_, i64
 Values = np.ndarray[Any, np.dtype[Any]]  # int64, object or bool, one value a point
 Point = Mapping[sc.Scalar, int]
 
-STRUCTURE: Final = (
+STRUCTURE: Final = frozenset((
     sc.Lit, sc.Add, sc.Sub, sc.Mul, sc.FloorDiv, sc.FloorMod, sc.Min, sc.Max, sc.Select,
     sc.Eq, sc.Ne, sc.Lt, sc.Le, sc.And, sc.Or, sc.Not,
-)  # fmt: skip
+))  # fmt: skip
 _LIMIT: Final = 1 << 62
 
 
 def is_structure(node: object) -> bool:
     """Whether a node is arithmetic or logic of index terms, and not an atom."""
-    if not isinstance(node, STRUCTURE):
+    if not isinstance(node, sc.Scalar) or type(node) not in STRUCTURE:
         return False
     if isinstance(node, sc.Eq | sc.Ne | sc.Lt | sc.Le):
         return sc.dtype_of(node.left) is i64
@@ -80,6 +80,14 @@ def replaced(
     parts: Callable[[sc.Scalar], Sequence[sc.Scalar]] = structure_parts,
 ) -> sc.Scalar:
     """`term` with some subterms replaced everywhere."""
+    return replacing(changed, parts)(term)
+
+
+def replacing(
+    changed: Mapping[sc.Scalar, sc.Scalar],
+    parts: Callable[[sc.Scalar], Sequence[sc.Scalar]] = structure_parts,
+) -> Callable[[sc.Scalar], sc.Scalar]:
+    """The function that replaces some subterms everywhere; what terms share is replaced once."""
     memo = dict(changed)
 
     def rebuilt(node: sc.Scalar) -> sc.Scalar:
@@ -88,7 +96,7 @@ def replaced(
         kids = [memo[kid] if isinstance(kid, sc.Scalar) else kid for kid in node._children]
         return rebuild(node, tuple(kids))
 
-    return fold_into(memo, term, parts, rebuilt)
+    return lambda term: fold_into(memo, term, parts, rebuilt)
 
 
 def atoms(*terms: sc.Scalar) -> tuple[sc.Scalar, ...]:

@@ -15,7 +15,7 @@ True
 Complete for equations over + - ×constant, `//` and `%` by constants if the box of periods has at
 most 10^6 points, and for any condition if the context has at most 10^6 points. Comparisons, minima,
 maxima, selects and logic are split into systems of linear constraints; each is refuted by
-elimination, residue by residue. Open cases go to z3, if installed.
+elimination, residue by residue. Open cases of `decide` go to z3, if installed.
 
 A proof is a certificate that `plica.analysis.index.certificate.holds` rechecks.
 """
@@ -76,11 +76,12 @@ MAX_NUMBERS: Final = 8_000_000  # rows times residues that elimination may hold
 def can_prove(condition: Scalar, context: Context = EMPTY, *, quick: bool = False) -> bool:
     """Whether the condition is proved to hold in its context.
 
-    `quick` uses only bounds, residues and known inequalities.
+    `quick` uses only bounds, residues and known inequalities. No solver is asked: what a schedule
+    or a lowered kernel is does not depend on whether one is installed.
     """
     if is_implied(condition, knowledge(context)):
         return True
-    return not quick and isinstance(decide(condition, context), Holds)
+    return not quick and isinstance(decide(condition, context, solver=False), Holds)
 
 
 def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:
@@ -88,15 +89,16 @@ def decide_equal(a: Scalar, b: Scalar, context: Context = EMPTY) -> Answer:
     return decide(same(a, b), context)
 
 
-def decide(condition: Scalar, context: Context = EMPTY) -> Answer:
-    """Decides whether a condition holds at every point of its context."""
+def decide(condition: Scalar, context: Context = EMPTY, *, solver: bool = True) -> Answer:
+    """Decides whether a condition holds at every point of its context; z3 is asked last, if it is
+    installed and `solver` allows it."""
     known = knowledge(context)
     if any(wraps(said, known) for said in (condition, *context.conditions())):
         return Undecided("arithmetic on data may wrap around 64 bits")
     if (wrong := certificates.counterexample(condition, context)) is not None:
         return _refuted(wrong)
     ways = [_by_few_points, _by_periods, _by_cases, _by_products, _by_values, _by_all_points]
-    ways += [_by_solver]
+    ways += [_by_solver] if solver else []
     reasons: list[str] = []
     for way in ways:
         answer = way(condition, context)
@@ -271,4 +273,4 @@ def _by_solver(condition: Scalar, context: Context) -> Answer:
         point = {**dict.fromkeys(atoms(condition, *context.conditions()), 0), **answer}
         if certificates.fails(point, condition, context):
             return _refuted(certificates.smallest(condition, context, point))
-    return Undecided("z3 gave no answer in time")
+    return Undecided("z3 gave no answer within its steps")

@@ -23,7 +23,7 @@ from typing import Final
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.analysis.index import EMPTY, can_prove
+from plica.analysis.index import can_prove
 from plica.analysis.index.context import FALSE, TRUE, conjuncts
 from plica.analysis.statement import mapped
 from plica.core import free_vars, post_order, substitute
@@ -92,7 +92,7 @@ def cut_apart(parts: Sequence[LoopPart]) -> st.Seq:
     for each in (one for part in parts for one in _one_by_one(part)):
         loop, body = each.loop, each.here(each.loop.body)
         extent = simple(each.stop - each.start)
-        if can_prove(sc.Le(extent, ONE), EMPTY):  # loops inside are cut at its only iteration then
+        if can_prove(sc.Le(extent, ONE)):  # loops inside are cut at its only iteration then
             body = substitute(body, {loop.var: each.start})
         elif known(each.start) != 0:
             body = substitute(body, {loop.var: loop.var + each.start})
