@@ -5,7 +5,7 @@
     python benchmarks/mutants.py --shipped 200000 [--seed 0] [--jobs 16]
 
 Wrong rules are made of right ones, this many of each kind of mistake, drawn by seed from all
-shipped rules (`plica.rewrite.mutate`), and checked with the default budget under several seeds.  A
+shipped rules (`tests.rewrite.mutants`), and checked with the default budget under several seeds.  A
 mutant that is no mistake is left out only by a proof, or because a million cases could not tell its
 sides apart, and is printed.  `--shipped` checks the right rules themselves on a given number of
 cases (instances, each with several data sets) in all: none may be refuted.
@@ -28,10 +28,10 @@ from rich.table import Table
 
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
-from plica.rewrite.mutate.draw import draw, shipped
-from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant
 from plica.runtime.error import PlicaError
+from tests.rewrite.mutants.draw import draw, shipped
+from tests.rewrite.mutants.equivalent import cases_without_difference, proof_of
 
 GOAL = 0.99
 SECONDS = 2.0

@@ -5,7 +5,7 @@
 
 Programs are random kernels with random schedules (`plica fuzz kernel`) and random stages by the
 default forms and templates (`plica fuzz form`), those with a parallel loop.  Their optimised LLVM
-text is instrumented (`plica.codegen.llvm.thread_sanitizer`), linked with the library of gcc, and
+text is instrumented (`tests.codegen.llvm.thread_sanitizer`), linked with the library of gcc, and
 run twice: by the pool of compiled code, and by threads that are started for each loop and take
 iterations in turn, which no claim of a chunk orders.  Results are compared with the interpreter.
 A report that is gone once choices read one side alone is named, and is no race of LLVM's.
@@ -36,7 +36,6 @@ from plica.analysis.statement import reads_memory
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.pool import has_pool
-from plica.codegen.llvm.thread_sanitizer import instrumented
 from plica.codegen.lower.passes import lower
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import workspace_plan
@@ -57,6 +56,7 @@ from plica.schedule.default.choose import by_template, recorded
 from plica.schedule.generate.stages import KINDS, StagesCase
 from plica.schedule.hoist import constants, hoist
 from plica.schedule.problem import ScheduleRefused
+from tests.codegen.llvm.thread_sanitizer import instrumented
 
 REPORT: Final = "WARNING: ThreadSanitizer"
 REPORTED: Final = 66

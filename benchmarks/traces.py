@@ -106,9 +106,9 @@ def traced(case: Case) -> list[Traced] | str:
     """The kernels of a case, or why it is refused."""
     from plica.codegen.backend import find_target
     from plica.codegen.program_kind import without_loops
-    from plica.codegen.traced_kernel import traced_kernels
     from plica.pipeline.compiled import job_for, pipeline_of
     from plica.runtime.error import PlicaError
+    from tests.codegen.traced_kernel import traced_kernels
 
     target = find_target(case.target)
     try:
@@ -129,7 +129,7 @@ def traced(case: Case) -> list[Traced] | str:
 
 def replayed(code: str, start: str, trace: str, target: str) -> bool:
     """Whether a trace gives the same code in this process."""
-    from plica.codegen.traced_kernel import replayed_digest
+    from tests.codegen.traced_kernel import replayed_digest
 
     return replayed_digest(start, trace, target) == code
 

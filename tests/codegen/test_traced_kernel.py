@@ -7,13 +7,6 @@ import pytest
 
 from plica import op
 from plica.codegen.backend import find_target
-from plica.codegen.traced_kernel import (
-    TracedKernel,
-    folds_of,
-    has_loops,
-    replayed_digest,
-    traced_kernels,
-)
 from plica.core.diagnostic import Malformed
 from plica.core.encode import to_json
 from plica.core.name import Name
@@ -26,8 +19,15 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
 from plica.pipeline.compiled import job_for, pipeline_of
 from plica.runtime.late import python_here
+from tests.codegen.traced_kernel import (
+    TracedKernel,
+    folds_of,
+    has_loops,
+    replayed_digest,
+    traced_kernels,
+)
 
-AGAIN = "import sys, plica.codegen.traced_kernel as k; print(k.replayed_digest(*sys.argv[1:]))"
+AGAIN = "import sys, tests.codegen.traced_kernel as k; print(k.replayed_digest(*sys.argv[1:]))"
 
 
 def kernels_of(body: Any, target: str, *shapes: tuple[int, ...]) -> tuple[TracedKernel, ...]:

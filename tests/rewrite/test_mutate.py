@@ -11,10 +11,10 @@ from plica.rewrite import Rule
 from plica.rewrite.check import run
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Refuted, Tested, is_good
-from plica.rewrite.mutate.draw import candidates, draw, named_mutants, shipped
-from plica.rewrite.mutate.equivalent import cases_without_difference, proof_of
 from plica.rewrite.mutate.mutant import KINDS, Mutant
 from tests.deep import spread
+from tests.rewrite.mutants.draw import candidates, draw, named_mutants, shipped
+from tests.rewrite.mutants.equivalent import cases_without_difference, proof_of
 
 RULES = {rule.name: rule for rule in shipped()}
 BASES = (

@@ -8,15 +8,14 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.core import Term, map_bottom_up, post_order
-from plica.ir.contract import APPROX, Contract, reassociates, signless_zero
-from plica.ir.graph import Apply, Expr, find
+from plica.ir.contract import APPROX, Contract, reassociates
+from plica.ir.graph import Apply
 from plica.rewrite.closed import is_closed, is_varying
-from plica.rewrite.match import PatternMatch, compiled
-from plica.rewrite.mutate.edit import first_axes
-from plica.rewrite.mutate.mutant import spoilt, within
+from plica.rewrite.match import compiled
+from plica.rewrite.mutate.mutant import spoilt
 from plica.rewrite.packs.canonical import is_varying as is_no_constant
 from plica.rewrite.packs.shape import is_explicit, is_order
-from plica.rewrite.pattern import Constraint, Hole, alternatives, holes
+from plica.rewrite.pattern import Constraint, Hole
 from plica.rewrite.rule import Rule
 
 NamedRule: TypeAlias = tuple[str, Rule]
@@ -80,52 +79,3 @@ def _in_attributes(left: Term, hole: Hole, other: Hole) -> Term:
         return Apply(node.op, node.args, tuple(values))
 
     return map_bottom_up(change, left)
-
-
-def order_edits(base: Rule) -> Iterator[NamedRule]:
-    """Sums and products over a rule's operands in another order, with its own contract."""
-    if signless_zero < base.contract or len(alternatives(base.left)) > 1:
-        return
-    q, r = holes("mutant_q mutant_r")
-    for word, name in (("sum", "sum"), ("product", "prod")):
-        for turn in ("flip", "transpose"):
-            yield f"{word} of the {turn}", _folded(base, _op(name), _op(turn))
-    for word, name in (("sum", "add"), ("product", "multiply")):
-        yield f"{word} of three", _regrouped(base, _op(name), q, r)
-
-
-def _folded(base: Rule, fold: Any, turn: Any) -> Rule:
-    """Everything folded, on the right side in another order."""
-    return within(base, lambda of: fold(of, None, False), lambda of, _: fold(turn(of), None, False))
-
-
-def _regrouped(base: Rule, join: Any, q: Any, r: Any) -> Rule:
-    """Two more operands, on the right side joined with each other first."""
-    return within(
-        base,
-        lambda of: join(join(of, q), r),
-        lambda of, match: join(of, join(match.mutant_q, match.mutant_r)),
-    )
-
-
-def addend_edits(base: Rule) -> Iterator[NamedRule]:
-    """An operand that is lined up with the first axes, not with the last."""
-    if len(alternatives(base.left)) > 1:
-        return
-    (q,) = holes("mutant_q")
-    for name in ("add", "multiply"):
-        yield f"{name} from the first axis", _beside(base, _op(name), q)
-
-
-def _beside(base: Rule, join: Any, q: Any) -> Rule:
-    def right(of: Expr, match: PatternMatch) -> Term | None:
-        whole: Apply = join(of, match.mutant_q)
-        return first_axes(whole) or whole
-
-    return within(base, lambda of: join(of, q), right)
-
-
-def _op(name: str) -> Any:
-    found = find(name)
-    assert found is not None
-    return found

@@ -11,6 +11,7 @@ Such mutants have both sides as terms, so that the prover can be tried on them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,9 +19,8 @@ import attrs
 
 from plica.core import Term, post_order
 from plica.ir.graph.expression import Apply, Expr, Literal
-from plica.ir.graph.operator import find
+from plica.ir.graph.operator import find, names
 from plica.rewrite.instantiate import late_right_side
-from plica.rewrite.mutate.edit import twins
 from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.mutate.rule_edit import NamedRule
 from plica.rewrite.packs.word import Evaluated, LikeLeft
@@ -28,6 +28,8 @@ from plica.rewrite.pattern import Hole
 from plica.rewrite.rule import Rule
 
 NEGATED: Final = "negative"
+SAME_VALUE: Final = ("after", "copy", "on_device", "stop_gradient")
+"""Operators that give their argument back: no mistake."""
 
 
 def term_edits(base: Rule) -> Iterator[NamedRule]:
@@ -82,3 +84,19 @@ def _of_node(node: Term, operands: list[Hole]) -> Iterator[tuple[str, Term]]:
         if isinstance(value, bool):
             given = (*node.attrs[:at], (name, not value), *node.attrs[at + 1 :])
             yield f"{name} of {node.op}", Apply(node.op, node.args, given)
+
+
+@functools.lru_cache(maxsize=512)
+def twins(op: str) -> tuple[str, ...]:
+    """Operators with the same arguments and attributes."""
+    of = find(op)
+    assert of is not None
+    words = {each.name for each in of.attributes}
+    found = []
+    for name in names():
+        other = find(name)
+        assert other is not None
+        alike = other.inputs == of.inputs and {each.name for each in other.attributes} == words
+        if alike and name != op and name not in SAME_VALUE:
+            found.append(name)
+    return tuple(found)

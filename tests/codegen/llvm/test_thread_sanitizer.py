@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.races import RaceCase, built, drawn, missing, ran
-from plica.codegen.llvm.thread_sanitizer import instrumented
 from plica.ir.loop.scalar import FloorDiv, index
 from plica.ir.loop.statement import For, Kernel, Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32
+from tests.codegen.llvm.thread_sanitizer import instrumented
 
 can_run = pytest.mark.skipif(bool(missing()), reason=missing() or "it can run")
 

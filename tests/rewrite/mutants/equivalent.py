@@ -1,7 +1,7 @@
 # ruff: noqa: E501  # rows of a table
 """Mutants that are no mistakes: by a proof, or because a million cases did not tell them apart.
 
->>> from plica.rewrite.mutate.draw import named_mutants
+>>> from tests.rewrite.mutants.draw import named_mutants
 >>> [proof_of(each) for each in named_mutants()]
 [None, None, None]
 """
@@ -26,8 +26,9 @@ from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved
 from plica.rewrite.match import match
-from plica.rewrite.mutate.draw import shipped
-from plica.rewrite.mutate.mutant import Mutant, right_of
+from plica.rewrite.mutate.mutant import Mutant
+from tests.rewrite.mutants.draw import shipped
+from tests.rewrite.mutants.rule_edit import right_of
 
 GUARDS: Final[dict[str, str]] = {
     "joined": "the equation holds of all shapes, since broadcasting is associative; "

@@ -17,12 +17,14 @@ from plica.ir.type import TensorType, type_of
 from plica.rewrite.check.data import TAPE, reader
 from plica.rewrite.check.offer import offered
 from plica.rewrite.make import tabled
-from plica.rewrite.mutate import edit as edits, rule_edit
-from plica.rewrite.mutate.index_edit import index_edits
-from plica.rewrite.mutate.mutant import KINDS, Mutant, edited
+from plica.rewrite.mutate.mutant import KINDS, Mutant
+from plica.rewrite.mutate.rule_edit import NamedRule, contract_edits, guard_edits
 from plica.rewrite.packs import OWN, find_pack
 from plica.rewrite.pattern import Dominator, Outputs, holes
 from plica.rewrite.rule import Rule
+from tests.rewrite.mutants import edit as edits
+from tests.rewrite.mutants.index_edit import index_edits
+from tests.rewrite.mutants.rule_edit import addend_edits, edited, order_edits
 
 UNIONS: Final = ("simplify",)
 """Packs whose rules are those of others."""
@@ -41,11 +43,11 @@ OF_SIDES: Final[dict[str, Callable[[Expr], Iterator[edits.Named]]]] = {
     "boundary": edits.boundary_edits,
     "broadcast": edits.broadcast_edits,
 }
-OF_RULES: Final[dict[str, Callable[[Rule], Iterator[rule_edit.NamedRule]]]] = {
-    "guard": rule_edit.guard_edits,
-    "order": rule_edit.order_edits,
-    "contract": rule_edit.contract_edits,
-    "broadcast": rule_edit.addend_edits,
+OF_RULES: Final[dict[str, Callable[[Rule], Iterator[NamedRule]]]] = {
+    "guard": guard_edits,
+    "order": order_edits,
+    "contract": contract_edits,
+    "broadcast": addend_edits,
 }
 
 

@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 
 from plica.core import IllTyped, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, const
-from plica.ir.graph.operator import Mismatch, find, names
+from plica.ir.graph.operator import Mismatch, find
 from plica.ir.type import DType, TensorType, bf16, bool_, dtype, f16, f32, f64, same_type, type_of
 from plica.rewrite.check.data import sizes
-from plica.rewrite.mutate.mutant import Edit, replaced
+from plica.rewrite.mutate.mutant import replaced
+from plica.rewrite.mutate.term_edit import twins
 
+Edit: TypeAlias = Callable[[Expr], Expr | None]
 Named: TypeAlias = tuple[str, Edit]
 Change: TypeAlias = Callable[[Apply], Expr | None]
 
-SAME_VALUE: Final = ("after", "copy", "on_device", "stop_gradient")
-"""Operators that give their argument back: no mistake."""
 NARROWER: Final[dict[DType, tuple[DType, ...]]] = {
     f64: (f32,), f32: (bf16, f16), f16: (bf16,),
     **{dtype(f"i{n}"): (dtype(f"i{n // 2}"), dtype("f32")) for n in (64, 32)},
@@ -250,22 +250,6 @@ def _applied(sample: Expr) -> list[Apply]:
         if isinstance(node, Apply):
             found.setdefault(node.op, node)
     return list(found.values())
-
-
-@functools.lru_cache(maxsize=512)
-def twins(op: str) -> tuple[str, ...]:
-    """Operators with the same arguments and attributes."""
-    of = find(op)
-    assert of is not None
-    words = {each.name for each in of.attributes}
-    found = []
-    for name in names():
-        other = find(name)
-        assert other is not None
-        alike = other.inputs == of.inputs and {each.name for each in other.attributes} == words
-        if alike and name != op and name not in SAME_VALUE:
-            found.append(name)
-    return tuple(found)
 
 
 def _tensor(of: Expr) -> TensorType:
