@@ -17,7 +17,7 @@ from typing import Final
 
 from plica.core import free_vars
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.statement import Alloc, Block, For, Invoke, Seq, Stmt, Store, substatements
+from plica.ir.loop.statement import Alloc, Block, For, Seq, Stmt, Store, substatements
 from plica.ir.type import bool_
 
 # fmt: off
@@ -67,13 +67,3 @@ def update(store: Store) -> sc.Scalar | None:
     if right is old and not (isinstance(value, sc.And | sc.Or) and sc.dtype_of(left) is bool_):
         return left  # type: ignore[no-any-return]  # a field of a node that is known
     return None
-
-
-def invokes(root: Stmt) -> bool:
-    """Whether a statement leaves part of its work to an intrinsic."""
-    stack = [root]
-    while stack:
-        if isinstance(stmt := stack.pop(), Invoke):
-            return True
-        stack.extend(substatements(stmt))
-    return False

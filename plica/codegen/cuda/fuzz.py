@@ -46,7 +46,6 @@ from plica.ir.loop.verify import well_formed
 from plica.ir.type import DType, bf16, f16, f32
 from plica.rewrite.check.report import as_comment
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally
-from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport
 from plica.runtime.cuda.code import suited
 from plica.runtime.cuda.driver import WORD_BYTES, CudaDevice, DeviceError, device
@@ -461,11 +460,3 @@ def fuzz(
         first=first,
         say=say,
     )
-
-
-def safely(seed: int, number: int, length: int = 6) -> CudaCase | str:
-    """The case, a crash of making it said as a finding would be."""
-    try:
-        return case(seed, number, length)
-    except CRASHES as error:
-        return f"making it fails: {crash(error)}"

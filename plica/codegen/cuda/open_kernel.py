@@ -12,7 +12,8 @@
 >>> n = dim_var("n")
 >>> x = buffer("x", (n, 3), f32)
 >>> made = open_kernel(stages((x,), (stage("y", (n, 3), lambda i, j: x[i, j] * 2.0),)), free=True)
->>> [str(each.name) for each in made.dims], [each.kind for each in loops_of(made)]
+>>> loops = [each for each in st.statements(made.body) if isinstance(each, st.For)]
+>>> [str(each.name) for each in made.dims], [each.kind for each in loops]
 (['n'], ['blockIdx.x', 'threadIdx.x'])
 """
 
@@ -59,11 +60,6 @@ def open_kernel(of: Stages, free: bool) -> st.Kernel:
     params = (*of.inputs, *kept, *of.outputs)
     whole = st.Kernel(open_sizes(params, body), params, len(of.inputs), body)
     return narrow_indices(flatten(whole, params=True), narrow_dims=True)
-
-
-def loops_of(kernel: st.Kernel) -> list[st.For]:
-    """The loops of a kernel."""
-    return [each for each in st.statements(kernel.body) if isinstance(each, st.For)]
 
 
 # --- an element is a thread's own -----------------------------------------------------------------
