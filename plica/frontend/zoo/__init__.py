@@ -12,19 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from plica.frontend.zoo.agent import dqn
 from plica.frontend.zoo.attention import transformer
-from plica.frontend.zoo.connected import densenet
 from plica.frontend.zoo.count import macs, parameters
-from plica.frontend.zoo.generator import dcgan
-from plica.frontend.zoo.keyword import ds_cnn
-from plica.frontend.zoo.mobile import mobilenet
+from plica.frontend.zoo.mobile import ds_cnn, mobilenet
 from plica.frontend.zoo.parallel import inception
-from plica.frontend.zoo.perceptron import mlp
-from plica.frontend.zoo.plain import vgg
+from plica.frontend.zoo.plain import dcgan, dqn, mlp, squeezenet, vgg
 from plica.frontend.zoo.recurrent import lstm_lm, lstm_weights
-from plica.frontend.zoo.residual import resnet
-from plica.frontend.zoo.squeezed import squeezenet
+from plica.frontend.zoo.residual import densenet, resnet
 from plica.ir.graph.module import Module
 
 __all__ = [

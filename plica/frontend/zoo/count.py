@@ -1,6 +1,6 @@
 """Counting: how many parameters a network has, and how many products it adds up.
 
->>> from plica.frontend.zoo.perceptron import mlp
+>>> from plica.frontend.zoo.plain import mlp
 >>> small = mlp((8, 4, 2))
 >>> parameters(small), macs(small)
 (46, 40)

@@ -1,6 +1,6 @@
 """Exporting: networks of the zoo as ONNX models, which other systems read.
 
->>> from plica.frontend.zoo.perceptron import mlp
+>>> from plica.frontend.zoo.plain import mlp
 >>> [node.op_type for node in to_onnx(mlp((8, 4, 2))).graph.node]
 ['Gemm', 'Relu', 'Gemm']
 """

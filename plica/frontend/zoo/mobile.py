@@ -4,6 +4,10 @@ channel alone, then one over the channels of each pixel alone.
 >>> small = mobilenet(1, image=32, width=0.125, classes=10)
 >>> str(small.main_function().ret)
 'Tensor[(1, 10), f32]'
+
+>>> small = ds_cnn(channels=8, blocks=1)
+>>> str(small.main_function().ret)
+'Tensor[(1, 12), f32]'
 """
 
 from __future__ import annotations
@@ -73,3 +77,18 @@ def _inverted(layers: Layers, x: Expr, expansion: int, out: int, stride: int) ->
 
 
 _BODIES: Final = {1: _first, 2: _second}
+
+
+def ds_cnn(
+    *, frames: int = 49, features: int = 10, channels: int = 64, blocks: int = 4,
+    words: int = 12, seed: int = 0,
+) -> Module:  # fmt: skip
+    """DS-CNN (Zhang et al., 2017) tells spoken words: a convolution, then separable ones."""
+    layers = Layers(seed)
+    x = given("x", (1, 1, frames, features))
+    y = apply("nn.relu", layers.conv_normed(x, channels, (10, 4), 2))
+    for _ in range(blocks):
+        y = apply("nn.relu", layers.conv_normed(y, channels, 3, groups=channels))
+        y = apply("nn.relu", layers.conv_normed(y, channels, 1))
+    y = apply("nn.flatten", apply("nn.global_avg_pool", y))
+    return whole(x, layers.dense(y, words))

@@ -1,8 +1,11 @@
-"""Residual networks (He et al., 2015): blocks that add their input to their output.
+"""Networks of blocks that see the input of the block before: ResNet and DenseNet.
 
 >>> small = resnet(18, image=32, width=0.125, classes=10)
 >>> [str(size.value) for size in small.main_function().params[0].type.shape]
 ['1', '3', '32', '32']
+
+>>> str(densenet(121, image=32, width=0.125, classes=10).main_function().ret)
+'Tensor[(1, 10), f32]'
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ def resnet(
     width: float = 1.0,
     seed: int = 0,
 ) -> Module:
-    """A residual network for classification, before softmax; `width` scales the channels."""
+    """ResNet (He et al., 2015): blocks add their input to their output; `width` scales channels."""
     if depth not in RESNETS:
         raise ValueError(f"There is no ResNet-{depth}; known: {', '.join(map(str, RESNETS))}.")
     blocks, bottleneck = RESNETS[depth]
@@ -60,3 +63,46 @@ def _block(layers: Layers, x: Expr, channels: int, stride: int, bottleneck: bool
     if stride != 1 or sizes(x)[1] != out:
         x = layers.conv_normed(x, out, 1, stride)
     return apply("nn.relu", apply("add", y, x))
+
+
+# Layers of each block.
+DENSENETS: Final[dict[int, tuple[int, ...]]] = {
+    121: (6, 12, 24, 16),
+    169: (6, 12, 32, 32),
+    201: (6, 12, 48, 32),
+}
+GROWTH: Final = 32
+"""The channels that a layer adds."""
+
+
+def densenet(
+    depth: int = 121,
+    *,
+    batch: int = 1,
+    image: int = 224,
+    classes: int = 1000,
+    width: float = 1.0,
+    seed: int = 0,
+) -> Module:
+    """DenseNet (Huang et al., 2016): each layer sees what all before it made."""
+    if depth not in DENSENETS:
+        raise ValueError(f"There is no DenseNet-{depth}; known: {', '.join(map(str, DENSENETS))}.")
+    layers, growth = Layers(seed), scaled(GROWTH, width)
+    x = given("x", (batch, 3, image, image))
+    y = apply("nn.relu", layers.conv_normed(x, 2 * growth, 7, 2))
+    y = apply("nn.max_pool", y, kernel=3, strides=2, padding=1)
+    for stage, count in enumerate(DENSENETS[depth]):
+        if stage:
+            y = layers.conv(_active(layers, y), sizes(y)[1] // 2, 1)
+            y = apply("nn.avg_pool", y, kernel=2, strides=2)
+        for _ in range(count):
+            inner = layers.conv(_active(layers, y), 4 * growth, 1)
+            more = layers.conv(_active(layers, inner), growth, 3)
+            y = apply("concat", (y, more), axis=1)
+    y = apply("nn.flatten", apply("nn.global_avg_pool", _active(layers, y)))
+    return whole(x, layers.dense(y, classes))
+
+
+def _active(layers: Layers, x: Expr) -> Expr:
+    """Normalised before it is used."""
+    return apply("nn.relu", layers.normed(x))
