@@ -315,3 +315,28 @@ def unknown_target(given: object, kinds: Sequence[str] = ()) -> UnsupportedError
         message = "This is done for processors; an accelerator is not one."
         hint = "Use target='cpu'; plica.compile(model, target='accel') offloads integer layers."
     return UnsupportedError(Diagnostic("unsupported", message, None, expected, repr(given), hint))
+
+
+@frozen
+class NamedTarget:
+    """A target of which nothing is said but its name."""
+
+    backend: str
+
+    def describe(self) -> str:
+        """A line that reads back to it."""
+        return self.backend
+
+    def __str__(self) -> str:
+        return self.backend
+
+
+def named_target(name: str) -> Callable[[str], NamedTarget]:
+    """The reader of targets without options: their text is their name."""
+
+    def parse(text: str) -> NamedTarget:
+        if text.strip() != name:
+            raise unknown_target(text)
+        return NamedTarget(name)
+
+    return parse

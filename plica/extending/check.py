@@ -15,18 +15,158 @@ What was never reached is untested, and that is no good verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from plica.core.extension import ExtensionGroup, ExtensionPoint
-from plica.extending.accelerator import check_accelerator
+import numpy as np
+
+from plica.core import Name
+from plica.core.extension import FAILURES, ExtensionGroup, ExtensionPoint, said
 from plica.extending.package import ExtensionPackage, find_package
-from plica.extending.search import check_cost_model, check_schedule_rule
 from plica.extending.verdict import ExtensionVerdict, Word
+from plica.ir.graph import Expr, Function, Module, Var, const, main_module
+from plica.ir.loop.stage import placeholder, stage
+from plica.ir.loop.stages import Stages, evaluate_stages, stages
+from plica.ir.loop.tensor import reduce
+from plica.ir.op import find
+from plica.ir.type import f32, infer, tensor
 from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
-from plica.runtime.error import PlicaError
+from plica.runtime.error import PlicaError, UnsupportedError
 from plica.runtime.late import late
+from plica.schedule.default import Machine
+from plica.schedule.form import Facts
+from plica.schedule.problem import ScheduleRefused
+from plica.schedule.replay import scheduled
+from plica.schedule.unlowered import run_unlowered
+from plica.search.feature.packs import Packs
+from plica.search.feature.store import WIDTH
+from plica.search.sketch_rule import Query, hoisted_kernel
+
+MACHINE: Final = Machine(256, 16)
+
+
+def works() -> tuple[Stages, ...]:
+    """Something for each element, and a product of matrices; small ones."""
+    x = placeholder("x", (3, 5), f32)
+    a, b = placeholder("a", (4, 6), f32), placeholder("b", (6, 8), f32)
+    product = stage("c", (4, 8), lambda i, j: reduce("sum", (6,), lambda k: a[i, k] * b[k, j]))
+    return (
+        stages((x,), (stage("y", (3, 5), lambda i, j: x[i, j] * 2),)),
+        stages((a, b), (product,)),
+    )
+
+
+def check_schedule_rule(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    """Whatever a rule makes of some work means what the work means."""
+    group, made = "plica.schedule_rules", 0
+    for work in works():
+        arrays = _whole_numbers(work, seed)
+        wanted = np.asarray(evaluate_stages(work, arrays))
+        facts = Facts((False,) * len(work.inputs))
+        try:
+            for form, formed in of.forms(Query(work, facts), MACHINE):
+                kernel = hoisted_kernel(formed, facts.constant).kernel
+                for word, trace in of.traces(kernel, MACHINE):
+                    found = run_unlowered(scheduled(trace, kernel), arrays, {})[0]
+                    made += 1
+                    if not np.array_equal(found.ravel(), wanted.ravel()):
+                        why = f"the schedule {name}/{form}/{word} computes something else"
+                        yield ExtensionVerdict(group, name, "refuted", why, str(trace))
+                        return
+        except ScheduleRefused as refused:
+            yield ExtensionVerdict(group, name, "refuted", f"a trace is refused: {refused}")
+            return
+        except FAILURES as error:
+            yield ExtensionVerdict(group, name, "refuted", f"it fails: {said(error)}", str(work))
+            return
+    if not made:
+        yield ExtensionVerdict(group, name, "untested", "it has no schedule for a product or a map")
+    else:
+        yield ExtensionVerdict(group, name, "tested", f"{made} schedules of {len(works())} works")
+
+
+def _whole_numbers(work: Stages, seed: int) -> list[np.ndarray[Any, Any]]:
+    random = np.random.default_rng(seed)
+    return [
+        random.integers(-4, 5, [int(size.value) for size in each.shape]).astype(np.float32)  # type: ignore[attr-defined]  # all are literals
+        for each in work.inputs
+    ]
+
+
+def check_cost_model(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    """A model that has learned is the same again, and thinks something of every candidate."""
+    group = "plica.cost_models"
+    random = np.random.default_rng(seed)
+    count = max(8, min(examples, 64))
+    packs = Packs.of([random.uniform(0, 4, (2, WIDTH)) for _ in range(count)])
+    costs = random.uniform(1e-6, 1e-3, count)
+    try:
+        first, second = (of.fitted(packs, costs).scores(packs) for _ in range(2))
+    except FAILURES as error:
+        yield ExtensionVerdict(group, name, "refuted", f"it fails: {said(error)}")
+        return
+    if np.shape(first) != (count,) or not np.all(np.isfinite(first)):
+        why = f"it gives {np.shape(first)} for {count} candidates, or what is no number"
+        yield ExtensionVerdict(group, name, "refuted", why)
+    elif not np.array_equal(first, second):
+        why = "it thinks something else of the same candidates when it has learned the same again"
+        yield ExtensionVerdict(group, name, "refuted", why)
+    else:
+        yield ExtensionVerdict(group, name, "tested", f"on {count} candidates")
+
+
+SIZES: Final = ((8, 8, 8), (16, 16, 16), (16, 24, 16))
+"""Rows, depth and columns of a layer, the smallest first: the first that differs is smallest."""
+
+
+def check_accelerator(name: str, of: Any, examples: int, seed: int) -> Iterator[ExtensionVerdict]:
+    """A dense layer of bytes, of several sizes, on the machine and on this processor."""
+    from plica.pipeline import compile
+    from plica.quantising import quantise
+
+    group, target = "plica.accelerators", f"accel:{name}"
+    random = np.random.default_rng(seed)
+    done, why = 0, ""
+    for rows, depth, columns in SIZES:
+        shapes = (columns, depth), (8, columns)
+        weights = [random.standard_normal(each).astype(np.float32) / 4 for each in shapes]
+        x = random.standard_normal((rows, depth)).astype(np.float32)
+        small = quantise(_layers(rows, weights), [x], power_of_two=True)
+        size = f"a layer of {rows}x{depth} by {columns}"
+        try:
+            made = compile(small, target=target, cache=False)
+            found = np.asarray(made(x))
+        except UnsupportedError as refused:  # no layer of this size fits the machine
+            why = str(refused.diagnostics[0].found)
+            continue
+        except FAILURES as error:
+            yield ExtensionVerdict(group, name, "refuted", f"{size} fails: {said(error)}")
+            return
+        done += 1
+        wanted = np.asarray(compile(small, cache=False)(x))
+        if not np.array_equal(found, wanted):
+            at = tuple(int(each) for each in np.argwhere(found != wanted)[0])
+            why = f"{size}: element {at} is {found[at]!r}, on this processor {wanted[at]!r}"
+            yield ExtensionVerdict(group, name, "refuted", why, str(small))
+            return
+    if not done:
+        yield ExtensionVerdict(group, name, "untested", f"no layer was offloaded: {why}")
+    else:
+        why = f"{done} of {len(SIZES)} layers ran on it and agree"
+        yield ExtensionVerdict(group, name, "tested", why)
+
+
+def _layers(rows: int, weights: Sequence[np.ndarray[Any, Any]]) -> Module:
+    """`relu(x V^T) W^T`: what comes out of the first layer becomes bytes again."""
+    first, second = weights
+    x = Var(Name("x"), tensor((rows, first.shape[1]), f32))
+    dense, relu = find("nn.dense"), find("nn.relu")
+    assert dense is not None
+    assert relu is not None
+    body: Expr = dense(relu(dense(x, const(first))), const(second))
+    return infer(main_module(Function((), (), (x,), None, body)))
+
 
 # Any: a record is of the class of its group.
 Check: TypeAlias = Callable[[str, Any, int, int], Iterator[ExtensionVerdict]]

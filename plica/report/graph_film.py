@@ -13,6 +13,14 @@
 >>> of = infer(module({main: Function((), (), (x,), None, (x + 0.0) * x)}, main))
 >>> [(frame.name, frame.gone, frame.set) for frame in film(lower(of).derivation).frames]
 [('add-zero', (1,), ((2, (0,)),)), ('multiply-same', (2,), ((3, (0,)),))]
+
+>>> from plica.ir.loop.scalar import Add, Lit
+>>> from plica.ir.type.dtype import i64
+>>> one, two, three = (Lit(each, i64) for each in (1, 2, 3))
+>>> standing = StandingTerm(Add(Add(one, two), three))
+>>> step = standing.replace(one, three)
+>>> standing.root is Add(Add(three, two), three), len(step.above), len(step.gone)
+(True, 3, 3)
 """
 
 from __future__ import annotations
@@ -23,11 +31,10 @@ from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from plica.core import Term
+from plica.core import Term, parts_first, rebuild
 from plica.ir.graph import Apply, Expr, Module
 from plica.report.graph import NodeBox, Reach, boxes_in
 from plica.report.origin import opened
-from plica.report.standing_term import StandingTerm
 from plica.rewrite.align import aligned
 from plica.rewrite.derivation import Derivation, DerivationStep, at, provenance
 from plica.rewrite.rule import Rule
@@ -275,3 +282,68 @@ def described(box: NodeBox) -> FilmNode:
     if isinstance(box.term, Apply):
         attributes = ", ".join(f"{name}={value}" for name, value in box.term.attrs)
     return FilmNode(box.label, box.note, box.kind, attributes)
+
+
+@frozen(eq=False)
+class Replacement:
+    """The effect of one replacement: the new terms of the part and its ancestors, and the removed
+    terms."""
+
+    above: dict[Term, Term]
+    """The part itself, then its ancestors, bottom up."""
+    gone: set[Term]
+
+
+class StandingTerm:
+    """A term with the parents of each of its parts."""
+
+    def __init__(self, root: Term) -> None:
+        self.root = root
+        self._above: dict[Term, dict[Term, None]] = {}
+        self._enter(root)
+
+    def replace(self, old: Term, new: Term) -> Replacement:
+        """Replaces all occurrences of a part."""
+        made: dict[Term, Term] = {}
+        for node in self._upwards(old) if old in self._above else ():
+            if node is old:
+                made[node] = new
+            elif not type(node).variable:
+                kids = tuple([made.get(kid, kid) for kid in node._children])
+                made[node] = rebuild(node, kids)
+        before, self.root = self.root, made.get(self.root, self.root)
+        self._enter(self.root)
+        return Replacement(made, self._leave(before))
+
+    def _upwards(self, part: Term) -> list[Term]:
+        """A part and all that is above it, parts before wholes."""
+        return parts_first(self._above.__getitem__, part)[::-1]
+
+    def _enter(self, root: Term) -> None:
+        """Adds the new parts of a term."""
+        if root in self._above:
+            return
+        self._above[root] = {}
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            for kid in node._children:
+                if kid not in self._above:
+                    self._above[kid] = {}
+                    stack.append(kid)
+                self._above[kid][node] = None
+
+    def _leave(self, term: Term) -> set[Term]:
+        """Removes a term without parents, and what only it contained."""
+        gone: set[Term] = set()
+        stack = [term]
+        while stack:
+            node = stack.pop()
+            if node is self.root or node in gone or self._above[node]:
+                continue
+            gone.add(node)
+            del self._above[node]
+            for kid in node._children:
+                self._above[kid].pop(node, None)
+                stack.append(kid)
+        return gone

@@ -31,7 +31,7 @@ from plica.rewrite import (
 from plica.rewrite.layout import rules as layout_rules
 from plica.rewrite.make import findings
 from plica.rewrite.packs import all_packs
-from plica.rewrite.quantise import realise, recognise
+from plica.rewrite.quantise import integer, realise
 from plica.rewrite.rule import Rule
 
 x, y = holes("x y")
@@ -137,7 +137,7 @@ def test_predicates_are_given_values() -> None:
 def _tables() -> list[Rule]:
     """The rules of Plica's own tables: those of packs, and those that stand in modules."""
     found: list[object] = [each.rules for each in all_packs().values()]
-    for module in (index_rules, simplify, layout_rules, realise, recognise):
+    for module in (index_rules, simplify, layout_rules, realise, integer):
         found += vars(module).values()
     rules: dict[Rule, None] = {}
     while found:

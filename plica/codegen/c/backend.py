@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.c import toolchain
@@ -24,7 +24,7 @@ from plica.codegen.lower.shared_passes import BYTES, GROUP, PLAN, SCHEDULED
 from plica.codegen.memory_plan import workspace_plan
 from plica.codegen.native import program_of
 from plica.codegen.record import kernels
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import Target, named_target
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
@@ -44,26 +44,7 @@ PIPELINE: Final = Pipeline((
     Pass("emit-c", "Emit kernels and launches as one C file.", emit_c, kind="emit"),
 ))  # fmt: skip
 
-
-@frozen
-class CTarget:
-    """C for the machine whose compiler makes the object."""
-
-    backend: ClassVar[str] = "c"
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return "c"
-
-    def __str__(self) -> str:
-        return "c"
-
-
-def parse(text: str) -> CTarget:
-    """The target of a text, which has no options."""
-    if text.strip() != "c":
-        raise unknown_target(text)
-    return CTarget()
+parse: Final = named_target("c")
 
 
 def build(pipeline: Pipeline, lowered: Lowered, job: Job) -> Executable:

@@ -6,41 +6,76 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
-
-from attrs import frozen
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from plica.codegen.device_backend import DeviceLanguage, device_backend
-from plica.codegen.metal.dialect import METAL
-from plica.codegen.metal.kernel import joined, kernel_code
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.device_program import DeviceKernel
+from plica.codegen.emit import clike
+from plica.codegen.emit.expression import Expressions
+from plica.codegen.emit.item_text import ItemTensor, ItemWords, item_kernel
+from plica.codegen.emit.statement import Row, Step
+from plica.codegen.metal.dialect import HEAD, METAL, formulas, helpers, text_in_metal
+from plica.codegen.target import Target, named_target
+from plica.ir.loop import Buffer, For, Kernel, statements
+from plica.ir.type import known
 from plica.runtime.artefact import METAL_TRIPLE
 from plica.runtime.emulator.gpu import missing
 from plica.runtime.emulator.program import MetalProgram
 
+UNROLLED: Final = 16
+"""Turns that are written out, at most."""
+
+
+def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:
+    """The functions of a kernel; `apart` says that no two of its buffers overlap."""
+    return item_kernel(kernel, name, apart, WORDS)
+
+
+def joined(of: Sequence[DeviceKernel]) -> str:
+    """The text of several kernels, with what they call once."""
+    used = frozenset[str]().union(*[each.helpers for each in of])
+    body = "\n".join([helpers(used), *dict.fromkeys(each.text for each in of)])
+    return f"{HEAD}\n{formulas(body)}{body}"
+
+
+def _function(name: str, tensors: Sequence[ItemTensor], apart: bool, items: int, body: str) -> str:
+    args = []
+    for at, each in enumerate(tensors):
+        const = "const " if each.is_constant else ""
+        kind = f"device {const}{METAL.memory(each.buffer.dtype)}*"
+        args.append(f"{kind} {each.word} [[buffer({at})]]")
+    count = len(tensors)
+    args += [
+        f"device int* failed [[buffer({count})]]",
+        f"constant int& number [[buffer({count + 1})]]",
+        "uint id [[thread_position_in_grid]]",
+    ]
+    return (
+        f"kernel void {name}({', '.join(args)}) {{\n  if (id >= {items}u) return;\n"
+        f"{text_in_metal(body)}\n}}\n"
+    )
+
+
+def _loops(values: Expressions, params: Sequence[Buffer]) -> Row:
+    return partial(_loop, values)
+
+
+def _loop(values: Expressions, of: For) -> Sequence[Step]:
+    """A loop; the innermost over a few lanes or registers are unrolled."""
+    inner = not any(isinstance(each, For) for each in statements(of.body))
+    few = inner and (known(of.extent) or UNROLLED + 1) <= UNROLLED
+    return clike.loop(values, of, unroll=few and of.kind in ("unrolled", "vectorized"))
+
+
+WORDS: Final = ItemWords(METAL, "id", ("failed", "number", "id"), _loops, _function)
+
+
 DESCRIBED: Final = Target("cpu", "generic", "generic", vector=128, registers=8, cores=64)
 """Many items with few registers each: an item is a thread."""
 
-
-@frozen
-class MetalTarget:
-    """A GPU of Apple's."""
-
-    backend: ClassVar[str] = "metal"
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return "metal"
-
-    def __str__(self) -> str:
-        return "metal"
-
-
-def parse(text: str) -> MetalTarget:
-    """The target that a text means: there is nothing to say of it but its name."""
-    if text.strip() != "metal":
-        raise unknown_target(text)
-    return MetalTarget()
+parse: Final = named_target("metal")
 
 
 LANGUAGE: Final = DeviceLanguage(

@@ -2,15 +2,18 @@
 
 >>> "barriers" in PIPELINE.names, PIPELINE.names[-1]
 (True, 'emit-hip')
+
+>>> parse("rocm:gfx942").gpu.processors, str(parse("rocm"))
+(304, 'rocm:gfx90a')
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.compilation import Job, Lowered, emitted
@@ -23,8 +26,8 @@ from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.shared_passes import APART, PLAN, WHOLE, WIDE, grouping
 from plica.codegen.record import kernels
 from plica.codegen.rocm.prelude import joined
-from plica.codegen.rocm.target import SPELLINGS, RocmTarget, parse
 from plica.codegen.rocm.toolchain import assembly
+from plica.codegen.target import unknown_target
 from plica.ir.passes import Pass, Pipeline
 from plica.rewrite.optimise import OPTIMISE
 from plica.runtime.artefact import ROCM_TRIPLE, Artefact
@@ -34,6 +37,45 @@ from plica.runtime.load import executable
 from plica.schedule.default.gpu import Gpu
 from plica.schedule.default.gpu.choose import GPU_FORMS, TEMPLATES
 from plica.schedule.form import ScheduleTables
+
+PROCESSORS: Final = {"gfx90a": 110, "gfx942": 304, "gfx1030": 80, "gfx1100": 96, "gfx1201": 64}
+"""Compute units of the largest machines of an architecture."""
+
+SHARED_BYTES: Final = 64 * 1024
+"""What a work group has of local data share, on all of them."""
+
+SPELLINGS: Final = ("rocm", *[f"rocm:{each}" for each in PROCESSORS])
+
+
+@frozen
+class RocmTarget:
+    """An architecture of AMD's GPUs."""
+
+    architecture: str = "gfx90a"
+
+    backend: ClassVar[str] = "rocm"
+
+    @property
+    def gpu(self) -> Gpu:
+        """What schedules ask for.  Threads exchange values in groups of 32: wavefronts are one such
+        group or two."""
+        return Gpu(PROCESSORS[self.architecture], shared=SHARED_BYTES)
+
+    def describe(self) -> str:
+        """A line that `parse` reads."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"rocm:{self.architecture}"
+
+
+def parse(text: str) -> RocmTarget:
+    """The target that a text means."""
+    if text.strip() not in SPELLINGS:
+        raise unknown_target(text, SPELLINGS)
+    architecture = text.strip().partition(":")[2]
+    return RocmTarget(architecture) if architecture else RocmTarget()
+
 
 NVIDIA: Final = frozenset(
     ["online-softmax", "online-softmax-parts", "online-softmax-wgmma", "split-online-softmax",

@@ -6,42 +6,47 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import tempfile
+from pathlib import Path
+from shutil import which
+from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from plica.codegen.device_backend import device_backend
 from plica.codegen.opencl.backend import LANGUAGE as OPENCL_C
 from plica.codegen.opencl.dialect import OPENCL
-from plica.codegen.spirv.toolchain import module_of
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import Target, named_target
 from plica.runtime.artefact import SPIRV_TRIPLE
 from plica.runtime.spirv.executable import SpirvProgram
-from plica.runtime.spirv.tool import missing, pair
+from plica.runtime.spirv.tool import done, missing, pair
+
+_READ: Final = (
+    "--target=spir64", "-x", "cl", "-cl-std=CL1.2", "-w", "-emit-llvm", "-c",
+    "-O1", "-Xclang", "-disable-llvm-passes",
+    "-Xclang", "-finclude-default-header", "-Xclang", "-cl-ext=+cl_khr_fp64",
+)  # fmt: skip
+
+"""Passes are left to the driver: they bring blocks into orders that SPIR-V does not allow."""
+
+
+def module_of(text: str) -> bytes:
+    """The module of a text in OpenCL C; refuses a machine without the compiler."""
+    clang, translator = pair()
+    with tempfile.TemporaryDirectory(prefix="plica-") as name:
+        folder = Path(name)
+        (folder / "kernels.cl").write_text(text, encoding="utf-8")
+        done([clang, *_READ, "kernels.cl", "-o", "kernels.bc"], folder)
+        done([translator, "kernels.bc", "-o", "kernels.spv"], folder)
+        if (validator := which("spirv-val")) is not None:
+            done([validator, "kernels.spv"], folder)
+        return (folder / "kernels.spv").read_bytes()
+
 
 DESCRIBED: Final = Target("cpu", "generic", "generic", vector=128, registers=16, cores=8)
 """What every device has: vectors of four floats."""
 
-
-@frozen
-class SpirvTarget:
-    """A device whose driver takes SPIR-V."""
-
-    backend: ClassVar[str] = "spirv"
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return "spirv"
-
-    def __str__(self) -> str:
-        return "spirv"
-
-
-def parse(text: str) -> SpirvTarget:
-    """The target that a text means: there is nothing to say of it but its name."""
-    if text.strip() != "spirv":
-        raise unknown_target(text)
-    return SpirvTarget()
+parse: Final = named_target("spirv")
 
 
 LANGUAGE: Final = evolve(

@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
-
-from attrs import frozen
+from typing import Final
 
 from plica.codegen.device_backend import DeviceLanguage, device_backend
-from plica.codegen.target import Target, unknown_target
+from plica.codegen.target import Target, named_target
 from plica.codegen.webgpu.dialect import WGSL
 from plica.codegen.webgpu.kernel import joined, kernel_code
 from plica.runtime.artefact import WEBGPU_TRIPLE
@@ -21,26 +19,7 @@ from plica.runtime.webgpu.executable import WebgpuProgram
 DESCRIBED: Final = Target("cpu", "generic", "generic", vector=128, registers=8, cores=64)
 """Many items with few registers each: an item is a lane."""
 
-
-@frozen
-class WebgpuTarget:
-    """A GPU that runs WGSL."""
-
-    backend: ClassVar[str] = "webgpu"
-
-    def describe(self) -> str:
-        """A line that `parse` reads."""
-        return "webgpu"
-
-    def __str__(self) -> str:
-        return "webgpu"
-
-
-def parse(text: str) -> WebgpuTarget:
-    """The target that a text means: there is nothing to say of it but its name."""
-    if text.strip() != "webgpu":
-        raise unknown_target(text)
-    return WebgpuTarget()
+parse: Final = named_target("webgpu")
 
 
 LANGUAGE: Final = DeviceLanguage(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 from plica.frontend.measured import ONE, ZERO, Piece, amount, matched, places
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.storage import MOST_AXES
 from plica.frontend.onnx.value import settled
-from plica.ir.graph.expression import Apply, Const, Expr, If, const
+from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
@@ -120,26 +119,18 @@ def at_least_zero(of: Expr) -> Expr:
 
 
 def spread(node: OnnxNode, x: Expr, sizes: Sequence[Scalar]) -> Expr:
-    """x broadcast to a shape of its rank; whether an axis is 1 is seen when it runs, and nothing is
-    repeated where none is."""
-    x = matched(x, [
-        mine if known(mine) in (1, None) else wanted
-        for mine, wanted in zip(shape(x), sizes, strict=True)
-    ])  # fmt: skip
-    pairs = list(enumerate(zip(shape(x), sizes, strict=True)))
-    late = [
-        at for at, (mine, wanted) in pairs if known(mine) is None and not same_dim(mine, wanted)
-    ]
-    if late:
-        apart = [(shape(x)[at] - 1) * (sizes[at] - shape(x)[at]) for at in late]
-        least = tuple([normal_dim(each) for one in apart for each in (one, index(0) - one)])
-        x = whole = op.match_shape(x, shape(x), least=least)
-        for at in late:
-            there = places(sizes[at])
-            single = op.equal(amount(shape(x)[at]), ONE)
-            x = op.take(x, op.where(single, there * ZERO, there), axis=at)
-        same = [op.equal(amount(shape(whole)[at]), amount(sizes[at])) for at in late]
-        x = If(reduce(op.logical_and, same), op.match_shape(whole, shape(x)), x)
+    """x broadcast to a shape of its rank; an axis that may be 1 is seen to when it runs."""
+    for axis, (mine, wanted) in enumerate(zip(shape(x), sizes, strict=True)):
+        if known(mine) == 1 or same_dim(mine, wanted):
+            continue
+        if known(mine) is not None:
+            x = matched(x, tuple(wanted if at == axis else s for at, s in enumerate(shape(x))))
+            continue
+        apart = (mine - 1) * (wanted - mine)
+        least = (normal_dim(apart), normal_dim(index(0) - apart))
+        there = places(wanted)
+        at = op.where(op.equal(amount(mine), ONE), there * ZERO, there)
+        x = op.take(op.match_shape(x, shape(x), least=least), at, axis=axis)
     return op.broadcast_to(x, tuple(sizes)) if not all(map(same_dim, shape(x), sizes)) else x
 
 

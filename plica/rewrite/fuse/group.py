@@ -21,6 +21,7 @@ Laws: `digest(defuse(fuse(m))) == digest(m)` if nothing in `m` is fused; `fuse(f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
@@ -30,17 +31,17 @@ from plica.core import Name
 from plica.ir.graph import Attrs, Call, Const, Expr, Function, Module, Var, attr
 from plica.ir.op import find
 from plica.ir.passes import form
-from plica.ir.type import Type, infer, type_of
-from plica.rewrite.fuse.decide import Decisions, Group, decide, inside
+from plica.ir.type import TensorType, TupleType, Type, infer, type_of
+from plica.rewrite.fuse.chain import is_product
+from plica.rewrite.fuse.decide import Decisions, Group, Verdict, decide, inside
 from plica.rewrite.fuse.limit import DEFAULT_LIMITS, FusionLimits
-from plica.rewrite.fuse.reading import operator, values_below, with_parts
+from plica.rewrite.fuse.reading import count, operator, values_below, with_parts
 from plica.rewrite.fuse.row import with_rows
 from plica.rewrite.graph.walk import expressions, map_functions, operands, with_operands
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
     from plica.rewrite.fuse.chain import with_chains
-    from plica.rewrite.fuse.gate import with_gates
 
 PRIMITIVE: Final[Attrs] = (("primitive", True),)
 
@@ -155,3 +156,73 @@ def _applied(function: Function, args: tuple[Expr, ...]) -> Expr:
         if node not in memo:
             memo[node] = with_operands(node, tuple([memo[part] for part in operands(node)]))
     return memo[function.body]
+
+
+CUTTING_OPERATORS: Final = frozenset(("slice", "split"))
+"""The operators that cut a product into gates."""
+
+
+def with_gates(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Decisions:
+    """The decisions with products fused into the readers of their slices, where that is wanted."""
+    groups, verdicts = dict(decisions.groups), dict(decisions.verdicts)
+    place = {node: number for number, node in enumerate(decisions.order)}
+    for node in decisions.order:
+        product = groups.get(node)
+        if product is None or product.sink is not node or not is_product(product):
+            continue
+        readers = _readers(node, decisions, groups)
+        wholes = [_joined(product, each, place) for each in readers]
+        for number, reader in enumerate(readers):
+            if more := _read_by(reader, readers):
+                apart = _joined(product, reader, place, more)
+                wholes[number] = apart if is_wanted(apart) else wholes[number]
+        if not wholes or not all(map(is_wanted, wholes)):
+            continue
+        for inner in product.spots:
+            if groups.get(inner) is product:
+                del groups[inner]
+                verdicts[inner] = Verdict("copied" if len(wholes) > 1 else "row")
+        for reader, whole in zip(readers, wholes, strict=True):
+            mine = [each for each in reader.spots if groups.get(each) is reader]
+            groups |= dict.fromkeys(mine, whole)
+    return Decisions(decisions.order, decisions.users, groups, verdicts)
+
+
+def _readers(node: Expr, decisions: Decisions, groups: dict[Expr, Group]) -> list[Group]:
+    """The groups that read slices of a value elementwise; none if it has any other reader."""
+    users = decisions.users[node]
+    found: dict[Group, None] = {}
+    elements = 0
+    for user in users:
+        reader = groups.get(user)
+        plain = reader is not None and reader.anchor is None and not reader.is_closed
+        if reader is None or not plain or operator(user) not in CUTTING_OPERATORS:
+            return []
+        found[reader] = None
+        elements += _elements(user)
+    return [*found] if 0 < elements <= _elements(node) else []
+
+
+def _read_by(reader: Group, readers: list[Group]) -> list[Group]:
+    """The other `readers` whose results a group reads."""
+    inner = {part for node in reader.spots for part in inside(node)}
+    return [each for each in readers if each is not reader and each.sink in inner]
+
+
+def _joined(
+    product: Group, reader: Group, place: dict[Expr, int], more: Sequence[Group] = ()
+) -> Group:
+    """One group of the product, its reader, and the groups `more` whose results that reads."""
+    whole = Group(reader.sink, reader.of, is_closed=False)
+    spots = {**product.spots, **reader.spots}
+    for each in more:
+        spots |= each.spots
+    whole.spots = dict(sorted(spots.items(), key=lambda pair: -place[pair[0]]))
+    whole.stages = (*(reader.stages or (reader,))[:-1], product, *more, reader)
+    return whole
+
+
+def _elements(of: Expr) -> int:
+    found = type_of(of)
+    parts = found.items if isinstance(found, TupleType) else (found,)
+    return sum([count(each.shape) or 0 for each in parts if isinstance(each, TensorType)])

@@ -26,13 +26,16 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from plica.core import did_you_mean, free_vars
+from plica.core.task import run
+from plica.ir.graph import Defined, Definition, expression as ex
 from plica.ir.graph.expression import Call, Expr, Function, LetDim, Project, Tuple, Var, const
 from plica.ir.graph.module import DataDef, Module, constructors, main_module, module as module_of
 from plica.ir.op.create import zeros
 from plica.ir.text.script import Scripted, as_module
-from plica.ir.type import DataType, TensorType, TupleType, Type, infer, type_of
-from plica.rewrite.gradient.form import prepared
-from plica.rewrite.gradient.reverse import Reverse
+from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type, infer, type_of
+from plica.rewrite.gradient.form import prepared, unmarked
+from plica.rewrite.gradient.sweep import BlockSweep, branch_sweep
+from plica.rewrite.gradient.swept_program import SweptProgram
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.partial import evaluate_partially
@@ -316,3 +319,39 @@ def _refused(module: Module, message: str) -> UnsupportedError:
 
 def _place(module: Module) -> Place | None:
     return None if module.main is None else Place(node=str(module.main.name))
+
+
+class Reverse(SweptProgram):
+    """A program, and the definitions of its derivatives."""
+
+    def main(self, varying: Sequence[ex.Var]) -> tuple[BlockSweep, ex.Expr, ex.Function]:
+        """The main function swept forwards, its result, and itself."""
+        function = self.module.main_function()
+        assert self.module.main is not None
+        self.place = str(self.module.main.name)
+        sweep = BlockSweep(self, set(varying))
+        return sweep, run(sweep.forward(function.body)), function
+
+    def definitions(self) -> dict[Defined, Definition]:
+        """All other definitions: those there were, and those of derivatives."""
+        for callee in self.todo:  # grows while it is gone through
+            self.place = str(callee.name)
+            value = self.table[callee]
+            assert isinstance(value, ex.Function)
+            self.made[self.derived[callee]] = self._pulling(value, self.derived[callee])
+        if self.missing:
+            raise UnsupportedError(*self.missing.values())
+        old = {
+            name: unmarked(value) if isinstance(value, ex.Function) else value
+            for name, value in self.module.items()
+            if name is not self.module.main
+        }
+        return {**old, **self.tangents.definitions, **self.made}
+
+    def _pulling(self, value: ex.Function, name: ex.Var) -> ex.Function:
+        active = {each for each in value.params if self.is_active(each)}
+        branch = run(branch_sweep(self, value.body, active, ()))
+        assert isinstance(name.type, FuncType)
+        return ex.Function(
+            value.dims, (), value.params, name.type.ret, branch.written(value.params)
+        )

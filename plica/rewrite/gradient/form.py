@@ -34,7 +34,7 @@ CHECKPOINT_MARK: Final = ("primitive", "checkpoint")
 
 
 def prepared(module: Module) -> Module:
-    """The module in the form that `plica.rewrite.gradient.reverse` works on."""
+    """The module in the form that `plica.rewrite.gradient.derive` works on."""
     known = _remarked(monomorphise(module), ("checkpoint", True), CHECKPOINT_MARK)
     if _has_calls(known):
         known = evaluate_partially(known)

@@ -17,9 +17,7 @@ maximum of a block:
     rest[n]           = sum over g of minimum[n, g] * sums[g]          sums[g] of all x of the group
 
 Where a group has fewer bytes than a vector, a span of several fills one: its lanes have the scales
-of their groups. Where these have parts that are unpacked differently, such as low and high nibbles,
-a vector has the same part of all of them, and the sums of the parts are added before they are
-scaled: 4 groups of 2 parts of 16 bytes make 2 vectors.
+of their groups.
 
 Non-finite data gives a non-finite result. This is for one row of data; more rows share floats
 (`plica.schedule.default.coded`).
@@ -65,8 +63,6 @@ from plica.schedule.default.machine import BYTE, DIGITS, PAIR_LANES, QUAD, Dot, 
 
 GREATEST: Final = 32_600
 """What two digits that have signs can stand for, less what rounding may add."""
-MAX_PARTS: Final = 4
-"""Parts of a vector that are read from different groups: one instruction each."""
 MAX_BLOCK: Final = 256
 """Data that have a unit in common, at most: the digits of more would have fewer bits."""
 
@@ -120,13 +116,7 @@ def _formed(
     run = min([unit for axis, unit in zip(digits.axes, digits.units, strict=True)
                if axis in scaled])  # fmt: skip
     lanes = max([n for n in PAIR_LANES if n <= dot.lanes and _fits(QUAD * n, run, cuts)])
-    width, part = QUAD * lanes, cuts[1]
-    span = max(run, width)
-    # A vector has the parts of several runs that are unpacked alike, the next one the other parts.
-    joint = run * width // part
-    apart = part < run < width <= MAX_PARTS * part and joint < product.count
-    apart = apart and all(joint % cut == 0 or cut % joint == 0 for cut in cuts)
-    span = joint if apart else span
+    span = max(run, QUAD * lanes)
 
     # An integer that fits a byte, and its bound in the 32-bit sum.
     ranges: dict[Term, tuple[int, int]] = {
@@ -166,15 +156,8 @@ def _formed(
     fixed = Each(scratch("fixed", (*size, run), i32), (*above, g, j), sc.Cast(rounded, i32))
     inside = EMPTY.loop(j, span).loop(l, lanes).loop(s, QUAD).loop(t, span // (QUAD * lanes))
 
-    def term(place: sc.Scalar) -> sc.Scalar:
-        """The term of a place, from the first of a span."""
-        if not apart:
-            return place
-        return place % width // part * run + place // width * part + place % part
-
     def integer(place: sc.Scalar) -> sc.Load:
         """The integer at a place of the span k."""
-        place = term(place)
         found = (k * spread + simple(place // run, inside), simple(place % run, inside))
         return sc.Load(fixed.out, (*above, *found))
 
@@ -216,7 +199,7 @@ def _formed(
         assert isinstance(result, sc.Scalar)
         return result
 
-    code = at_place(number, term(j))
+    code = at_place(number, j)
     used = around(number)
     every = (*used, *blocks)
     codes = Each(

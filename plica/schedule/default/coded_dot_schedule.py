@@ -21,7 +21,7 @@ from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule.default.coded import CODES, digit_cuts
 from plica.schedule.default.lane import is_row
-from plica.schedule.default.machine import BYTE, FEW_LANES, Machine
+from plica.schedule.default.machine import BYTE, Machine
 from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.role import (
     BlockFlow,
@@ -146,9 +146,8 @@ def _summed(
             yield from vectors_inside(made, outside + 1)
         else:
             every = yield loops(made)
-            short = (known(made_by(scale).shape[-1]) or 0) < FEW_LANES
             for loop in every[outside + 1 :]:
-                yield unroll(loop) if short else vectorize(loop)
+                yield unroll(loop)
     if pair:
         codes, dots = pair
         for each in (dots, codes):

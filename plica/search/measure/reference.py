@@ -2,6 +2,10 @@
 
 >>> far(np.array([1.0, 2.0], np.float32), np.array([1.0, np.nan], np.float32)).tolist()
 [False, True]
+
+>>> made = transformed(TILES[2], np.ones((16, 1, 1), np.float32))
+>>> made.reshape(4, 4)[0].tolist()
+[1.0, 1.5, 0.5, 1.0]
 """
 
 from __future__ import annotations
@@ -16,13 +20,14 @@ from plica.codegen.lower.nest import nest
 from plica.codegen.lower.passes import lower
 from plica.codegen.native import shape_of
 from plica.core import CompilerBug
-from plica.ir.loop import Alloc, Buffer, Kernel, Stages
+from plica.ir.loop import Alloc, Buffer, Each, Kernel, Stages
+from plica.ir.op.winograd import TILES, WinogradMatrices
 from plica.ir.type import DType
 from plica.runtime.artefact import aligned_array
 from plica.runtime.guard import Guarded
 from plica.runtime.port import Array
+from plica.schedule.default.winograd_plan import found_open
 from plica.schedule.hoist import constants
-from plica.search.measure.admitted import admitted
 from plica.search.measure.build import Loaded, objects_of, target_of
 from plica.search.measure.job import MeasureJob
 
@@ -213,3 +218,27 @@ def finite(of: Array) -> float:
     if of.dtype.kind in "iub" or not of.size:
         return 1.0
     return float(np.isfinite(of.astype(np.float64)).mean())
+
+
+__all__ = ["TILES", "admitted", "transformed"]
+
+
+def admitted(work: Stages, inputs: Sequence[Array]) -> list[Array]:
+    """Inputs that some work may be given, made of drawn ones."""
+    found = list(inputs)
+    for stage in work.stages:
+        if not isinstance(stage, Each) or (of := found_open(stage)) is None:
+            continue
+        if of.weight in work.inputs:
+            at = work.inputs.index(of.weight)
+            found[at] = transformed(of.of, found[at])
+    return found
+
+
+def transformed(of: WinogradMatrices, drawn: Array) -> Array:
+    """The first nine numbers of each pair of channels as a weight, transformed."""
+    table = np.array([[float(each) for each in row] for row in of.weight])
+    weight = drawn[:9].astype(np.float64).reshape(3, 3, *drawn.shape[1:])
+    whole = np.einsum("ak,klco,bl->abco", table, weight, table, optimize=True)
+    made: Array = np.ascontiguousarray(whole.reshape(drawn.shape).astype(drawn.dtype))
+    return made

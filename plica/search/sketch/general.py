@@ -7,27 +7,42 @@ tiling     tiles at several levels, for anything with a reduction
 each       vectors, for anything that computes each element for itself
 general    the work as it is by the general template, where a build without tuning does that
 loops      the forms of installed libraries by the general template
+
+>>> from plica.ir.text.script import from_text
+>>> from plica.schedule.default import Machine
+>>> from plica.search.space import DOUBLED
+>>> trace = elementwise(from_text(DOUBLED).values[0], Machine(256, 16))
+>>> trace.decisions()
+{2: (1, 8)}
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
 from typing import Final
 
 from attrs import evolve
 
+from plica.analysis.site import map_of
 from plica.codegen.lower.processor import by_default
 from plica.ir.contract import exact
 from plica.ir.loop import Each, Kernel, Stages, reductions
+from plica.ir.loop.statement import Store
 from plica.ir.type import known
+from plica.schedule import primitive as pr
 from plica.schedule.default import Machine, default_trace, formed
 from plica.schedule.default.choose import fallback_schedule
 from plica.schedule.default.reduction import AT_ONCE, row_form
 from plica.schedule.default.row import chain_form
+from plica.schedule.default.share import shared
 from plica.schedule.default.summed import in_free_order
+from plica.schedule.do import Body, decided, do, trace_if_legal
 from plica.schedule.form import UNCHANGED, installed
+from plica.schedule.handle import Handle
+from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
-from plica.search.sketch.elementwise import every_way
 from plica.search.sketch.heuristic import collapsed_query
 from plica.search.sketch.split_sum import split_sums
 from plica.search.sketch.template import opened
@@ -154,3 +169,76 @@ SUMS: Final = SketchRule("sums", sum_forms, split_sums)
 EACH: Final = SketchRule("each", each_forms, each_traces)
 GENERAL: Final = SketchRule("general", unchanged_forms, general_traces)
 LOOPS: Final = SketchRule("loops", _installed_forms, general_traces)
+
+
+UNROLLED_VECTORS: Final = (1, 2, 4, 8)  # how many vectors are written out
+JOINED: Final = -1  # lanes over all axes as if they were one
+SHARED: Final = 1 << 15  # fewer elements than that are not worth waking other cores
+
+
+def every_way(kernel: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
+    """The schedules, by where lanes go: along rows, over all axes, along each other axis."""
+    if (found := elementwise(kernel, machine)) is not None:
+        yield "vectors", found
+    if (sizes := _sizes(kernel)) is None:
+        return
+    if (found := elementwise(kernel, machine, JOINED)) is not None:
+        yield "joined", found
+    for axis, size in enumerate(sizes[:-1]):
+        if size > 1 and (found := elementwise(kernel, machine, axis)) is not None:
+            yield f"along{axis}", found
+
+
+@lru_cache(maxsize=256)
+def elementwise(kernel: Kernel, machine: Machine, along: int | None = None) -> Trace | None:
+    """The schedule with lanes along an axis, by default the last; None for other kernels."""
+    if (sizes := _sizes(kernel)) is None:
+        return None
+    (site,) = map_of(kernel).blocks.values()
+    of, body = site.node, site.node.body
+    assert isinstance(body, Store)
+    joins = along == JOINED
+    if joins and len(sizes) < 2:
+        return None
+    axis = len(sizes) - 1 if along is None else along
+    row = prod(sizes) if joins else sizes[axis]
+    pairs = _pairs(row, machine.lanes(body.buffer.dtype))
+    shares = machine.cores > 1 and prod(sizes) >= SHARED
+
+    @do
+    def schedule() -> Body:
+        block = yield pr.block(str(of.label))
+        every: tuple[Handle, ...] = yield pr.loops(block)
+        outer: list[Handle] = []
+        if joins:
+            last = yield pr.fuse(*every)
+        else:
+            outer, last = [one for at, one in enumerate(every) if at != axis], every[axis]
+        written, lanes = yield decided(pr.sample_tuple(pairs), *pairs[0])
+        pieces, several, lane = yield pr.split(last, (None, written, lanes))
+        if outer and last is not every[-1]:
+            yield pr.reorder(*outer, pieces, several, lane)
+        yield pr.unroll(several)
+        yield pr.vectorize(lane)
+        if shares:
+            yield from shared(outer or [pieces])
+
+    return trace_if_legal(schedule(), kernel)
+
+
+def _sizes(kernel: Kernel) -> list[int] | None:
+    """The extents of the loops of a kernel that computes each element for itself."""
+    blocks = list(map_of(kernel).blocks.values())
+    if len(blocks) != 1 or not blocks[0].loops:
+        return None
+    (site,) = blocks
+    sizes = [known(loop.extent) or 0 for loop in site.loops]
+    plain = site.node.init is None and isinstance(site.node.body, Store)
+    return sizes if plain and all(sizes) else None
+
+
+def _pairs(row: int, lanes: int) -> tuple[Decision, ...]:
+    """Vectors and their lanes, the usual ones first."""
+    wide = [lanes, *[each for each in (lanes // 2, lanes * 2, lanes * 4) if each > 1]]
+    found = [(u, v) for v in wide for u in UNROLLED_VECTORS if row % (u * v) == 0]
+    return tuple(found or [(1, v) for v in wide if v < 2 * row] or [(1, 1)])

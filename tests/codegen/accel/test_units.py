@@ -10,7 +10,6 @@ from attrs import evolve
 from hypothesis import given as drawn, settings, strategies as st
 
 from plica.codegen.accel.check import check
-from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import (
     Convolution,
     ConvTiling,
@@ -26,6 +25,7 @@ from plica.codegen.accel.declaration import Accelerator, Field, Micro, Move, Ope
 from plica.codegen.accel.encode import to_bytes
 from plica.codegen.accel.functional import run
 from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
+from plica.codegen.accel.offload import choose
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.units import MachineUnits, units_of
 from plica.codegen.accel.vta import osdi, vta

@@ -9,7 +9,7 @@ import pytest
 
 import plica
 from plica.codegen.backend import TARGETS, backend_named, find_target
-from plica.codegen.spirv.toolchain import module_of
+from plica.codegen.spirv.backend import module_of
 from plica.runtime.error import ArtefactError, UnsupportedError
 from plica.runtime.spirv import executable, tool
 from plica.runtime.spirv.module import entry_points

@@ -70,20 +70,3 @@ def test_repeated_rows_are_right_in_every_lane(scale: int) -> None:
         np.testing.assert_array_equal(open_sizes(x), meant)
         known = plica.compile(upsampled(scale, *x.shape), cache=False, threads=1)
         np.testing.assert_array_equal(known(x), meant)
-
-
-def test_sums_with_open_sizes_that_may_be_one() -> None:
-    model = upsampled(2, 1, 3, "h", "w")
-    model.graph.input.append(
-        helper.make_tensor_value_info("z", TensorProto.FLOAT, (1, 3, "p", "q"))
-    )
-    model.graph.node.append(helper.make_node("Add", ["y", "z"], ["sum"]))
-    model.graph.output[0].name = "sum"
-    total = plica.compile(model, cache=False, threads=1)
-    random = np.random.default_rng(0)
-    for height, width, *other in ((2, 3, 4, 6), (2, 3, 1, 6), (2, 3, 4, 1), (9, 20, 1, 1)):
-        x = random.standard_normal((1, 3, height, width)).astype(np.float32)
-        z = random.standard_normal((1, 3, *other)).astype(np.float32)
-        np.testing.assert_array_equal(total(x, z), x.repeat(2, axis=2).repeat(2, axis=3) + z)
-    with pytest.raises(plica.PlicaError):
-        total(x, random.standard_normal((1, 3, 5, 40)).astype(np.float32))

@@ -13,8 +13,7 @@ from plica.quantising import quantised
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import is_good
 from plica.rewrite.quantise.form import integer_convolutions
-from plica.rewrite.quantise.integer import float_layers, to_integers
-from plica.rewrite.quantise.recognise import RECOGNISE, TIES_UP
+from plica.rewrite.quantise.integer import RECOGNISE, TIES_UP, float_layers, to_integers
 from tests.rewrite.quantise.net import module_of, numbers, var
 
 onnx = pytest.importorskip("onnx")

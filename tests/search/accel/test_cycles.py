@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import plica
-from plica.codegen.accel.choice import choose
 from plica.codegen.accel.conv import Convolution, ConvTiling
+from plica.codegen.accel.offload import choose
 from plica.codegen.accel.tiling import fits, ranked
 from plica.codegen.accel.vta import Configuration, osdi, vta
 from plica.core.diagnostic import CompilerBug

@@ -1,4 +1,14 @@
-"""Rows of quantised operators: integers that stand for numbers by a scale and a zero point."""
+"""Rows of quantised operators: integers that stand for numbers by a scale and a zero point.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var
+>>> from plica.ir.op.activation import relu
+>>> from plica.ir.op.elementwise import subtract
+>>> from plica.ir.type.term import tensor
+>>> x = Var(Name("x"), tensor((4,), "f32"))
+>>> never_negative(relu(x)), never_negative(x), never_negative(subtract(relu(x), relu(x)))
+(True, False, False)
+"""
 
 from __future__ import annotations
 
@@ -6,13 +16,13 @@ from typing import Final
 
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row import word
-from plica.frontend.onnx.row.sign import never_negative
 from plica.frontend.onnx.row.window import convolved
 from plica.frontend.onnx.storage import dtype_of
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Apply, Const, Expr, attr, const
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, f32, i32, u8
+from plica.rewrite.closed import value_of
 
 
 def beside(node: OnnxNode, what: Expr, x: Expr, axis: int) -> Expr:
@@ -171,3 +181,37 @@ TABLE: Final[dict[str, word.Row]] = {
     "QLinearConv":           _qlinear_conv,
 }
 # fmt: on
+
+
+FAR: Final = 8
+"""As many operators back are looked at."""
+
+ALWAYS: Final = frozenset({
+    "absolute", "exp", "exp2", "nn.hard_sigmoid", "nn.relu", "nn.relu6", "nn.sigmoid", "nn.softmax",
+    "nn.softplus", "sqrt", "square",
+})  # fmt: skip
+"""What gives no negative number."""
+
+WITH_ALL: Final = frozenset({
+    "add", "broadcast_to", "concat", "expand_dims", "mean", "minimum", "multiply", "nn.avg_pool",
+    "nn.flatten", "nn.global_avg_pool", "reshape", "slice", "squeeze", "sum", "transpose",
+})  # fmt: skip
+"""Operators without negative results for non-negative arguments: moves, sums, averages and
+products. The maximum of an empty set is minus infinity, so it is excluded."""
+
+
+def never_negative(of: Expr, far: int = FAR) -> bool:
+    """Whether it is known that no element is below zero."""
+    if isinstance(of, Const):
+        value = value_of(of)
+        return value is not None and not (value < 0).any()
+    if not isinstance(of, Apply) or not far:
+        return False
+    if of.op == "clip":
+        low, high = attr(of, "min"), attr(of, "max")
+        return low is not None and low >= 0 and (high is None or high >= 0)
+    if of.op == "maximum":
+        return any(never_negative(each, far - 1) for each in of.args)
+    return of.op in ALWAYS or (
+        of.op in WITH_ALL and all(never_negative(each, far - 1) for each in of.args)
+    )
