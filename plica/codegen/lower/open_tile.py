@@ -22,7 +22,7 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.codegen.lower.open_tile_choice import USUAL, open_passes, row_tile
+from plica.codegen.lower.open_tile_choice import USUAL, open_passes
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import pairs, stages as joined
@@ -33,9 +33,6 @@ from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.summed import in_equal_runs
-
-SHARED: Final = 1 << 17
-"""Products of one row from which on cores share its outputs."""
 
 FEWEST: Final = 2
 """Outputs of a group that are worth a vector, however long: no other loops are as good for them."""
@@ -62,11 +59,6 @@ class OpenTile:
     """Vectors of a packed weight that lie side by side: all of a tile, or one."""
     image: bool = False
     """Whether rows are images as a whole, long enough for a last tile that ends with them."""
-    group: int = 0
-    """Rows of a product that stay in a cache, where neighbours are rows: all outputs of these rows
-    are computed before those of the next, with tiles of `remainder_heights` at the end; else 0."""
-    shared: bool = False
-    """Whether cores share the outputs."""
 
     def fills(self) -> bool:
         """Whether a tile keeps the units for products busy, or there is nothing to make more of."""
@@ -107,17 +99,12 @@ def open_tile(
     terms = prod(known(each) or 0 for each in found.reduction.extents)
     size = found.fold.out.shape[found.fold.axes.index(found.column)]
     row = known(size)
-    group = 0
-    narrower: tuple[int, ...] = (1,)
-    by_row = row is None and not found.guards and _is_last(found, epilogue)
+    if row is None and not found.guards and _is_last(found, epilogue):
+        return None  # rows of a product have a template
     degree = max(len(atoms) for atoms, _ in polynomial(size).values())
-    image = row is None and not by_row and degree > 1
-    if by_row:
-        tile = row_tile(count, terms, lanes, machine)
-        group = machine.cache(2) // 2 // (terms * found.data.buffer.dtype.bytes)
-    else:
-        rows = tuple([n * n for n in USUAL] if image else USUAL) if row is None else (row,)
-        tile, narrower = open_passes(count, terms, lanes, rows, machine)
+    image = row is None and degree > 1
+    rows = tuple([n * n for n in USUAL] if image else USUAL) if row is None else (row,)
+    tile, narrower = open_passes(count, terms, lanes, rows, machine)
     names = Names(of)
     if (room := _with_padding(found, narrower[-1], names)) is None:
         return None
@@ -143,8 +130,6 @@ def open_tile(
         bool(copies),
         vectors_across,
         image and not copies,
-        max(tile.steps, group // tile.steps * tile.steps) if by_row else 0,
-        by_row and machine.cores > 1 and count * terms >= SHARED,
     )
 
 

@@ -1,8 +1,4 @@
-"""Which tiles sums of open number are made in: how many vectors of outputs, by how many neighbours.
-
->>> remainder_heights(4), remainder_heights(8), taken(5, 8)
-([3, 2, 1], [4, 2, 1], [4, 1])
-"""
+"""Which tiles sums of open number are made in: vectors of outputs, by a number of neighbours."""
 
 from __future__ import annotations
 
@@ -30,15 +26,6 @@ ANOTHER_SOON: Final = 1.3
 WRITTEN_SOON: Final = 0.05
 """How much more each sum of a tile counts where code is wanted soon: each has a line of its own in
 all that a text does."""
-
-FEW: Final = range(1, 33)
-"""How many rows of a product there are, where it matters what fills no tile."""
-
-ROWS: Final = (1, 2, 4, 6, 8, 12, 16)
-"""How many rows a tile of a product may have."""
-
-EACH: Final = 6
-"""Up to this many rows of a tile, what is left has a tile of its own whatever its number is."""
 
 
 @lru_cache(maxsize=256)
@@ -143,45 +130,3 @@ def _tiles_after(
             counts[n] += count * often[left]
             rest -= count * n
     return tuple(counts.items())
-
-
-@lru_cache(maxsize=256)
-def row_tile(outputs: int, terms: int, lanes: int, machine: Machine) -> RegisterTile:
-    """The fastest tile for an unknown number of rows, with its remainder tiles."""
-    vectors = -(-outputs // lanes)
-
-    def each(wide: int, high: int) -> float:
-        cycles = {
-            n: RegisterTile(wide, n).cycles(rates=machine.rates)
-            for n in (high, *remainder_heights(high))
-        }
-        return sum(
-            (row // high * cycles[high] + sum(cycles[n] for n in taken(row % high, high))) / row
-            for row in FEW
-        )
-
-    def cost(tile: RegisterTile) -> float:
-        groups, left = divmod(vectors, tile.vectors)
-        whole = groups * each(tile.vectors, tile.steps) + (each(left, tile.steps) if left else 0)
-        return terms * whole * (1 if outputs % (tile.vectors * lanes) == 0 else ANOTHER)
-
-    choices = [
-        tile
-        for m in range(1, min(vectors, machine.registers) + 1)
-        for high in ROWS
-        if fits(tile := RegisterTile(m, high), machine.registers)
-    ]
-    return min(choices, key=cost)
-
-
-def remainder_heights(high: int) -> list[int]:
-    """The heights of the tiles for the rows that fill no tile of height `high`: every height below
-    where these are few, else powers of two."""
-    if high <= EACH:
-        return [*range(high - 1, 0, -1)]
-    return [1 << n for n in reversed(range((high - 1).bit_length()))]
-
-
-def taken(left: int, high: int) -> list[int]:
-    """The heights of the tiles that cover a number of remaining rows."""
-    return [left] * (left > 0) if high <= EACH else [n for n in remainder_heights(high) if left & n]

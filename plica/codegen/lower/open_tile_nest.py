@@ -8,7 +8,6 @@
         of the last place, or of where there is room, and not stored
 
 Where rows are images as a whole, the last tile ends with the image, and makes some elements again.
-Where neighbours are rows of a product, what is left of these has tiles of just this many.
 
 Law: each sum has its terms in the order that it says.
 """
@@ -16,8 +15,6 @@ Law: each sum has its terms in the order that it says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
-from typing import Final
 
 from attrs import frozen
 
@@ -31,7 +28,6 @@ from plica.codegen.lower.loop_order import (
 )
 from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
-from plica.codegen.lower.open_tile_choice import EACH, remainder_heights
 from plica.core import Term, post_order, substitute
 from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
@@ -39,9 +35,6 @@ from plica.ir.loop.stages import pairs
 from plica.ir.type import known, polynomial
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.run_schedule import BRIEF, SHORT, WINDOW
-
-LONG: Final = 8
-"""Terms of what is done with a sum, from which on it is not written out for each row of a tile."""
 
 
 def tiled(of: OpenTile, rest: Stages, machine: Machine) -> st.Kernel:
@@ -105,8 +98,6 @@ class _Block:
         """All of it."""
         if self.of.image:
             return loops_around(self.outer, self._image())
-        if self.of.group:
-            return loops_around(self.outer, self._rows())
         return loops_around(self.around, self._strips())
 
     def _strips(self) -> st.Stmt:
@@ -168,32 +159,6 @@ class _Block:
             sc.Le(sc.index(of.steps), size), loops_around([(strip, many)], bound), single
         )
 
-    def _rows(self) -> st.Stmt:
-        """All outputs of a group of rows: whole tiles, then those for what is left."""
-        of, size, strip, near = self.of, self.size, self.strip, self.near
-        group, first, count, column = [
-            self.names.var(each) for each in ("group", "first", "count", "column")
-        ]
-        tiles = self._made(of.steps, first + (strip * of.steps + near))
-        parts = [loops_around([(strip, count // of.steps)], tiles)]
-        whole = count // of.steps * of.steps
-        for n in remainder_heights(of.steps):
-            asked: list[sc.Scalar] = [sc.Le(sc.index(0), column), sc.Le(column + n, size)]
-            asked.append(sc.Le(column + n, first + count))
-            begin = first + whole
-            if of.steps <= EACH:  # there are no more
-                asked.append(sc.Lt(first + count, column + (n + 1)))
-            else:
-                begin = begin + (count - whole) // (2 * n) * (2 * n)
-            tile = st.Branch(reduce(sc.And, asked), self._made(n, column + near), st.NOTHING)
-            parts.append(st.Bind(column, begin, tile))
-        kind: st.LoopKind = "parallel" if of.shared else "serial"
-        body = loops_around([self.blocks], st.Seq(tuple(parts)), kind)
-        within = st.Branch(sc.Le(first + count, size), body, st.NOTHING)  # it is
-        many = sc.Min(size - first, sc.index(of.group))
-        bound = st.Bind(first, group * of.group, st.Bind(count, many, within))
-        return loops_around([(group, (size + (of.group - 1)) // of.group)], bound)
-
     def _made(
         self,
         steps: int,
@@ -250,26 +215,18 @@ def _one(  # noqa: PLR0917  # a tile, and where it ends
         steps.append(loops_around(walk.loops, st.Store(made, at, value), walk.kind, walk.unrolled))
         value = sc.Load(made, at)
     near, (vector, _), (lane, _) = walk.loops
-    kept: tuple[sc.ScalarVar, ...] = ()
-    if of.group and after is not None and len(post_order(after.value)) > LONG:
-        # What is long to write out is written once for all rows of a tile.
-        held = sc.Buffer(names.name("held"), tuple([n for _, n in walk.loops]), sc.dtype_of(value))
-        sums.held.append(held)
-        at = tuple([axis for axis, _ in walk.loops])
-        steps.append(loops_around(walk.loops, st.Store(held, at, value), walk.kind, walk.unrolled))
-        value, kept = sc.Load(held, at), (near[0],)
     last = last_store(value, walk, out, after)
     if guard is not None:
         last = st.Branch(guard, last, st.NOTHING)
     full, part = divmod(tile.outputs, of.lanes)
-    columns = not of.group and _is_column_major(walk, after)
+    columns = _is_column_major(walk, after)
     for first, count, lanes in ((0, full, of.lanes), (full, 1, part)):
         if not count or not lanes:
             continue
         stmt = substitute(last, {vector: vector + first}) if first else last
         rows = [(vector, sc.index(count)), (lane, sc.index(lanes))]
         order = [*rows, near] if columns else [near, *rows]
-        written = [var for var, _ in order[:-1] if var not in kept]
+        written = [var for var, _ in order[:-1]]
         steps.append(loops_around(order, stmt, "vectorized", written))
     return sums.around(steps)
 

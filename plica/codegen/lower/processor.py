@@ -61,7 +61,7 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.schedule.collapse import collapsed
     from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.choose import candidates, fallback_schedule, template_schedule
-    from plica.schedule.default.dot_product_schedule import dot_form
+    from plica.schedule.default.processor_form import formed
 
 
 def machine_of(target: Target) -> Machine:
@@ -89,8 +89,7 @@ def processor(
     def takes_all(function: Function, facts: Facts) -> bool:
         if machine is None:
             return False
-        tile = _tile_of(function, facts, machine)
-        return (tile is not None and tile.group > 0) or _is_of_dots(function, facts, machine)
+        return _has_open_rows(function, facts, machine)
 
     looks = machine is not None and machine.dot is not None
     counts = None if machine is None else row_counts
@@ -172,14 +171,14 @@ def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | N
 
 
 @lru_cache(maxsize=512)
-def _is_of_dots(function: Function, facts: Facts, machine: Machine) -> bool:
-    """Whether a function of open sizes is made of dot products; tiles of bytes by a constant are as
-    good in kernels of some rows."""
-    if machine.dot is None or (machine.dot.tiles and any(facts.constant)):
-        return False
+def _has_open_rows(function: Function, facts: Facts, machine: Machine) -> bool:
+    """Whether a function of open sizes is a product that takes any number of rows; tiles of bytes
+    by a constant are as good in kernels of some rows."""
     told = abstracted(to_stages(function).stages)
     whole = collapsed(told.stages, facts.reassociates, opened=True)
-    return dot_form(whole, facts, machine) is not None
+    tiles = machine.dot is not None and machine.dot.tiles and any(facts.constant)
+    names = ("lanes-over-n", *([] if tiles else ["dot-by-four"]))
+    return any(formed(whole, facts, machine, name) is not None for name in names)
 
 
 def by_default(

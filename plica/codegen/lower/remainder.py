@@ -20,7 +20,7 @@ from typing import Final
 from plica.analysis.statement import holding, with_body, with_substatements
 from plica.core import Term, free_vars, map_top_down
 from plica.ir.loop import scalar as sc, statement as st
-from plica.ir.type import known
+from plica.ir.type import dim, known, polynomial
 
 MAX_REMAINDER_TEXTS: Final = 8
 """The maximum divisor whose remainders have texts of their own; beyond it loops stay loops."""
@@ -34,15 +34,40 @@ def remainder_tiles(kernel: st.Kernel) -> st.Kernel:
     )  # fmt: skip
     body = kernel.body
     for each in extents:
-        if isinstance(each, sc.FloorMod) and free_vars(each) <= {*kernel.dims}:
-            count = known(each.right) or 0
-            if known(each) is None and 1 < count <= MAX_REMAINDER_TEXTS:
-                body = _by_extent(body, each, count)
+        if known(each) is None and free_vars(each) <= {*kernel.dims}:
+            left, count = _remainder(each) or (each, 0)
+            if 1 < count <= MAX_REMAINDER_TEXTS:
+                body = _by_extent(body, each, left, count)
     return kernel if body is kernel.body else with_body(kernel, body)
 
 
-def _by_extent(stmt: st.Stmt, extent: sc.FloorMod, count: int) -> st.Stmt:
-    """A statement in which the innermost part with all loops of an extent has a text for each."""
+def _remainder(of: sc.Scalar) -> tuple[sc.Scalar, int] | None:
+    """The dividend and the divisor of an extent that is a remainder, written as `m % 6` or as
+    `max(min(m - m // 6 * 6, 6), 0)`; None for others."""
+    match of:
+        case sc.FloorMod(left, sc.Lit(by)):
+            return left, int(by)
+        case sc.Max(inside, sc.Lit(0)):
+            return _remainder(inside)
+        case sc.Min(inside, sc.Lit(most)):
+            found = _remainder(inside)
+            return found if found is not None and found[1] <= most + 1 else None
+        case _:
+            for atoms, _ in polynomial(of).values():
+                for atom in atoms:
+                    match atom:
+                        case sc.FloorDiv(left, sc.Lit(by)) if (
+                            known(dim(of - left + atom * by)) == 0
+                        ):
+                            return left, int(by)
+                        case _:
+                            pass
+            return None
+
+
+def _by_extent(stmt: st.Stmt, extent: sc.Scalar, left: sc.Scalar, count: int) -> st.Stmt:
+    """A statement in which the innermost part with all loops of an extent, which is a remainder,
+    has a text for each."""
     holds = holding(lambda each: isinstance(each, st.For) and each.extent is extent)
     around: list[tuple[st.Stmt, int]] = []
     while True:
@@ -53,7 +78,7 @@ def _by_extent(stmt: st.Stmt, extent: sc.FloorMod, count: int) -> st.Stmt:
         around.append((stmt, holders[0]))
         stmt = inside[holders[0]]
     found: st.Stmt = st.NOTHING
-    whole = extent.left // count * count
+    whole = left // count * count
     for rest in reversed(range(count)):
         value = sc.index(rest)
 
@@ -63,7 +88,7 @@ def _by_extent(stmt: st.Stmt, extent: sc.FloorMod, count: int) -> st.Stmt:
         text = map_top_down(put, stmt)
         assert isinstance(text, st.Stmt)
         if _does_anything(text):
-            here = sc.And(sc.Eq(extent, value), sc.Le(whole + rest, extent.left))  # it is
+            here = sc.And(sc.Eq(left % count, value), sc.Le(whole + rest, left))  # it is
             found = st.Branch(here, text, found)
     for outer, at in reversed(around):
         parts = st.substatements(outer)

@@ -57,6 +57,7 @@ from plica.schedule.default.tile import (
     WAYS,
     RegisterTile,
     apart,
+    best_open_tile,
     best_tile,
     bytes_of_line,
     cost,
@@ -123,7 +124,13 @@ def over_outputs(of: Contraction, machine: Machine) -> list[FormChoice]:
     size = bytes_of_line(lanes * of.reduced.dtype.bytes, between)
     most = most_steps(between, machine.cache(1))
     waits = _waits(of, machine, between)
-    tile = best_tile(vectors, steps, machine.registers, rates, most=most, waits=waits, size=size)
+    if of.m and of.m[-1] in of.open:
+        extent = of.open[of.m[-1]]
+        tile = best_open_tile(vectors, extent, machine.registers, rates, size=size)
+    else:
+        tile = best_tile(
+            vectors, steps, machine.registers, rates, most=most, waits=waits, size=size
+        )
     each = cost(tile, vectors, steps, rates=rates, size=size) * of.depth
     each += vectors * steps * scattered
     each += _tiles(tile, vectors, steps) * page_misses(of, rates)
@@ -332,7 +339,9 @@ def tiles_together(
     With totals `kept` from run to run these are the rows of one run, and its weights are loaded for
     each group: all go together unless that saves loads of data.
     """
-    if not of.blocked or of.steps is None or any(of.extents[at] > 1 for at in of.around):
+    if not of.blocked or of.steps is None or of.opened:
+        return 0
+    if any(of.extents[at] > 1 for at in of.around):
         return 0
     tiles, cache = -(-of.extents[of.steps] // tile.steps), machine.cache(2)
     own = of.dtype.bytes * (prod([of.extents[at] for at in of.terms]) if kept else of.depth)

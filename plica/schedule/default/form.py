@@ -115,7 +115,7 @@ def register_tile(
         total, memory = [*total, whole], [totals]
         element = with_element(element, totals, Load(whole.out, axes))
     value = with_element(of.value, of.reduced, element)
-    shape = tuple([index(of.sizes[each]) for each in of.axes])
+    shape = tuple([of.extent(each) for each in of.axes])
     out = Buffer(names.name("out"), shape, dtype_of(value))
     stages[:0] = before
     made_anew = [each for each in padding if of.batch and _fits_near(each, of, machine)]
@@ -272,7 +272,8 @@ def _with_padding(
 ) -> tuple[list[Each], Load]:
     """The stage that copies the data into a buffer in which all places are, if it needs one."""
     old = of.data.buffer
-    counts = [known(size) or 0 for size in old.shape]
+    counts = [known(size) or 0 if place not in of.open else sizes[place]  # type: ignore[index]  # a variable, then
+              for place, size in zip(of.data.indices, old.shape, strict=True)]  # fmt: skip
     found = [
         _axis(place, count, row, sizes)
         for place, count in zip(of.data.indices, counts, strict=True)

@@ -140,10 +140,10 @@ def _groups(of: Stages, facts: Facts, machine: Machine) -> list[Made]:
 
 
 def _contraction(
-    of: Stages, facts: Facts, again: bool = False, other: bool = False
+    of: Stages, facts: Facts, again: bool = False, other: bool = False, opened: bool = False
 ) -> Contraction | None:
     """The contraction some stages are, if it is worth a tile of registers."""
-    found = contraction(of, again, other)
+    found = contraction(of, again, other, opened)
     if found is None or found.reduced.dtype not in (f32, f64, i32, i64):
         return None
     if prod(found.sizes.values()) < MIN_PRODUCTS:
@@ -170,9 +170,11 @@ def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None
     return windowed(found, machine, by_columns=True)
 
 
-def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+def _pooled(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     """A reduction of rows that has no weight is one of rows before it is a window."""
-    found = contraction(of)
+    found = contraction(of, opened=True)
+    if found is not None and found.open and not _has_open_rows(found, facts):
+        found = None
     along = found is None or (found.weight is None and not slides(found, machine))
     return row_form(of, machine) if along else None
 
@@ -180,12 +182,14 @@ def _pooled(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
     """A contraction with its last axes merged, directly or through a copying stage."""
     flat = merged(of)
-    thin = None if flat is not None else sampled(of)
+    thin = None if flat is not None or of.open else sampled(of)
     return [(flat or of, ()), *([] if thin is None else [(thin[1], (thin[0],))])]
 
 
 def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    found = _contraction(of, facts)
+    found = _contraction(of, facts, opened=True)
+    if found is not None and found.open and not _has_open_rows(found, facts):
+        return
     for whole, before in [] if found is None else _ways(found):
         costs = sum([PICKED * elements(each.out) for each in before])
         if not (ready := _is_constant(whole.weight, whole, facts)):
@@ -200,6 +204,13 @@ def _over_n(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
                 each.cycles + costs,
                 partial(made, vectors_across=vectors_across, kept=kept, before=before),
             )
+
+
+def _has_open_rows(of: Contraction, facts: Facts) -> bool:
+    """Whether a constant is multiplied by rows of open number, outputs side by side."""
+    long = [axis for axis in of.axes if of.sizes[axis] > 1]
+    rows = bool(of.n and of.m) and of.m[-1] in of.open and long[-1] is of.n[-1]
+    return rows and of.n[-1] not in of.open and _is_constant(of.weight, of, facts)
 
 
 def _is_constant(of: Load | None, whole: Contraction, facts: Facts) -> bool:

@@ -29,6 +29,7 @@ from plica.schedule.default.share import BOTH, Side, bytes_along, shares
 from plica.schedule.default.tile import (
     RegisterTile,
     apart,
+    best_open_tile,
     best_tile,
     bytes_of_line,
     cost,
@@ -60,6 +61,12 @@ def tile_of(of: Roles, machine: Machine, lanes: int, cores: int = 1) -> Register
     if of.widened:
         held = of.widened // lanes
         return widening_tile(vectors, steps, machine.registers, machine.rates, held)
+    if of.open_steps is not None:
+        size = bytes_of_line(lanes * of.dtype.bytes, of.apart)
+        across, rates = of.held(lanes), machine.rates
+        return best_open_tile(
+            vectors, of.open_steps, machine.registers, rates, held=across, size=size
+        )
     most = most_steps(of.apart, machine.cache(1))
 
     def uneven(tile: RegisterTile) -> float:
@@ -102,7 +109,7 @@ def beside(
 ) -> tuple[RegisterTile, int | None]:
     """An outer loop to include in every tile, and the resulting tile, if otherwise too few sums are
     in flight, or weights are reloaded for each of its iterations."""
-    if not of.blocked or of.widened or not of.around:
+    if not of.blocked or of.widened or not of.around or of.opened:
         return tile, None
     at, count = of.around[-1], tile.vectors * tile.steps
     extent = of.extents[at]
@@ -143,7 +150,7 @@ def operand_bytes(of: Roles, reduction: Block) -> tuple[int, int]:
 def has_far_weights(of: Roles, machine: Machine) -> bool:
     """Whether weights take so much that those of the next tile are not near when it begins."""
     size = of.dtype.bytes * of.extents[of.lane] * of.depth
-    return not of.widened and size > machine.cache(2) // 8
+    return not (of.widened or of.opened) and size > machine.cache(2) // 8
 
 
 def data_ahead(
@@ -170,7 +177,7 @@ def rows_together(
     Then their data stays in a cache, instead of being reloaded for each tile of outputs; weights
     are reloaded for each group, unless they fit as well.
     """
-    if of.sliding or of.widened or prod([of.extents[at] for at in of.batch]) > 1:
+    if of.sliding or of.widened or of.opened or prod([of.extents[at] for at in of.batch]) > 1:
         return 0
     one_row = is_one_row(of)
     if one_row and of.blocked:

@@ -224,7 +224,10 @@ class _TileSchedule:
         yield from vectors(order)
 
     def by_cores(self, order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
-        """Cores share loops around."""
+        """Cores share loops around; where some are open, blocks of outputs."""
+        if self.of.opened:
+            yield from shared((order[len(self.of.batch)],))
+            return
         named = [(order[at], count, left) for at, (count, left, _) in enumerate(times)]
         read = SharedReads(*self.reads, tuple([sides for _, _, sides in times]))
         yield from shared(share_of(named, self.cores, region=self.region, reads=read))

@@ -48,6 +48,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import DType, known
 from plica.schedule.default.contraction import stride
+from plica.schedule.default.tile import USUAL_OPEN_SIZE
 
 
 @frozen(eq=False)
@@ -295,6 +296,10 @@ class Roles:
     """Where weights are of few bits, how many outputs lie side by side in them."""
     near: int = 0
     """The distance in bytes of terms in the operand read by elements."""
+    opened: bool = False
+    """Whether loops besides lanes and terms are open, whose extents are usual ones."""
+    open_steps: Scalar | None = None
+    """The extent of steps, if it is open."""
     wide: int = 0
     """How many outputs of a packed weight lie side by side, before those of the next term."""
 
@@ -319,9 +324,7 @@ def roles(kernel: Kernel) -> Roles | None:
     if not isinstance(body, Store) or not isinstance(body.value, Add | Max | Min):
         return None
     sizes = [known(each) for each in of.extents]
-    if None in sizes:
-        return None
-    extents = tuple([each for each in sizes[runs:] if each is not None])
+    extents = tuple([USUAL_OPEN_SIZE if each is None else each for each in sizes[runs:]])
     widened = 0
     match body.value.right:
         case Mul(Load() as left, Load() as right) | Mul(
@@ -339,6 +342,8 @@ def roles(kernel: Kernel) -> Roles | None:
     spatial = [at for at, kind in enumerate(kinds) if kind == "spatial"]
     terms = tuple([at for at, kind in enumerate(kinds) if kind == "reduce"])
     lane = spatial[-1]
+    if None in [*sizes[:runs], *[sizes[runs + at] for at in (lane, *terms)]]:
+        return None
     blocked = vars_[lane] in weight
 
     def only(at: int, one: object, other: object) -> bool:
@@ -370,7 +375,9 @@ def roles(kernel: Kernel) -> Roles | None:
     depth = prod([*terms_of(of), *terms_of(blocks.total)]) + (prod(tail) if tail else 0)
     return Roles(
         batch, around, steps, lane, terms, extents, blocked, dtype, result, sliding, apart,
-        depth, runs, tail, widened, near, _packed_wide(right, vars_[lane]) if blocked else 0,
+        depth, runs, tail, widened, near, None in sizes,
+        None if steps is None or sizes[runs + steps] is not None else of.extents[runs + steps],
+        _packed_wide(right, vars_[lane]) if blocked else 0,
     )  # fmt: skip
 
 

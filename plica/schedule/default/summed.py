@@ -95,7 +95,7 @@ def summed(  # noqa: PLR0917  # a contraction in the axes of a form
 ) -> tuple[list[Each], sc.Scalar]:
     """The stages that sum over the terms for each point of the axes, and the final sum."""
     axes = tuple(axes)
-    shape = tuple([sc.index(sizes[each]) for each in axes])
+    shape = tuple([of.open.get(each) or sc.index(sizes[each]) for each in axes])
     dtype = of.reduced.dtype
     body = data if weight is None else sc.Mul(data, weight)
     extents = {each: sizes[each] for each in of.k}
