@@ -33,7 +33,7 @@ from attrs import frozen
 
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, loads
-from plica.ir.loop.scalar import Pair
+from plica.ir.loop.scalar import FloorDiv, Lit, Pair
 from plica.ir.type import known
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import MIN_LANES, Machine
@@ -49,6 +49,7 @@ from plica.schedule.default.step import (
     reorder,
     set_scope,
     split,
+    unroll,
     vectorize,
 )
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -162,6 +163,17 @@ class _Element:
         """Whether neighbours along an axis are neighbours where they are written, too."""
         ends = isinstance(self.block.body, Store) and self.block.body.indices[-1:] == (axis,)
         return ends and self.reads_along(axis, named=named, apart=apart)
+
+    def repeats(self, axis: Term) -> int:
+        """How many neighbours along an axis read the same element, 1 where that varies."""
+        read = [each for each in loads(self.value) if axis in free_vars(each)]
+        found = {
+            int(at.right.value)
+            for each in read
+            for at in each.indices
+            if isinstance(at, FloorDiv) and at.left is axis and isinstance(at.right, Lit)
+        }
+        return found.pop() if len(read) == len(found) == 1 and max(found) <= MAX_NEIGHBOURS else 1
 
     def crosses(self, axis: Term) -> Term | None:
         """The axis along which what is read lies that has another one in an outer place, if it is
@@ -367,6 +379,9 @@ def _in_lanes(of: _Element, own: dict[Term, Handle], machine: Machine) -> Body:
         count = vectors * machine.lanes(of.out.dtype)
         own[lane], inner = yield split(own[lane], (None, count))
         yield vectorize(inner)
+    elif (times := of.repeats(lane)) > 1:
+        own[lane], inner = yield split(own[lane], (None, times))
+        yield unroll(inner)
     elif not size and (across := of.crosses(lane)) in own:
         own[lane], inner = yield split(own[lane], (None, MAX_ROWS_NEAR))
         yield reorder(own[lane], own[across], inner)
