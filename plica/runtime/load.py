@@ -27,8 +27,7 @@ with lazy_imports(__name__):  # few artefacts are of these kinds
     from plica.runtime.cuda.program import CudaExecutable, open_on_gpu
     from plica.runtime.dynamic.artefact import from_members as dynamic_from_members, is_dynamic
     from plica.runtime.dynamic.executable import DynamicExecutable
-    from plica.runtime.emulator.elsewhere import hip, metal
-    from plica.runtime.emulator.executable import emulation, open_emulation
+    from plica.runtime.emulator.executable import emulation, hip, metal, open_emulation
     from plica.runtime.list_executable import over_lists
     from plica.runtime.open_executable import OpenExecutable
     from plica.runtime.opencl.executable import opencl

@@ -40,6 +40,7 @@ from plica.ir.op.elementwise import cast
 from plica.ir.op.join import concat
 from plica.ir.op.linear import dense
 from plica.ir.op.pad import pad
+from plica.ir.op.record import tensor_of
 from plica.ir.op.shape import reshape, transpose
 from plica.ir.type import TensorType, i32, infer, static_shape, type_of
 from plica.rewrite.graph.walk import expressions, operands as parts_of, with_operands
@@ -129,7 +130,7 @@ def strips(of: IntegerConvolution, data: Expr, rows: int) -> Expr | None:
     ]
     sums = conv(cast(concat(tuple(cuts), axis=0), i32), _weight(of.weight), strides=stride)
     y = _finished(of, sums, np.arange(of.outputs))
-    made = static_shape(_tensor(y))
+    made = static_shape(tensor_of(y))
     assert made is not None
     _, outputs, _, columns = made
     apart = reshape(y, (count, batch, outputs, each, columns))
@@ -198,9 +199,3 @@ def _finished(
     if shift is None:
         shift = np.array(of.shifts, np.int32)[mine].reshape(shape)
     return integer_layer(sums, bias, shift, of.low, of.high)
-
-
-def _tensor(of: Expr) -> TensorType:
-    kind = type_of(of)
-    assert isinstance(kind, TensorType)
-    return kind

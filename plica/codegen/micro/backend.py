@@ -2,6 +2,10 @@
 
 >>> parse("micro").describe(), str(parse("micro:cortex-m3"))
 ('micro:cortex-m7', 'micro:cortex-m3')
+
+>>> from plica.ir.graph.expression import const
+>>> _is_bytes(const(np.array([1, -128], np.int32))), _is_bytes(const(np.array([128], np.int32)))
+(True, False)
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from pathlib import Path
 from shutil import which
 from typing import ClassVar, Final
 
+import numpy as np
 from attrs import evolve, frozen
 
 from plica.codegen.backend import Backend, Texts
@@ -25,25 +30,28 @@ from plica.codegen.c.backend import (
     kernel_text,
 )
 from plica.codegen.c.dialect import C99
-from plica.codegen.c.program import fold
+from plica.codegen.c.program import NarrowParams, fold
 from plica.codegen.compilation import Job, Lowered, emitted
 from plica.codegen.emulated_entry import program_artefact
+from plica.codegen.interface import aligned_bytes
 from plica.codegen.lower.shared_passes import grouping
 from plica.codegen.memory_plan import WorkspacePlan
 from plica.codegen.micro.core import CORES, DEFAULT, Core
 from plica.codegen.micro.image import Image, image_of, model_object
-from plica.codegen.micro.narrow import narrow_params, static_constants
-from plica.codegen.program import Program
+from plica.codegen.program import Choose, Copy, Launch, Program
 from plica.codegen.record import kernels
 from plica.codegen.target import unknown_target
 from plica.core import did_you_mean
+from plica.ir.graph.expression import Const
 from plica.ir.passes import Pass, Pipeline
+from plica.ir.type import i8, i32
 from plica.rewrite.fuse import FusionLimits
 from plica.rewrite.rule_pass import rules
 from plica.runtime.artefact import Artefact, ArtefactMachine
 from plica.runtime.device_executable import DeviceExecutable
 from plica.runtime.emulated import EmulatedModel, check_tool, emulated_executable, tool_output
 from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.port import Array
 from plica.schedule.default import Machine
 
 
@@ -184,3 +192,63 @@ BACKEND: Final = Backend(
     library="For a microcontroller sources are written: export('model.c').",
     spellings=tuple(f"micro:{name}" for name in CORES),
 )
+
+
+def narrow_slots(program: Program) -> frozenset[int]:
+    """The slots of constants that are kept as bytes."""
+    uses: dict[tuple[int, int], set[int]] = {}
+    spoiled: set[int] = set()
+    for step in [step for steps in program.regions for step in steps]:
+        match step:
+            case Launch(kernel, args, _):
+                for place, slot in enumerate(args):
+                    uses.setdefault((kernel, place), set()).add(slot)
+            case Copy(source, target):
+                spoiled |= {source, target}
+            case Choose(condition, _, _):
+                spoiled.add(condition)
+            case _:
+                pass
+    found = {
+        number
+        for number, slot in enumerate(program.slots)
+        if slot.space == "constant"
+        and slot.dtype is i32
+        and number not in spoiled
+        and _is_bytes(program.constants[slot.index])
+    }
+    while True:
+        left = found - {slot for taken in uses.values() if not taken <= found for slot in taken}
+        if left == found:
+            return frozenset(found)
+        found = left
+
+
+def narrow_params(program: Program) -> NarrowParams:
+    """The parameters of each kernel that are given narrow constants."""
+    slots = narrow_slots(program)
+    found: dict[int, set[int]] = {}
+    for step in [step for steps in program.regions for step in steps]:
+        if isinstance(step, Launch):
+            places = {place for place, slot in enumerate(step.args) if slot in slots}
+            found.setdefault(step.kernel, set()).update(places)
+    return {kernel: frozenset(places) for kernel, places in found.items()}
+
+
+def static_constants(program: Program) -> tuple[Array, ...]:
+    """The bytes of all constants, some of them narrow."""
+    narrow = {program.slots[each].index for each in narrow_slots(program)}
+    return tuple([
+        aligned_bytes(each) if number not in narrow else _bytes(each)
+        for number, each in enumerate(program.constants)
+    ])  # fmt: skip
+
+
+def _bytes(of: Const) -> Array:
+    return np.frombuffer(of.numpy().astype(i8.numpy).tobytes() or b"\0", np.uint8)
+
+
+def _is_bytes(of: Const) -> bool:
+    values = of.numpy()
+    low, high = i8.bounds
+    return bool(values.size and values.min() >= low and values.max() <= high)

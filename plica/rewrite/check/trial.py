@@ -21,6 +21,7 @@ from plica.core import EvaluationError, Term, free_vars, name_of, post_order
 from plica.ir.contract import fused, signless_zero
 from plica.ir.graph.expression import Apply, Const, Expr, Tuple
 from plica.ir.interpret.interpreter import interpret
+from plica.ir.op.record import tensor_of
 from plica.ir.type import DType, TensorType, type_of
 from plica.rewrite.check.compare import difference
 from plica.rewrite.check.instance import Instance
@@ -77,7 +78,7 @@ class Trial:
     @cached_property
     def types(self) -> Sets:
         """The dtypes and shapes of the inputs."""
-        return [(_tensor(var).dtype, array.shape) for var, array in self.made.inputs]
+        return [(tensor_of(var).dtype, array.shape) for var, array in self.made.inputs]
 
     @cached_property
     def constants(self) -> tuple[np.ndarray[Any, Any], ...]:
@@ -259,12 +260,6 @@ def _parts_of(side: Term, made: Instance) -> list[Expr]:
         and isinstance(type_of(node), TensorType)
         and free_vars(node) <= known
     ]
-
-
-def _tensor(of: Expr) -> TensorType:
-    found = type_of(of)
-    assert isinstance(found, TensorType)
-    return found
 
 
 def _dtypes(*sides: Term) -> list[DType]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plica.codegen.micro.narrow import narrow_params, narrow_slots, static_constants
+from plica.codegen.micro.backend import narrow_params, narrow_slots, static_constants
 from plica.codegen.native import program_of
 from plica.codegen.program import Copy, Launch, Program, Slot
 from plica.ir.graph.expression import const

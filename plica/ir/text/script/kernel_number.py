@@ -14,7 +14,7 @@ import attrs
 from plica.core import IllFormed
 from plica.ir.loop import scalar as sc
 from plica.ir.text.script.kernel_scope import KernelScope
-from plica.ir.text.script.origin import Node, Origin, Problems
+from plica.ir.text.script.origin import Node, Origin, Problems, SourceReader
 from plica.ir.text.script.scope import Word, inside, word
 from plica.ir.text.word import TAKEN_IN_KERNELS
 from plica.ir.type import DType, bool_, f32, i64
@@ -36,23 +36,13 @@ class ScopeOnly:
     """The result of a step that only changes the scope."""
 
 
-class NumberReader:
+class NumberReader(SourceReader):
     """Assigns dtypes to terms; records errors and continues."""
 
     def __init__(self, scope: KernelScope, origin: Origin, problems: Problems) -> None:
         self.scope = scope
         self.origin = origin
         self.problems = problems
-
-    def error(
-        self, node: Node, code: str, message: str, *, expected: str | None = None,
-        found: str | None = None, suggestion: str | None = None,
-    ) -> None:  # fmt: skip
-        """Note something wrong at a node."""
-        place = self.origin.place(node)
-        self.problems.add(
-            place, code, message, expected=expected, found=found, suggestion=suggestion
-        )
 
     def word(self, node: ast.expr) -> str | None:
         """The keyword of a name, or None if it means something else."""

@@ -90,6 +90,23 @@ class Problems:
             raise ScriptError(*sorted(self.found, key=_position))
 
 
+class SourceReader:
+    """What reads a part of a text: it notes what is wrong and continues."""
+
+    origin: Origin
+    problems: Problems
+
+    def error(
+        self, node: Node, code: str, message: str, *, expected: str | None = None,
+        found: str | None = None, suggestion: str | None = None,
+    ) -> None:  # fmt: skip
+        """Note something wrong at a node."""
+        place = self.origin.place(node)
+        self.problems.add(
+            place, code, message, expected=expected, found=found, suggestion=suggestion
+        )
+
+
 def _position(problem: Diagnostic) -> tuple[str, int, int]:
     place = problem.place or Place()
     return place.file or "", place.line or 0, place.column or 0

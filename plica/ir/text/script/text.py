@@ -33,7 +33,7 @@ from plica.ir.graph.module import (
     module,
 )
 from plica.ir.text.script.kernel import read_kernel
-from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems
+from plica.ir.text.script.origin import Node, Origin, PlaceTable, Problems, SourceReader
 from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
 from plica.ir.text.script.statement import BodyReader
 from plica.ir.text.word import MAIN, VERSION, is_reserved
@@ -105,7 +105,7 @@ def _refuse(place: Place, message: str, expected: str, found: str | None, hint: 
     raise ScriptError(Diagnostic("syntax", message, place, expected, found, hint))
 
 
-class TextReader:
+class TextReader(SourceReader):
     """Reads a whole text; the environment of each of its functions."""
 
     def __init__(self, origin: Origin, constants: Mapping[str, Const]) -> None:
@@ -176,16 +176,6 @@ class TextReader:
         if chosen is not None:
             self._choose(chosen)
         return module(self.definitions, self.main)
-
-    def error(
-        self, node: Node, code: str, message: str, *, expected: str | None = None,
-        found: str | None = None, suggestion: str | None = None,
-    ) -> None:  # fmt: skip
-        """Note something wrong at a node."""
-        place = self.origin.place(node)
-        self.problems.add(
-            place, code, message, expected=expected, found=found, suggestion=suggestion
-        )
 
     def reader(self) -> BodyReader:
         """A reader for one definition."""

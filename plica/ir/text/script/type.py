@@ -16,7 +16,7 @@ from typing import Final
 from plica.core import Name
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.text.script.dim import read_dim
-from plica.ir.text.script.origin import Node, Origin, Problems
+from plica.ir.text.script.origin import Origin, Problems, SourceReader
 from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
 from plica.ir.text.word import DTYPE_WORDS
 from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, i64
@@ -25,7 +25,7 @@ from plica.ir.type.term import TypeTerm
 UNIT: Final = TupleType(())
 
 
-class TypeReader:
+class TypeReader(SourceReader):
     """Reads types in a scope; records errors and continues."""
 
     def __init__(self, scope: NameScope, origin: Origin, problems: Problems) -> None:
@@ -34,22 +34,6 @@ class TypeReader:
         self.problems = problems
         self.open: list[tuple[str, ScalarVar]] | None = None
         """Where dims may be new: those met so far, in order."""
-
-    def error(
-        self,
-        node: Node,
-        code: str,
-        message: str,
-        *,
-        expected: str | None = None,
-        found: str | None = None,
-        suggestion: str | None = None,
-    ) -> None:
-        """Note something wrong at a node."""
-        place = self.origin.place(node)
-        self.problems.add(
-            place, code, message, expected=expected, found=found, suggestion=suggestion
-        )
 
     def meaning(self, node: ast.expr) -> Meaning | None:
         """The meaning of a dotted name outside the function, or None."""
