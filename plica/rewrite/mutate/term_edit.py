@@ -23,13 +23,17 @@ from plica.ir.graph.operator import find, names
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.mutate.rule_edit import NamedRule
+from plica.rewrite.packs.axes import exclusive, explicit, longer, merged, united
+from plica.rewrite.packs.rearrange import larger, smaller
 from plica.rewrite.packs.word import Evaluated, LikeLeft
-from plica.rewrite.pattern import Hole
+from plica.rewrite.pattern import Derived, Hole
 from plica.rewrite.rule import Rule
 
 NEGATED: Final = "negative"
 SAME_VALUE: Final = ("after", "copy", "on_device", "stop_gradient")
 """Operators that give their argument back: no mistake."""
+TWINS: Final = ((merged, united, exclusive), (smaller, larger), (explicit, longer))
+"""Functions of axes and numbers that take each other's arguments."""
 
 
 def term_edits(base: Rule) -> Iterator[NamedRule]:
@@ -71,6 +75,8 @@ def _of_node(node: Term, operands: list[Hole]) -> Iterator[tuple[str, Term]]:
         yield f"{-node.value} for {node.value}", Literal(-node.value)
     if isinstance(node, Literal) and isinstance(node.value, bool):
         yield f"{not node.value} for {node.value}", Literal(not node.value)
+    if isinstance(node, Derived):
+        yield from _of_derived(node)
     if not isinstance(node, Apply):
         return
     for twin in twins(node.op):
@@ -100,3 +106,15 @@ def twins(op: str) -> tuple[str, ...]:
         if alike and name != op and name not in SAME_VALUE:
             found.append(name)
     return tuple(found)
+
+
+def _of_derived(node: Derived) -> Iterator[tuple[str, Term]]:
+    """Another function of as many arguments, the first two exchanged, or a condition negated."""
+    for group in TWINS:
+        for other in group if node.function in group else ():
+            if other is not node.function:
+                yield f"{other.name} for {node.function.name}", Derived(other, node.args)
+    first, *others = node.args
+    if others:
+        turned = (others[0], first, *others[1:])
+        yield f"arguments of {node.function.name} exchanged", Derived(node.function, turned)

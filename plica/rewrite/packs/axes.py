@@ -88,6 +88,27 @@ def remaining(order: Axes, axes: Axes | None, kept: bool) -> Axes:
 
 
 @derived
+def exclusive(first: Axes | None, second: Axes | None, of: Expr | Sized) -> Axes:
+    """The axes in exactly one of two sets."""
+    rank = rank_of(of)
+    return tuple(sorted({*ascending(first, rank)} ^ {*ascending(second, rank)}))
+
+
+@derived
+def longer(axes: Axes | None, of: Expr) -> Axes:
+    """The axes that have more than one place."""
+    sizes = shape(of)
+    return tuple(at for at in ascending(axes, len(sizes)) if known(sizes[at]) not in (0, 1))
+
+
+@derived
+def flipped(of: Expr, axes: Axes) -> Term:
+    """A tensor flipped along axes, if there are any."""
+    made: Term = op("flip")(of, axes) if axes else of
+    return made
+
+
+@derived
 def composed(inner: Axes, outer: Axes) -> Axes:
     """The permutation that two transposes make together."""
     return tuple(inner[each] for each in outer)
@@ -134,6 +155,17 @@ class AxesOfOne:
 
 
 @attrs.frozen
+class AxisOfOne:
+    """A guard: the axis that an attribute names has the size 1."""
+
+    name: str
+    axis: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return known(shape(match[self.name])[match[self.axis]]) == 1
+
+
+@attrs.frozen
 class CreatesAxes:
     """A guard: a broadcast creates all axes that an attribute names, and none of them is empty."""
 
@@ -173,6 +205,20 @@ class KeepsOrder:
         order = explicit_order.compute(match[self.order], match[self.name])
         wide = [at for at in order if known(sizes[at]) != 1]
         return wide == sorted(wide)
+
+
+@attrs.frozen
+class PrependsAxes:
+    """A guard: a shape is that of a tensor behind axes of size 1."""
+
+    name: str
+    wanted: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        inner, wanted = shape(match[self.name]), match[self.wanted]
+        skip = len(wanted) - len(inner)
+        ones = skip >= 0 and all(known(each) == 1 for each in wanted[:skip])
+        return ones and same_shape(wanted[skip:], inner)
 
 
 @attrs.frozen

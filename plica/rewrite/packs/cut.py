@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import attrs
 import numpy as np
 
 from plica.core import Term
@@ -75,13 +76,20 @@ def sliced(of: Term, wanted: Mapping[int, tuple[int, int, int]]) -> Term:
     return done
 
 
-def whole(match: PatternMatch) -> bool:
-    """Whether a slice leaves nothing out."""
-    sizes = shape(match.x)
-    return all(
-        known(each.start) == 0 and each.step == 1 and same_dim(each.length, sizes[at])
-        for at, each in cuts(sizes, match.i, match.j, match.s, match.a).items()
-    )
+@attrs.frozen
+class IsWhole:
+    """A guard: a slice leaves nothing out."""
+
+    name: str
+    attributes: tuple[str, ...]
+    """Where it starts and stops, by which steps, along which axes."""
+
+    def __call__(self, match: PatternMatch) -> bool:
+        sizes = shape(match[self.name])
+        return all(
+            known(each.start) == 0 and each.step == 1 and same_dim(each.length, sizes[at])
+            for at, each in cuts(sizes, *(match[name] for name in self.attributes)).items()
+        )
 
 
 def sliced_once(match: PatternMatch) -> Term | None:
@@ -180,7 +188,7 @@ def at_known_places(match: PatternMatch) -> Term | None:
 # ruff: noqa: E501  # a rule is one line
 CUT: Final[Pack] = pack(
     "cut",
-    rule("slice-whole",           slice_(x, i, j, s, a),                        x, when=whole),
+    rule("slice-whole",           slice_(x, i, j, s, a),                        x, when=IsWhole("x", tuple("ijsa"))),
     rule("slice-slice",           slice_(slice_(x, i, j, s, a), k, r, t, o),    sliced_once),
     rule("slice-of-concat",       slice_(concat((Rest("u"),), axis=w), i, j, s, a), of_one_part),
     rule("slice-of-transpose",    slice_(transpose(x, p), i, j, s, a),          slice_before_transpose),

@@ -11,27 +11,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import attrs
+
 from plica.core import Term
 from plica.ir.graph.expression import Project
 from plica.ir.type import known, same_dim
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.axes import NoLonger
+from plica.rewrite.packs.axes import NoLonger, exclusive, flipped, longer
 from plica.rewrite.packs.shape import is_order
-from plica.rewrite.packs.word import (
-    Shape,
-    ascending,
-    op,
-    refilled,
-    reshaped,
-    shape,
-    shaped,
-    v,
-    x,
-    y,
-)
-from plica.rewrite.pattern import Rest, hole, holes
+from plica.rewrite.packs.word import LikeLeft, op, refilled, reshaped, shape, v, x, y
+from plica.rewrite.pattern import Rest, derived, hole, holes
 
 transpose, broadcast_to, flip = map(op, ["transpose", "broadcast_to", "flip"])
 tile, repeat, roll, pad, concat, stack = map(
@@ -66,24 +57,6 @@ def is_zero(widths: Any) -> bool:
     return not any(number for pair in pairs for number in pair)
 
 
-def flipped_once(match: PatternMatch) -> Term | None:
-    """The axes flipped by exactly one of two flips."""
-    rank = len(shape(match.x))
-    first, second = ascending(match.a, rank), ascending(match.o, rank)
-    axes = tuple(at for at in range(rank) if (at in first) != (at in second))
-    done: Term = flip(match.x, axes) if axes else match.x
-    return done
-
-
-def without_ones(match: PatternMatch) -> Term | None:
-    """A flip without the axes that have one place or none."""
-    sizes = shape(match.x)
-    given = ascending(match.a, len(sizes))
-    axes = tuple(at for at in given if known(sizes[at]) not in (0, 1))
-    done: Term = flip(match.x, axes) if axes else match.x
-    return done
-
-
 def tiled_once(match: PatternMatch) -> Term:
     """One tile for two, aligned at the last axis."""
     rank = max(len(match.a), len(match.o))
@@ -92,22 +65,20 @@ def tiled_once(match: PatternMatch) -> Term:
     return done
 
 
-def tile_as_broadcast(match: PatternMatch, wanted: Shape) -> Term | None:
-    """A tile that repeats axes of size 1 only."""
-    sizes, reps = shape(match.x), match.a
-    pairs = zip(sizes[::-1], reps[::-1], strict=False)
-    if any(rep != 1 and known(size) != 1 for size, rep in pairs):
-        return None
-    done: Term = broadcast_to(match.x, wanted)
-    return done
+@attrs.frozen
+class RepeatsOnes:
+    """A guard: what a tile or a repetition repeats has the size 1."""
 
+    name: str
+    repeats: str
+    axis: str = ""
 
-def repeat_as_broadcast(match: PatternMatch, wanted: Shape) -> Term | None:
-    """A repetition along an axis of size 1."""
-    done: Term | None = (
-        broadcast_to(match.x, wanted) if known(shape(match.x)[match.o]) == 1 else None
-    )
-    return done
+    def __call__(self, match: PatternMatch) -> bool:
+        sizes, repeats = shape(match[self.name]), match[self.repeats]
+        if self.axis:
+            return known(sizes[match[self.axis]]) == 1
+        pairs = zip(sizes[::-1], repeats[::-1], strict=False)
+        return all(times == 1 or known(size) == 1 for size, times in pairs)
 
 
 def rolled_once(match: PatternMatch) -> Term:
@@ -132,17 +103,30 @@ def padded_once(match: PatternMatch) -> Term:
     return done
 
 
-def halves(match: PatternMatch) -> bool:
-    """Whether the parts of a concatenation are the halves of one split."""
-    axis = match.a
-    return axis < len(shape(match.x)) and same_dim(shape(match.x)[axis], shape(match.y)[axis])
+@attrs.frozen
+class AreHalves:
+    """A guard: two tensors are as long along an axis."""
+
+    first: str
+    second: str
+    axis: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        sizes, others, at = shape(match[self.first]), shape(match[self.second]), match[self.axis]
+        return at < len(sizes) and same_dim(sizes[at], others[at])
 
 
-def cut_at_seam(match: PatternMatch) -> bool:
-    """Whether the only cut of a split is at the end of `x`: where it was concatenated, or the
-    whole."""
-    cuts = match.t
-    return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], shape(match.x)[match.a])
+@attrs.frozen
+class CutBehind:
+    """A guard: the only cut of a split is at the end of a tensor."""
+
+    cuts: str
+    name: str
+    axis: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        cuts, size = match[self.cuts], shape(match[self.name])[match[self.axis]]
+        return isinstance(cuts, tuple) and len(cuts) == 1 and same_dim(cuts[0], size)
 
 
 def without_empty(match: PatternMatch) -> Term | None:
@@ -161,14 +145,16 @@ def parts(count: int) -> tuple[Any, Any]:
     return concat(tuple(Project(whole, at) for at in range(count)), axis=a), x
 
 
-def least(match: PatternMatch) -> Term:
-    done: Term = tril(match.x, min(match.a, match.o))
-    return done
+@derived
+def smaller(first: int, second: int) -> int:
+    """The smaller of two numbers."""
+    return min(first, second)
 
 
-def greatest(match: PatternMatch) -> Term:
-    done: Term = triu(match.x, max(match.a, match.o))
-    return done
+@derived
+def larger(first: int, second: int) -> int:
+    """The larger of two numbers."""
+    return max(first, second)
 
 
 def concat_of_transposed(match: PatternMatch) -> Term | None:
@@ -179,20 +165,20 @@ def concat_of_transposed(match: PatternMatch) -> Term | None:
 # fmt: off
 # ruff: noqa: E501  # a rule is one line
 REPETITIONS: Final = (
-    rule("flip-flip",                   flip(flip(x, a), o),                          flipped_once),
-    rule("flip-of-ones",                flip(x, a),                                   without_ones),
+    rule("flip-flip",                   flip(flip(x, a), o),                          flipped(x, exclusive(a, o, x))),
+    rule("flip-of-ones",                flip(x, a),                                   flipped(x, longer(a, x))),
     rule("tile-once",                   tile(x, ones),                                x, when=NoLonger("ones", "x")),
     rule("tile-tile",                   tile(tile(x, a), o),                          tiled_once),
-    rule("tile-of-ones",                *shaped(tile(x, a),                           tile_as_broadcast)),
+    rule("tile-of-ones",                tile(x, a),                                   LikeLeft(tile(x, a), x, "broadcast_to", always=True), when=RepeatsOnes("x", "a")),
     rule("repeat-once",                 repeat(x, 1, a),                              x),
-    rule("repeat-of-one",               *shaped(repeat(x, a, o),                      repeat_as_broadcast)),
+    rule("repeat-of-one",               repeat(x, a, o),                              LikeLeft(repeat(x, a, o), x, "broadcast_to", always=True), when=RepeatsOnes("x", "a", "o")),
     rule("upsample-once",               upsample(x, 1),                               x),
     rule("roll-nothing",                roll(x, zeros, a),                            x),
     rule("roll-roll",                   roll(roll(x, a, o), t, u),                    rolled_once),
     rule("pad-nothing",                 pad(x, hole("w", when=is_zero), t, u),        x),
     rule("pad-pad",                     pad(pad(x, a, "constant", u), o, "constant", u), padded_once),
-    rule("tril-tril",                   tril(tril(x, a), o),                          least),
-    rule("triu-triu",                   triu(triu(x, a), o),                          greatest),
+    rule("tril-tril",                   tril(tril(x, a), o),                          tril(x, smaller(a, o))),
+    rule("triu-triu",                   triu(triu(x, a), o),                          triu(x, larger(a, o))),
     rule("flip-of-filled",              flip(broadcast_to(v, t), a),                  broadcast_to(v, t)),
     rule("roll-of-filled",              roll(broadcast_to(v, t), a, o),               broadcast_to(v, t)),
     rule("tile-of-filled",              *refilled(tile(broadcast_to(v, t), a))),
@@ -209,11 +195,11 @@ JOINS: Final = (
     rule("concat-of-transposes",        concat((transpose(x, p), transpose(y, p)), axis=a), concat_of_transposed),
     *(rule(f"concat-of-{word}-parts",   *parts(count))                                for word, count in (("two", 2), ("three", 3), ("four", 4))),
     rule("split-in-one",                Project(split(x, 1, axis=a), 0),              x),
-    rule("split-at-end",                Project(split(x, t, axis=a), 0),              x, when=cut_at_seam),
-    rule("first-half-of-concat",        Project(split(concat((x, y), axis=a), 2, axis=a), 0), x, when=halves),
-    rule("second-half-of-concat",       Project(split(concat((x, y), axis=a), 2, axis=a), 1), y, when=halves),
-    rule("before-seam-of-concat",       Project(split(concat((x, y), axis=a), t, axis=a), 0), x, when=cut_at_seam),
-    rule("after-seam-of-concat",        Project(split(concat((x, y), axis=a), t, axis=a), 1), y, when=cut_at_seam),
+    rule("split-at-end",                Project(split(x, t, axis=a), 0),              x, when=CutBehind("t", "x", "a")),
+    rule("first-half-of-concat",        Project(split(concat((x, y), axis=a), 2, axis=a), 0), x, when=AreHalves("x", "y", "a")),
+    rule("second-half-of-concat",       Project(split(concat((x, y), axis=a), 2, axis=a), 1), y, when=AreHalves("x", "y", "a")),
+    rule("before-seam-of-concat",       Project(split(concat((x, y), axis=a), t, axis=a), 0), x, when=CutBehind("t", "x", "a")),
+    rule("after-seam-of-concat",        Project(split(concat((x, y), axis=a), t, axis=a), 1), y, when=CutBehind("t", "x", "a")),
 )
 # fmt: on
 

@@ -28,6 +28,7 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.axes import (
     AxesOfOne,
+    AxisOfOne,
     CreatesAxes,
     NamesAll,
     as_shape,
@@ -39,6 +40,7 @@ from plica.rewrite.packs.axes import (
     united,
     without,
 )
+from plica.rewrite.packs.composite import dims, number, own_dtype
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import (
     HasElements,
@@ -93,24 +95,6 @@ def counted(match: PatternMatch, wanted: Shape) -> Term | None:
     whole = part if same_shape(shape(part), wanted) else broadcast_to(part, wanted)
     done: Term | None = multiply(whole, const(np.array(count), of)) if count <= most else None
     return done
-
-
-def running_over_one(match: PatternMatch, wanted: Shape) -> Term | None:
-    """A running total along an axis of size 1."""
-    done: Term | None = match.x if known(wanted[match.a]) == 1 else None
-    return done
-
-
-def before_one(start: int) -> Callable[[PatternMatch, Shape], Term | None]:
-    """The prefix before the only element along an axis of size 1: just the start value."""
-
-    def build(match: PatternMatch, wanted: Shape) -> Term | None:
-        if known(wanted[match.a]) != 1:
-            return None
-        done: Term = broadcast_to(const(np.array(start), tensor(match.x).dtype), wanted)
-        return done
-
-    return build
 
 
 def own_letters(part: str, others: str) -> str:
@@ -188,10 +172,10 @@ REDUCTION: Final[Pack] = pack(
     rule("all-of-not",          all_(negated(b), a, u),                  negated(any_(b, a, u))),
     rule("any-of-not",          any_(negated(b), a, u),                  negated(all_(b, a, u))),
     rule("einsum-sums-alone",   einsum((x, y), e),                       summed_alone,       float=reassociates, instances=some_equation),
-    rule("cumsum-over-one",     *shaped(cumsum(x, a, False, u),          running_over_one),  float=signless_zero),
-    rule("cumprod-over-one",    *shaped(cumprod(x, a, False, u),         running_over_one)),
-    rule("cumsum-before-one",   *shaped(cumsum(x, a, True, u),           before_one(0))),
-    rule("cumprod-before-one",  *shaped(cumprod(x, a, True, u),          before_one(1))),
+    rule("cumsum-over-one",     cumsum(x, a, False, u),                  x, when=AxisOfOne("x", "a"), float=signless_zero),
+    rule("cumprod-over-one",    cumprod(x, a, False, u),                 x, when=AxisOfOne("x", "a")),
+    rule("cumsum-before-one",   cumsum(x, a, True, u),                   broadcast_to(number(0, own_dtype(None, x)), dims(x)), when=AxisOfOne("x", "a")),
+    rule("cumprod-before-one",  cumprod(x, a, True, u),                  broadcast_to(number(1, own_dtype(None, x)), dims(x)), when=AxisOfOne("x", "a")),
     version="2",
     doc="Reductions merged, moved and left out.",
 )

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from plica.core import Term
 from plica.ir.type import known
 from plica.rewrite.make import tabled as rule
-from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.axes import KeepsOrder, SameShape, composed, explicit_order
-from plica.rewrite.packs.word import op, refilled, reshaped, same_shape, shape, unfolded, v, x, y
+from plica.rewrite.packs.axes import KeepsOrder, PrependsAxes, SameShape, composed, explicit_order
+from plica.rewrite.packs.word import op, refilled, reshaped, unfolded, v, x, y
 from plica.rewrite.pattern import hole, holes
 
 transpose, reshape, broadcast_to = map(op, ["transpose", "reshape", "broadcast_to"])
@@ -53,16 +51,6 @@ q: Any = hole("q", when=is_order)
 r: Any = hole("r", when=is_explicit)
 
 
-def without_new_axes(match: PatternMatch) -> Term | None:
-    """A broadcast of a reshape that only prepends axes."""
-    inner = shape(match.x)
-    skip = len(match.r) - len(inner)
-    if skip < 0 or any(known(each) != 1 for each in match.r[:skip]):
-        return None
-    done: Term = broadcast_to(match.x, match.t)
-    return done if same_shape(match.r[skip:], inner) else None
-
-
 two: Final = (1, 0)
 three: Final = (0, 2, 1)
 first_, second_ = (hole(name, rank=2) for name in ("first", "second"))
@@ -83,7 +71,7 @@ ARRANGEMENTS: Final = (
     rule("expand-dims-is-reshape",      *reshaped(expand_dims(x, a))),
     rule("broadcast-same",              broadcast_to(x, t),                           x, when=SameShape("x", "t")),
     rule("broadcast-broadcast",         broadcast_to(broadcast_to(x, t), u),          broadcast_to(x, u)),
-    rule("broadcast-of-reshape",        broadcast_to(reshape(x, r), t),               without_new_axes),
+    rule("broadcast-of-reshape",        broadcast_to(reshape(x, r), t),               broadcast_to(x, t), when=PrependsAxes("x", "r")),
     rule("transpose-of-filled",         *refilled(transpose(broadcast_to(v, t), p))),
     rule("reshape-of-filled",           reshape(broadcast_to(v, t), r),               broadcast_to(v, r)),
 )

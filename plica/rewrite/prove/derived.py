@@ -5,19 +5,24 @@ The functions of axes are read where reductions and transposes are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import Scalar, Select
 from plica.ir.type import DType, bool_
 from plica.rewrite.instantiate import is_value
 from plica.rewrite.packs.axes import as_shape, without
 from plica.rewrite.packs.canonical import one_number
 from plica.rewrite.packs.composite import dims, number, own_dtype
 from plica.rewrite.packs.motion import turned_back
+from plica.rewrite.packs.rearrange import larger, smaller
 from plica.rewrite.pattern import Derived, Hole
-from plica.rewrite.prove.open_shape import SCALAR, NamedShape, OpenShape
+from plica.rewrite.prove.open_shape import NOWHERE, SCALAR, NamedShape, OpenIndex, OpenShape
 from plica.rewrite.prove.open_tensor import OpenTensor, Unprovable, constant
 from plica.rewrite.prove.rule_facts import RuleFacts
+
+TRIANGLES: Final = {"tril": smaller, "triu": larger}
+"""Operators, and what two of their diagonals are together."""
 
 
 def read_derived(reading: RuleFacts, node: Derived) -> OpenTensor:
@@ -54,7 +59,8 @@ def shape_of(reading: RuleFacts, given: Any) -> OpenShape:
 def number_of(reading: RuleFacts, value: Any, dtype: Any) -> OpenTensor:
     """A scalar of a number; the value of an attribute is unknown."""
     if isinstance(dtype, Derived) and dtype.function is own_dtype:
-        dtype = dtype.args[0]  # where none is given, it is the same on both sides
+        given, part = dtype.args  # where a hole is None, the dtype is the same on both sides
+        dtype = reading.memo[part].dtype if given is None else given
     dtype = reading.value(dtype)
     if not isinstance(dtype, DType):
         raise Unprovable("a number of an unknown dtype")
@@ -84,3 +90,23 @@ def turned_back_of(reading: RuleFacts, name: str) -> OpenTensor:
     return OpenTensor(
         dtype, shape_before(name), lambda index: reading.atom(("hole", name, index), dtype, name)
     )
+
+
+def triangle_of(reading: RuleFacts, of: OpenTensor, name: str, diagonal: Any) -> OpenTensor:
+    """A triangle of matrices: elsewhere there are zeros; the smaller of two is where both are."""
+    zero = constant(bool(0) if of.dtype is bool_ else 0, of.dtype).at(NOWHERE)
+    diagonals = (diagonal,)
+    if isinstance(diagonal, Derived):
+        if TRIANGLES[name] is not diagonal.function:
+            raise Unprovable(f"{diagonal.function.name} is not modelled for {name}")
+        diagonals = diagonal.args
+    reading.legal((name, of.shape), f"{name} of another shape")
+
+    def at(index: OpenIndex) -> Scalar:
+        value = of.at(index)
+        for each in diagonals:
+            inside = reading.atom((name, each, index, of.shape), bool_, "inside")
+            value = Select(inside, value, zero)
+        return value
+
+    return OpenTensor(of.dtype, of.shape, at)

@@ -14,42 +14,47 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from plica.core import Term, map_bottom_up, post_order
-from plica.ir.graph.expression import Apply, Const, Expr, If, Literal
+from plica.ir.graph.expression import Apply, Const, Expr, If, Literal, Project
 from plica.ir.graph.operator import Mismatch, Operator, find
-from plica.ir.loop.scalar import Load, Scalar, Select
+from plica.ir.loop.combiner import MEANING
+from plica.ir.loop.scalar import Combiner, Load, Scalar, Select
 from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.type import DType, TensorType, bool_, f32
 from plica.rewrite.instantiate import is_value
-from plica.rewrite.packs.axes import composed, explicit_order, remaining
+from plica.rewrite.packs.axes import composed, explicit_order, flipped, remaining
 from plica.rewrite.packs.rearrange import are_zeros, is_zero
 from plica.rewrite.packs.shape import is_explicit, is_identity, is_order
-from plica.rewrite.pattern import Derived, Hole
+from plica.rewrite.pattern import Derived, Hole, Rest
 from plica.rewrite.prove.derived import (
+    TRIANGLES,
     number_of,
     one_number_of,
     read_derived,
     shape_of,
+    triangle_of,
     turned_back_of,
 )
 from plica.rewrite.prove.open_shape import (
     NOWHERE,
     SCALAR,
+    AxisSet,
     MappedIndex,
     MappedShape,
     NamedShape,
     OpenIndex,
     OpenShape,
+    differing,
     unpermuted,
 )
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable, constant
-from plica.rewrite.prove.reduction import FOLDS, reduced
+from plica.rewrite.prove.reduction import FOLDS, flip_axes, reduced
 from plica.rewrite.prove.rule_facts import RuleFacts
 
 ELEMENTWISE: Final = frozenset(("cast", "where"))
 """Elementwise operators that are not registered as such."""
 
 MOVES: Final = frozenset(
-    ("flip", "roll", "tile", "repeat", "slice", "nn.upsample", "nn.space_to_depth",
+    ("roll", "tile", "repeat", "slice", "nn.upsample", "nn.space_to_depth",
      "nn.depth_to_space", "swapaxes", "moveaxis")
 )  # fmt: skip
 """Operators of one argument whose elements are each one of its elements."""
@@ -63,9 +68,13 @@ IDENTITIES: Final[Mapping[str, tuple[str, Any, Any]]] = {
 }
 """The attribute that decides, the value, and the demand on a hole that make an identity."""
 
-UNDO_THEMSELVES: Final = frozenset(("flip",))
-KEEPS_SHAPE: Final = frozenset(("flip", "roll"))
-FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape"))
+RUNNING: Final[Mapping[str, Combiner]] = {"cumsum": "sum", "cumprod": "prod"}
+INVERSES: Final = frozenset(
+    (("nn.depth_to_space", "nn.space_to_depth"), ("nn.space_to_depth", "nn.depth_to_space"))
+)
+"""Operators that undo one another, if their blocks are the same."""
+KEEPS_SHAPE: Final = frozenset(("roll",))
+FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "reshape", "stack"))
 """Operators that keep row-major positions; the shape depends on attributes and the old shape."""
 FILLS: Final[dict[str, int | None]] = {
     "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
@@ -106,8 +115,17 @@ class RuleReading(RuleFacts):
                 return constant(False, bool_)  # read by its user
             case If(condition, then, orelse):
                 return self._if(*(self.memo[each] for each in (condition, then, orelse)))
+            case Rest(name):  # tensors end to end are one tensor
+                shape, dtype = NamedShape(name), self.dtypes[name]
+                return OpenTensor(
+                    dtype, shape, lambda index: self.atom(("hole", name, index), dtype, name)
+                )
+            case Derived(function, (Expr() as part, axes)) if function is flipped:
+                return self._flip(self.memo[part], flip_axes(self, axes, self.memo[part].shape))
             case Derived():
                 return read_derived(self, node)
+            case Project(Apply("split", (part,), given), number):
+                return self._part(self.memo[part], dict(given), number)
             case Apply(name, args, _):
                 record = find(name)
                 assert record is not None
@@ -138,6 +156,8 @@ class RuleReading(RuleFacts):
 
     def _apply(self, record: Operator, args: tuple[Expr, ...], node: Apply) -> OpenTensor:
         given = dict(node.attrs)
+        if record.name != "concat" and any(isinstance(arg, Rest) for arg in args):
+            raise Unprovable(f"{record.name} of any number of arguments")
         if record.pointwise or record.name in ELEMENTWISE:
             return self._pointwise(record, given, self._operands(record, args))
         if record.name in FILLS and args:
@@ -152,10 +172,21 @@ class RuleReading(RuleFacts):
         of = self.memo[args[0]]
         if record.name in COPIES:
             return of
-        if _is_identity(record.name, given) or any(
-            self.is_known(("identity", value, of.shape)) for value in given.values()
-        ):
+        values = tuple(given.values())
+        attributes = tuple(sorted((it for it in values if isinstance(it, Hole)), key=repr))
+        if _is_identity(record.name, given) or self.is_known(("identity", attributes, of.shape)):
             return of
+        if record.name == "split":
+            return constant(False, bool_)  # its parts are read
+        if any(self.is_known(("repeats ones", value, of.shape)) for value in values):
+            self.legal((record.name, values, of.shape), f"{record.name} of another shape")
+            return self.broadcast(of, MappedShape(record.name, tuple(given.items()), of.shape))
+        if record.name in RUNNING and given["exclusive"] in (True, False):
+            return self._running(record.name, of, given)
+        if record.name in TRIANGLES:
+            return triangle_of(self, of, record.name, given["k"])
+        if record.name == "flip":
+            return self._flip(of, flip_axes(self, given["axis"], of.shape))
         match record.name:
             case "broadcast_to":
                 return self._broadcast(of, given["shape"])
@@ -272,6 +303,11 @@ class RuleReading(RuleFacts):
         ]
         if len(flat) == 1:
             return flat[0]
+        cuts = [self.cuts.get(each) for each in flat]
+        if cuts[0] is not None:
+            whole = cuts[0][0]
+            if cuts == [(whole, len(flat), axis, number) for number in range(len(flat))]:
+                return whole
         shapes = tuple(each.shape for each in flat)
         if self.assumes:
             self.seen.add(("concat", axis, shapes))
@@ -351,16 +387,67 @@ class RuleReading(RuleFacts):
         key = tuple(given.items())
         self.legal((name, key, of.shape), f"{name} of another shape")
         shape = of.shape if name in KEEPS_SHAPE else MappedShape(name, key, of.shape)
+        before = of.shape
+        if isinstance(before, MappedShape) and _undoes(
+            (before.operator, before.attributes), (name, key)
+        ):
+            shape = before.of
 
         def at(index: OpenIndex) -> Scalar:
+            if isinstance(index, MappedIndex) and _undoes(
+                (name, key), (index.operator, index.attributes)
+            ):
+                return of.at(index.index)
             place = MappedIndex(index, name, key, of.shape)
-            if isinstance(index, MappedIndex) and name in UNDO_THEMSELVES:
-                before = index.index
-                if index is MappedIndex(before, name, key, of.shape):
-                    return of.at(before)
             return of.at(NOWHERE if of.shape is SCALAR else place)
 
         return OpenTensor(of.dtype, shape, at)
+
+    def _running(self, name: str, of: OpenTensor, given: dict[str, Any]) -> OpenTensor:
+        """A running total along an axis of size 1: of its only element, or of those before it."""
+        if not self.is_known(("one", given["axis"], of.shape)):
+            raise Unprovable(f"{name} is not modelled")
+        unit, join = MEANING[RUNNING[name]]
+        start = unit(of.dtype)
+        if given["exclusive"]:
+            return OpenTensor(of.dtype, of.shape, lambda _: start)
+        return OpenTensor(of.dtype, of.shape, lambda index: join(start, of.at(index)))
+
+    def _flip(self, of: OpenTensor, axes: AxisSet) -> OpenTensor:
+        """A tensor flipped; of a flip, along the axes of exactly one of the two."""
+        for each in axes:
+            self.legal(("flip", each), "a flip of other axes")
+
+        def at(index: OpenIndex) -> Scalar:
+            turned = tuple(each for each in axes if each not in self.facts.ones)
+            if isinstance(index, MappedIndex) and index is MappedIndex(
+                index.index, "flip", index.attributes, of.shape
+            ):
+                turned = differing(turned, index.attributes)
+                index = index.index
+            return of.at(MappedIndex(index, "flip", turned, of.shape) if turned else index)
+
+        return OpenTensor(of.dtype, of.shape, at)
+
+    def _part(self, of: OpenTensor, given: dict[str, Any], number: int) -> OpenTensor:
+        """A part of a split: of what was concatenated at the cut, what was there before."""
+        sections, axis = given["indices_or_sections"], given["axis"]
+        if sections == 1:
+            return of
+        if self.is_known(("split", sections, axis, of.shape)) and number == 0:
+            return of
+        shapes = tuple(each.shape for each in of.parts)
+        known = (("split", sections, axis, *shapes), ("split", sections, axis, *shapes[:1]))
+        if len(shapes) == 2 and of.axis == axis and any(map(self.is_known, known)):
+            return of.parts[number]
+        key = (("sections", sections), ("axis", axis), ("number", number))
+        self.legal(("part", sections, axis, of.shape), "a split of another shape")
+        shape = MappedShape("split", key, of.shape)
+        made = OpenTensor(
+            of.dtype, shape, lambda index: of.at(MappedIndex(index, "split", key, of.shape))
+        )
+        self.cuts[made] = (of, sections, axis, number)
+        return made
 
 
 def _is_identity(name: str, given: Mapping[str, Any]) -> bool:
@@ -370,6 +457,15 @@ def _is_identity(name: str, given: Mapping[str, Any]) -> bool:
     attribute, plain, demand = IDENTITIES[name]
     value = given[attribute]
     return value.constraint.when is demand if isinstance(value, Hole) else value == plain
+
+
+def _undoes(first: tuple[str, Any], second: tuple[str, Any]) -> bool:
+    """Whether the second of two operators undoes the first."""
+    if (first[0], second[0]) not in INVERSES:
+        return False
+    one, other = dict(first[1]), dict(second[1])
+    turned = one.get("column_row_depth", False), other.get("column_row_depth", False)
+    return one["block"] == other["block"] and turned == (False, False)
 
 
 def _is_run(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:

@@ -78,7 +78,7 @@ def _comes_out(
         (whole.body, applied(part.body)),
         (applied(join(left, right)), whole_join(applied(left), applied(right))),
     ]
-    if whole.combiner not in ("max", "min"):
+    if whole.combiner not in ("max", "min") or whole.may_be_empty:
         goals.append((applied(unit(dtype)), whole_unit(dtype_of(function))))
     both_ways = [each for goal in goals for each in (goal, goal[::-1])]  # where both are defined
     return [law for sides in both_ways for law in equal(*sides, claim)]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from plica.core import Term, post_order
 from plica.rewrite.packs.axes import (
     AxesOfOne,
+    AxisOfOne,
     CreatesAxes,
     KeepsOrder,
     NamesAll,
     NoLonger,
+    PrependsAxes,
     SameShape,
 )
 from plica.rewrite.packs.canonical import IsSplat
+from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.motion import HasNoMoreAxes
+from plica.rewrite.packs.rearrange import AreHalves, CutBehind, RepeatsOnes
 from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
 from plica.rewrite.pattern import Hole
 from plica.rewrite.prove.derived import shape_before
@@ -35,6 +39,8 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
             facts.learn_all(attribute[axes], NamedShape(large))
         case AxesOfOne(name, axes):
             facts.ones.add(facts.axes(attribute[axes], NamedShape(name)))
+        case AxisOfOne(name, axis):
+            reading.seen.add(("one", attribute[axis], NamedShape(name)))
         case CreatesAxes(name, wide, axes):
             gone = (facts.axes(attribute[axes], NamedShape(wide)),)
             facts.learn_created(NamedShape(name), NamedShape(wide), gone)
@@ -48,4 +54,16 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
             reading.turned[constant] = attribute[order]
             facts.learn_rank(shape_before(constant), attribute[order])
         case NoLonger(items, name):
-            reading.seen.add(("identity", attribute[items], NamedShape(name)))
+            reading.seen.add(("identity", (attribute[items],), NamedShape(name)))
+        case IsWhole(name, names):
+            values = (attribute[each] for each in names)
+            reading.seen.add(("identity", tuple(sorted(values, key=repr)), NamedShape(name)))
+        case PrependsAxes(name, wanted):
+            facts.learn_prepended(NamedShape(name), NamedShape(wanted))
+        case RepeatsOnes(name, repeats):
+            reading.seen.add(("repeats ones", attribute[repeats], NamedShape(name)))
+        case AreHalves(first, second, axis):
+            shapes = (NamedShape(first), NamedShape(second))
+            reading.seen.add(("split", 2, attribute[axis], *shapes))
+        case CutBehind(cuts, name, axis):
+            reading.seen.add(("split", attribute[cuts], attribute[axis], NamedShape(name)))

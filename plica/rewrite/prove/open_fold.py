@@ -19,9 +19,11 @@ class OpenFold:
     gone: AxisSet
     sizes: OpenShape
     order: OpenShape | None
+    may_be_empty: bool
+    """Whether it is an extreme that has a value for no terms, too."""
     body: Scalar
 
     @property
     def domain(self) -> tuple[Any, ...]:
         """What two reductions of the same terms agree in."""
-        return (self.gone, self.sizes, self.order)
+        return (self.gone, self.sizes, self.order, self.may_be_empty)

@@ -189,6 +189,8 @@ class ShapeFacts:
         self._whole: set[tuple[Any, OpenShape]] = set()
         self.orderly: set[tuple[OpenShape, Any]] = set()
         """Shapes, and orders of their axes in which rows are in the same order."""
+        self.prepended: set[tuple[OpenShape, OpenShape]] = set()
+        """Shapes, and the same behind axes of size 1."""
         self.ones: set[AxesOf | AllAxes] = set()
         self.created: dict[tuple[OpenShape, AxisSet, OpenShape], OpenShape] = {}
 
@@ -227,6 +229,12 @@ class ShapeFacts:
     def learn_all(self, attribute: Hole, shape: OpenShape) -> None:
         """The attribute names all axes of a shape."""
         self._whole.add((Hole(attribute.name), shape))
+
+    def learn_prepended(self, shape: OpenShape, wide: OpenShape) -> None:
+        """The wide shape is the other one behind axes of size 1."""
+        self.prepended.add((shape, wide))
+        self.learn_count(shape, wide)
+        self.learn_below(shape, wide)
 
     def learn_created(self, small: OpenShape, wide: OpenShape, gone: AxisSet) -> None:
         """Along some axes of a shape, broadcasting reads one place: they are new, or of size 1."""
@@ -352,6 +360,8 @@ class ShapeFacts:
             return NOWHERE
         if isinstance(index, FlatIndex):
             return index
+        if (target, source) in self.prepended:
+            return self.project(index, source, target)
         if isinstance(index, ReshapedIndex):
             return self.reshape(index.index, index.source, target)
         if isinstance(index, BoundIndex) and index.of is source and _is_kept(source, target):
@@ -433,6 +443,11 @@ def unpermuted(shape: OpenShape) -> OpenShape:
     while isinstance(shape, PermutedShape):
         shape = shape.of
     return shape
+
+
+def differing(first: AxisSet, second: AxisSet) -> AxisSet:
+    """The axes in an odd number of sets, of which each is said by some."""
+    return tuple(sorted({*first} ^ {*second}, key=repr))
 
 
 def joined(first: AxisSet, second: AxisSet) -> AxisSet:

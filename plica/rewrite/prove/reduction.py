@@ -16,7 +16,7 @@ from plica.ir.graph.operator import Mismatch, Operator
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Combiner, Scalar, dtype_of
 from plica.ir.type import TensorType
-from plica.rewrite.packs.axes import every, explicit, merged, through, united
+from plica.rewrite.packs.axes import every, exclusive, explicit, longer, merged, through, united
 from plica.rewrite.pattern import Derived
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import (
@@ -29,6 +29,7 @@ from plica.rewrite.prove.open_shape import (
     OpenShape,
     PermutedShape,
     ReducedShape,
+    differing,
     joined,
 )
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
@@ -66,6 +67,17 @@ def axes_of(reading: RuleFacts, axes: Any, shape: OpenShape) -> AxisSet:
     raise Unprovable(f"{axes.function.name} is not modelled")
 
 
+def flip_axes(reading: RuleFacts, axes: Any, shape: OpenShape) -> AxisSet:
+    """The axes that are flipped; those in two sets are not."""
+    if isinstance(axes, Derived) and reading.memo[axes.args[-1]].shape is shape:
+        if axes.function is exclusive:
+            first, second = ((reading.facts.axes(each, shape),) for each in axes.args[:2])
+            return differing(first, second)
+        if axes.function is longer:  # along the others a flip moves nothing
+            axes = axes.args[0]
+    return axes_of(reading, axes, shape)
+
+
 def reduced(
     reading: RuleFacts, record: Operator, of: OpenTensor, axes: Any, kept: Any
 ) -> OpenTensor:
@@ -80,10 +92,7 @@ def reduced(
     for each in gone:
         if not isinstance(each, AllAxes):
             reading.legal(("axes", each), "a reduction of other axes")
-        if record.name in ("supremum", "infimum"):
-            if not reading.is_known(("nonempty", each)):
-                raise Unprovable(f"{record.name} of axes that may be empty")
-        elif combiner in EXTREMES:
+        if record.name in EXTREMES:
             reading.legal(("nonempty", each), "an extreme of axes that are empty")
     narrow, ones = facts.reduced(of.shape, gone), facts.kept(of.shape, gone)
     shapes: dict[Any, OpenShape] = {False: narrow, True: ones}
@@ -99,6 +108,8 @@ def reduced(
             return body if combiner in IDEMPOTENT else join(unit(of.dtype), body)
 
         return OpenTensor(of.dtype, wide, alone)
+    some = all(reading.is_known(("nonempty", each)) for each in gone)
+    empty = record.name in ("supremum", "infimum") and not some
     free = reading.reorders or combiner in IDEMPOTENT or not of.dtype.is_float
     order = None if free else facts.count_of(of.shape) if _is_all(gone) else of.shape
 
@@ -109,7 +120,7 @@ def reduced(
         body = of.at(place)
         if combiner in IDEMPOTENT and not _varies(reading, body, gone):
             return body  # an extreme of none is refused; conditions of none were asked for
-        return folded(reading, OpenFold(combiner, place, gone, sizes, order, body))
+        return folded(reading, OpenFold(combiner, place, gone, sizes, order, empty, body))
 
     return OpenTensor(of.dtype, wide, at)
 

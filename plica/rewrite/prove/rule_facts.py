@@ -34,6 +34,8 @@ class RuleFacts:
         self.assumes = True
         self.seen: set[tuple[Any, ...]] = set()
         self.memo: dict[Term, OpenTensor] = {}
+        self.cuts: dict[OpenTensor, tuple[OpenTensor, Any, Any, int]] = {}
+        """Parts of splits: of what, into how many, along which axis, which of them."""
         self.splats: set[str] = set()
         self.turned: dict[str, Hole] = {}
         """Constants that have as many axes as an order, but for leading ones of size 1."""

@@ -171,7 +171,7 @@ def _sides(rule: Rule) -> tuple[Term, Expr]:
     if not isinstance(rule.left, Expr):
         raise Unprovable("the left side is no graph term")
     for node in post_order(rule.left):
-        if isinstance(node, Dominator | Outputs | Recursive | Rest):
+        if isinstance(node, Dominator | Outputs | Recursive):
             raise Unprovable(f"a left side with {type(node).__name__}")
     match rule.right:
         case LikeLeft(_, Expr() as part) | (Expr() as part):
@@ -211,8 +211,9 @@ def dtypes_of(left: Expr) -> Iterator[dict[str, DType]]:
     for node in post_order(left):
         if isinstance(node, Apply):
             for arg in node.args:
-                if isinstance(arg, Hole):
-                    holes[arg.name] = arg.constraint.dtypes or DTYPES
+                if isinstance(arg, Hole | Rest):
+                    only = arg.constraint.dtypes if isinstance(arg, Hole) else None
+                    holes[arg.name] = only or DTYPES
             for name, value in node.attrs:
                 if name == "dtype" and isinstance(value, Hole):
                     holes[value.name] = DTYPES
@@ -239,7 +240,7 @@ def _chosen(
 
 
 def _is_settled(part: Expr, chosen: dict[str, DType], rest: Sequence[tuple[str, Any]]) -> bool:
-    names = {node.name for node in post_order(part) if isinstance(node, Hole)}
+    names = {node.name for node in post_order(part) if isinstance(node, Hole | Rest)}
     return names.isdisjoint(name for name, _ in rest)
 
 

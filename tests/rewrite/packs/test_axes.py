@@ -8,7 +8,16 @@ from itertools import combinations, permutations, product
 import numpy as np
 import pytest
 
-from plica.rewrite.packs.axes import composed, every, explicit, merged, remaining, through, united
+from plica.rewrite.packs.axes import (
+    composed,
+    every,
+    exclusive,
+    explicit,
+    merged,
+    remaining,
+    through,
+    united,
+)
 from plica.rewrite.pattern import holes
 
 MAX_RANK = 5
@@ -49,6 +58,14 @@ def test_axes_of_two_reductions_are_those_that_are_missing_after_both(rank: int)
             kept = np.empty(kept_shape(whole, first), np.int8)
             both = united.compute(first, second, range(rank))
             assert kept_shape(whole, both) == kept_shape(kept, second)
+
+
+@pytest.mark.parametrize("rank", range(MAX_RANK + 1))
+def test_axes_of_two_flips_are_those_that_one_flips(rank: int) -> None:
+    whole = np.arange(2**rank).reshape((2,) * rank)
+    for first, second in product(subsets(rank), repeat=2):
+        both = exclusive.compute(first, second, range(rank))
+        assert np.array_equal(np.flip(np.flip(whole, first), second), np.flip(whole, both))
 
 
 @pytest.mark.parametrize("rank", range(MAX_RANK + 1))

@@ -7,13 +7,25 @@ from typing import Any
 import pytest
 
 from plica.ir.contract import exact, reassociates, signless_zero
+from plica.ir.graph.expression import Project
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.axes import NamesAll, composed, every, merged, remaining, through, united
+from plica.rewrite.packs.axes import (
+    NamesAll,
+    composed,
+    every,
+    exclusive,
+    flipped,
+    merged,
+    remaining,
+    through,
+    united,
+)
+from plica.rewrite.packs.rearrange import CutBehind, larger, smaller
 from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import CoversShape, Evaluated, HasElements, c, e, f, op, spread, v, w
-from plica.rewrite.pattern import hole, holes
+from plica.rewrite.pattern import Rest, hole, holes
 from plica.rewrite.prove import Unproved, attempt, prove
 from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape, ShapeFacts
 from plica.rewrite.prove.solver import answer, is_available
@@ -151,6 +163,7 @@ def test_a_permutation_reaches_into_a_broadcast_only_where_ranks_agree() -> None
 
 reshape, broadcast_to = op("reshape"), op("broadcast_to")
 o = holes("o")[0]
+split, tril, triu = map(op, ["split", "tril", "triu"])
 OF_AXES: dict[str, tuple[Any, ...]] = {
     "two sums are one": (
         sum_(sum_(f, a, False), o, False), sum_(f, merged(a, o, f), False), reassociates,
@@ -169,6 +182,64 @@ OF_AXES: dict[str, tuple[Any, ...]] = {
         transpose(transpose(f, p), q), transpose(f, composed(p, q)), exact,
     ),
 }  # fmt: skip
+OF_PLACES: dict[str, tuple[Any, ...]] = {
+    "two flips are one": (flip(flip(f, a), o), flipped(f, exclusive(a, o, f)), exact),
+    "a part of a join": (
+        Project(split(concat((f, y), axis=a), t, axis=a), 1), y, exact, CutBehind("t", "f", "a"),
+    ),
+    "all parts of a split": (
+        concat((Project(split(f, 2, axis=a), 0), Project(split(f, 2, axis=a), 1)), axis=a), f,
+        exact,
+    ),
+    "triangles of triangles": (tril(tril(f, a), o), tril(f, smaller(a, o)), exact),
+    "any number of parts": (
+        concat((concat((Rest("s"),), axis=a), Rest("t")), axis=a),
+        concat((Rest("s"), Rest("t")), axis=a), exact,
+    ),
+}  # fmt: skip
+NOT_OF_PLACES: dict[str, tuple[Any, ...]] = {
+    "flips of both axes": (flip(flip(f, a), o), flipped(f, exclusive(a, a, f)), exact),
+    "the other part of a join": (
+        Project(split(concat((f, y), axis=a), t, axis=a), 0), y, exact, CutBehind("t", "f", "a"),
+    ),
+    "a part of a join without a guard": (
+        Project(split(concat((f, y), axis=a), t, axis=a), 1), y, exact,
+    ),
+    "parts exchanged": (
+        concat((Project(split(f, 2, axis=a), 1), Project(split(f, 2, axis=a), 0)), axis=a), f,
+        exact,
+    ),
+    "parts of another axis": (
+        concat((Project(split(f, 2, axis=a), 0), Project(split(f, 2, axis=a), 1)), axis=o), f,
+        exact,
+    ),
+    "the larger triangle": (tril(tril(f, a), o), triu(f, larger(a, o)), exact),
+    "any number of parts exchanged": (
+        concat((Rest("s"), Rest("t")), axis=a), concat((Rest("t"), Rest("s")), axis=a), exact,
+    ),
+    "other blocks": (
+        op("nn.depth_to_space")(op("nn.space_to_depth")(f, a), o), f, exact,
+    ),
+    "an extreme of none that is scaled": (
+        op("supremum")(-f, a, u), -op("infimum")(f, a, u) + 0 * op("supremum")(f, a, u), exact,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_PLACES)
+def test_rules_of_places_are_proved(name: str) -> None:
+    left, right, contract, *guard = OF_PLACES[name]
+    verdict = attempt(tabled(name, left, right, float=contract, when=guard[0] if guard else None))
+    assert isinstance(verdict, Proved), verdict
+
+
+@pytest.mark.parametrize("name", NOT_OF_PLACES)
+def test_wrong_rules_of_places_have_no_proof(name: str) -> None:
+    left, right, contract, *guard = NOT_OF_PLACES[name]
+    made = tabled(name, left, right, float=contract, when=guard[0] if guard else None)
+    assert isinstance(attempt(made), Unproved)
+
+
 NOT_OF_AXES: dict[str, tuple[Any, ...]] = {
     "the order of sums of floats": (
         sum_(sum_(f, a, False), o, False), sum_(f, merged(a, o, f), False), exact,

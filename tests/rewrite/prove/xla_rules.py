@@ -11,14 +11,26 @@ from typing import Any, Final
 
 from plica.ir.contract import reassociates
 from plica.rewrite.make import tabled
+from plica.rewrite.packs.axes import (
+    AxesOfOne,
+    composed,
+    exclusive,
+    flipped,
+    merged,
+    remaining,
+    through,
+)
+from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.logic import always, false, never, true
-from plica.rewrite.packs.shape import is_order
-from plica.rewrite.packs.word import OneShape, b, d, f, op, refilled, spread, v, x, y, z
+from plica.rewrite.packs.rearrange import is_zero
+from plica.rewrite.packs.shape import is_identity, is_order
+from plica.rewrite.packs.word import OneShape, b, d, f, op, refilled, reshaped, spread, v, x, y, z
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
 a, axis, i, j, s, t, u = holes("a axis i j s t u")
 p: Any = hole("p", when=is_order)
+q: Any = hole("q", when=is_order)
 g: Any = hole("g", dtypes=f.constraint.dtypes)
 v1, v2 = (hole(name, rank=0) for name in ("v1", "v2"))
 
@@ -26,6 +38,7 @@ maximum, minimum, where, absolute, exp = map(op, ["maximum", "minimum", "where",
 less, less_equal, equal, not_equal = map(op, ["less", "less_equal", "equal", "not_equal"])
 both, any_of, negated = map(op, ["logical_and", "logical_or", "logical_not"])
 broadcast_to, transpose, flip, slice_ = map(op, ["broadcast_to", "transpose", "flip", "slice"])
+pad = op("pad")
 concat, sum_, full_like, zeros_like, negative = map(
     op, ["concat", "sum", "full_like", "zeros_like", "negative"]
 )
@@ -49,6 +62,7 @@ XLA: Final[dict[int, Rule]] = dict((
     of_reals(9,   *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
     of_reals(12,  broadcast_to(broadcast_to(x, t), u),      broadcast_to(x, u)),
     of_reals(13,  minimum(maximum(minimum(maximum(x, y), z), y), z), minimum(maximum(x, y), z)),
+    of_reals(14,  where(less(y, z), maximum(y, minimum(x, z)), x), where(less(y, z), minimum(maximum(x, y), z), x)),
     of_reals(15,  minimum(z, maximum(x, y)),                minimum(maximum(x, y), z)),
     of_reals(16,  less(x, x),                               full_like(x, **never)),
     of_reals(17,  op("greater")(x, x),                      full_like(x, **never)),
@@ -89,13 +103,22 @@ XLA: Final[dict[int, Rule]] = dict((
     of_reals(78,  exp(f) * exp(g),                          exp(f + g)),
     of_reals(79,  negated(negated(b)),                      b),
     of_reals(80,  negative(negative(x)),                    x),
+    of_reals(81,  pad(x, hole("width", when=is_zero), t, u), x),
     of_reals(87,  v * sum_(x, a, u),                        sum_(v * x, a, u)),
+    of_reals(88,  sum_(transpose(x, p), a, False),          transpose(sum_(x, through(p, a), False), remaining(p, a, False))),
+    of_reals(89,  sum_(sum_(x, a, False), s, False),        sum_(x, merged(a, s, x), False)),
+    of_reals(91,  *reshaped(sum_(x, a, False)),             when=AxesOfOne("x", "a")),
+    of_reals(93,  transpose(transpose(x, p), q),            transpose(x, composed(p, q))),
+    of_reals(94,  transpose(x, hole("same", when=is_identity)), x),
+    of_reals(95,  flip(x, a),                               x, when=AxesOfOne("x", "a")),
     of_reals(96,  flip(flip(x, a), a),                      x),
+    of_reals(97,  flip(flip(x, a), s),                      flipped(x, exclusive(a, s, x))),
     of_reals(98,  flip(x + v, a),                           flip(x, a) + v),
     of_reals(99,  *spread(where(b, x, x),                   x)),
     of_reals(100, *spread(where(true, x, y),                x)),
     of_reals(101, *spread(where(false, x, y),               y)),
     of_reals(102, where(negated(d), x, y),                  where(d, y, x)),
+    of_reals(103, slice_(x, i, j, s, a),                    x, when=IsWhole("x", tuple("ijsa"))),
     of_reals(104, *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
     of_reals(116, x - 0,                                    x),
     of_reals(117, x - v,                                    x + (-v)),
