@@ -11,7 +11,7 @@ labels, and blocks that use only their own variables. `capacities` adds up the m
 >>> [each.code for each in well_formed(bad)]
 ['unbound-name']
 
-Not here: device limits, which targets check, and properties that need a proof, such as
+Not here: device limits (`plica.ir.loop.device_limit`), and properties that need a proof, such as
 bounds and declared regions (`plica.schedule.verify`).
 """
 

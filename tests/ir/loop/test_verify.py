@@ -11,6 +11,7 @@ from hypothesis import given
 from plica.core.fold import map_bottom_up
 from plica.core.name import Name
 from plica.core.term import Term
+from plica.ir.loop.device_limit import GPU, within
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.scalar import (
     Add,
@@ -33,6 +34,7 @@ from plica.ir.loop.statement import (
     For,
     Invoke,
     Kernel,
+    LoopKind,
     Region,
     Seq,
     Stmt,
@@ -162,3 +164,70 @@ def test_mistakes(kernel: Kernel, expected: list[str]) -> None:
 def test_several_mistakes_are_told_together() -> None:
     both = body(seq(Store(a, (index(0), index(0)), Lit(0, i32)), Store(c, (i, j), Lit(0, f32))))
     assert codes(both) == ["unbound-name", "unbound-name", "dtype-conflict", "ill-formed-term"]
+
+
+# --- the limits of a device ----------------------------------------------------------------------
+
+
+def launch(*loops: tuple[LoopKind, int], inside: Stmt | None = None) -> Kernel:
+    stmt: Stmt = Store(c, (index(0), index(0)), Lit(0, f32)) if inside is None else inside
+    for number, (kind, extent) in enumerate(loops):
+        stmt = For(axis("t", number), index(extent), kind, stmt)
+    return body(stmt)
+
+
+def limited(kernel: Kernel) -> list[tuple[str, str | None]]:
+    return [(each.code, each.found) for each in within(kernel, GPU)]
+
+
+def local(scope: str, count: int) -> Buffer:
+    return Buffer(Name("t"), (index(count),), f32, scope)
+
+
+FINE = launch(("threadIdx.x", 32), ("threadIdx.y", 32), ("blockIdx.x", 1 << 20))
+INNER = Store(c, (index(0), i), Lit(0, f32))
+TOO_MUCH: dict[str, tuple[Kernel, list[tuple[str, str | None]]]] = {
+    "threads": (launch(("threadIdx.x", 64), ("threadIdx.y", 32)), [("target-limit", "2048")]),
+    "one axis": (launch(("threadIdx.z", 65)), [("target-limit", "65")]),
+    "the grid": (
+        launch(("threadIdx.x", 1), ("blockIdx.y", 1 << 16)), [("target-limit", "65536")],
+    ),
+    "threads nobody counted": (
+        body(For(i, n, "threadIdx.x", Store(c, (i, i), Lit(0, f32)))), [("target-limit", None)],
+    ),
+    "threads of two sizes": (
+        launch(("blockIdx.x", 2), inside=seq(
+            For(i, index(8), "threadIdx.x", INNER), For(i, index(4), "threadIdx.x", INNER),
+        )),
+        [("thread-extent", "4")],
+    ),
+    "shared memory": (
+        launch(("threadIdx.x", 2), inside=Alloc(local("shared", 12289), Seq(()))),
+        [("target-limit", "49156 bytes")],
+    ),
+    "local memory": (
+        launch(("threadIdx.x", 2), inside=Alloc(local("local", 1 << 20), Seq(()))),
+        [("target-limit", "4194304 bytes")],
+    ),
+    "a vector": (
+        launch(("threadIdx.x", 2), inside=For(i, index(8), "vectorized", INNER)),
+        [("target-limit", "32 bytes")],
+    ),
+    "a vector nobody counted": (
+        launch(("threadIdx.x", 2), inside=For(i, n, "vectorized", INNER)), [("target-limit", None)],
+    ),
+    "the host": (body(For(i, n, "serial", INNER)), [("host-access", None)]),
+}  # fmt: skip
+
+
+def test_within_the_limits() -> None:
+    assert within(FINE) == ()
+    fits = launch(("threadIdx.x", 2), inside=Alloc(local("shared", 12288), Seq(())))
+    assert within(fits) == ()
+    narrow = launch(("threadIdx.x", 2), inside=For(i, index(4), "vectorized", INNER))
+    assert within(narrow) == ()
+
+
+@pytest.mark.parametrize(("kernel", "expected"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_too_much(kernel: Kernel, expected: list[tuple[str, str | None]]) -> None:
+    assert limited(kernel) == expected
