@@ -105,7 +105,7 @@ def test_kernels_mean_what_stages_say(  # noqa: PLR0917  # what is drawn
     many, rows, depth, outputs = sizes
     of = product(dtypes, zero, depth, outputs, after=after)
     found = by_default(of, Facts((False, False)), machine(name), lowers=lambda kernel: kernel)
-    if USUAL_OPEN_SIZE**2 * depth * outputs < MIN_PRODUCTS:
+    if outputs == 1 or USUAL_OPEN_SIZE**2 * depth * outputs < MIN_PRODUCTS:  # no lanes, or few
         assert found is None
         return
     assert found is not None
