@@ -170,7 +170,6 @@ def test_an_input_that_is_not_given_is_asked_for_as_the_shell_gives_it(
 
 
 def test_a_file_of_another_kind_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("README.md").write_text("# A page", encoding="utf-8")
-    said = refusal(capsys, "compile", "README.md", "-o", "x.plica")
-    assert "no-source" in said
-    assert "found: .md" in said
+    Path("README.md").write_text("# A page\n\nSome words.\n", encoding="utf-8")
+    assert main(["compile", "README.md", "-o", "x.plica"]) == 1
+    assert "This is not a model. [no-source]" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def test_one_rank_runs_a_model(
             assert (engine, timeout) == ("gloo", 5.0)
             super().__init__(0, 1, {}, {})
 
-    monkeypatch.setattr("plica.mesh.rank.transport", OneRank)
+    monkeypatch.setattr("plica.mesh.transport.transport", OneRank)
     words = ["shard", model, "--mesh", "data=1", "--plan", "split x 0 on data", "--timeout", "5"]
     assert main([*words, "--on", "gloo"]) == 0
     assert "run by gloo on 1 devices: differs by" in capsys.readouterr().out

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.cli.option import add_dims, add_inputs, positive, read_arrays
 from plica.cli.program import declarations
 from plica.runtime.archive import is_sealed
-from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, unreadable
+from plica.runtime.error import (
+    Diagnostic,
+    InputError,
+    Place,
+    PlicaError,
+    UnsupportedError,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from plica.codegen.backend import AnyTarget
@@ -104,11 +111,13 @@ def _script(path: Path, dims: Mapping[str, int], given: Mapping[str, Array]) -> 
         else:
             problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "bytes")
         raise UnsupportedError(problem) from error
-    if path.suffix != ".py":
-        hint = "Name a script FILE.py."
-        problem = Diagnostic("no-source", "This is not a model.", place, MODELS, path.suffix, hint)
-        raise UnsupportedError(problem)
-    module = from_text(declarations(source), str(path))
+    try:
+        module = from_text(declarations(source), str(path))
+    except PlicaError as error:
+        if path.suffix == ".py" or error.diagnostics[0].code != "syntax":
+            raise
+        problem = Diagnostic("no-source", "This is not a model.", place, MODELS, "other text")
+        raise UnsupportedError(problem) from error
     try:
         check_main(module)
     except UnsupportedError as error:

@@ -1,7 +1,7 @@
 """Planted mistakes in lowering and in the emitter, which fuzzing must find and blame by name.
 
->>> print(*[each.name for each in PASSES["bound"]][9:11])
-partition unroll
+>>> print(*[each.name for each in PASSES["bound"]][9:12])
+partition remainder-tiles unroll
 """
 
 from __future__ import annotations
