@@ -166,7 +166,7 @@ class BoundIndex(OpenIndex):
 
 @attrs.frozen(eq=False)
 class FlatIndex(OpenIndex):
-    """Any row-major position of the shapes with so many elements."""
+    """Any row-major position of the shapes with this number of elements."""
 
     of: OpenShape
 

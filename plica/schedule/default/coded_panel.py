@@ -46,7 +46,7 @@ from plica.schedule.default.summed import FEW
 MIN_ROWS: Final = 16
 """Fewer rows share the unpacking in registers (`plica.schedule.default.coded`)."""
 RUN: Final = 256
-"""Terms of a run, about: a panel of so many is unpacked at once."""
+"""The approximate number of terms of a run; a panel of that many is unpacked at once."""
 
 
 def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:

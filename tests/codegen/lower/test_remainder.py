@@ -19,7 +19,7 @@ M = dim_var("m")
 
 
 def doubled(extent: Scalar) -> Kernel:
-    """The last places of a row, of which there are so many, summed twice and stored."""
+    """The last `extent` places of a row, summed twice and stored."""
     x, y = Buffer(Name("x"), (M,), f32), Buffer(Name("y"), (M,), f32)
     i, j, k, n = (ScalarVar(Name(each), i64) for each in "ijkn")
     place = M - extent
