@@ -42,7 +42,7 @@ buffer is unused outside of its scope.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -181,7 +181,7 @@ def safe_threads(scene: Scene, site: Site[For], only: Buffer | None = None) -> P
     root = next((s for s, _ in site.above if isinstance(s, For) and s.kind in THREADS), loop)
     if again is None and (problem := _ends(site, scene.map.loops[root.var], only)) is not None:
         return problem
-    return _handed_over(root, only)
+    return _handed_over(root, only) or _carried(scene, root, only)
 
 
 def meets(loop: For, buffer: Buffer) -> bool:
@@ -338,6 +338,39 @@ def _handed_over(root: For, only: Buffer | None) -> Problem | None:
             found = f"{buffer.name} in the scope {buffer.scope}"
             return Problem("handed-over", f"the loop {root.var.name}", expected, found)
     return None
+
+
+def _carried(scene: Scene, root: For, only: Buffer | None) -> Problem | None:
+    """Data that threads leave for other threads in a later iteration of a serial loop of a launch,
+    where no barrier stands between."""
+    for site in thread_loops(scene):
+        path = [*(stmt for stmt, _ in site.above), site.node]
+        if not site.node.kind.startswith("threadIdx") or root not in path:
+            continue
+        launch = path[path.index(root) + 1 : -1]
+        turns = [each for each in launch if isinstance(each, For) and each.kind in IN_TURN]
+        for buffer in dict.fromkeys([each for turn in turns for each in conflicts(turn)]):
+            if only not in (None, buffer) or scope(buffer.scope).reach == "block":
+                continue
+            if not _stays(scene, site, turns, buffer):
+                expected = f"memory that is shared along {site.node.kind}: {buffer.name} is not"
+                found = f"{buffer.name} in the scope {buffer.scope}, used in several iterations"
+                return Problem("handed-over", f"the loop {site.node.var.name}", expected, found)
+    return None
+
+
+def _stays(scene: Scene, site: Site[For], turns: Sequence[For], buffer: Buffer) -> bool:
+    """Whether each element of a buffer is one thread's, in all turns of the loops around it."""
+    users = [each for each in children(site.node.body) if buffer in (*each.reads, *each.writes)]
+    if not users or determines_iteration(site, buffer):
+        return True
+    if len(users) == 1 and _across(scene, site, users[0], buffer):
+        return True
+    return scope(buffer.scope).reach == "thread" and all(
+        is_own(scene, scene.map.loops[each.var], buffer)
+        for each in turns
+        if buffer in conflicts(each)
+    )
 
 
 MAX_ACCESSES: Final = 6

@@ -10,6 +10,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.text.show import show_kernel
 from plica.ir.type.dim import dim_var
 from plica.schedule import (
+    add_unit_loop,
     bind,
     block,
     cache_read,
@@ -266,3 +267,35 @@ def test_what_threads_hand_over_is_shared() -> None:
     kernel = chain(8, lambda a, v: a[v] * 2, lambda a, v: a[v] + 1)
     assert refusal(kernel, lambda: joined(None)) == "handed-over"
     assert refusal(kernel, lambda: joined("shared")) == "accepted"
+
+
+@pytest.mark.parametrize("inside_first", [False, True])
+@pytest.mark.parametrize(
+    ("word", "place"), [("accepted", "t"), ("handed-over", "(t + 1) % 4"), ("handed-over", "3 - t")]
+)
+def test_what_threads_hand_over_between_iterations(
+    word: str, place: str, inside_first: bool
+) -> None:
+    """Threads inside of a serial loop of a launch: no barrier orders what they leave in y."""
+    kernel = read(f"""
+def diagonal(x: Buffer[(3, 4), i32], y: Buffer[(4, 4), i32]):
+    for f in range(4):
+        with block("first", vf=spatial(4, f)):
+            y[0, vf] = 1
+    for j in range(3):
+        for t in range(4):
+            with block("row", vj=opaque(3, j), vt=spatial(4, t)):
+                y[vj + 1, vt] = y[vj, {place.replace("t", "vt")}] + x[vj, vt]
+""")
+
+    def schedule() -> Body:
+        j, t = yield loops((yield block("row")))
+        u = yield add_unit_loop(j)
+        for loop, thread in sorted(
+            [(t, "threadIdx.x"), (u, "threadIdx.y")], reverse=inside_first, key=lambda of: of[1]
+        ):
+            yield bind(loop, thread)
+
+    assert refusal(kernel, schedule) == word
+    if word == "accepted":
+        after(kernel, schedule)
