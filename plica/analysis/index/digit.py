@@ -89,6 +89,8 @@ class Digits:
         found, below = self.sum_of(pair[0]), normal_dim(pair[1])
         if found is None or found.base is not count.ZERO or not self.is_constant(below):
             return False
+        if not found.parts:  # the condition has one value in all iterations
+            return count.at_least(below, count.ONE)
         if (chain := compact(found)) is None:
             return False
         whole = len(chain) == 1 and chain[0][1].top and chain[0][1].lower is count.ONE

@@ -189,3 +189,10 @@ def test_digits_of_loops_that_are_cut_otherwise_are_recognised(
     found = iteration_map(loops, places, [index(each) for each in sizes], inside)
     assert found.injective
     agrees(found, {})
+
+
+def test_conditions_that_no_loop_decides() -> None:
+    a = LETTERS[0]
+    for bound in (0, 1):
+        condition = And(Lt(index(0), index(bound)), Lt(a, index(3)))
+        agrees(IterationMap(((a, index(4)),), (a,), (index(3),), condition), {})
