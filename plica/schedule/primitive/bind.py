@@ -16,8 +16,8 @@ Preconditions:
 - `cooperative`: a distributed loop fills shared memory, the same for all, in as many parts as
   there are threads.
 - `handed-over`: data passed between threads, of different loops or of different iterations of a
-  serial loop around theirs, is in shared memory, where lowering inserts barriers. Shared and private memory is not used outside the threads that own
-  it.
+  serial loop around theirs, is in shared memory, where lowering inserts barriers. Shared and
+  private memory is not used outside the threads that own it.
 """
 
 from __future__ import annotations
