@@ -22,7 +22,7 @@ from plica.core.deferred import DeferredBytes
 from plica.core.diagnostic import IllFormed, Malformed
 from plica.core.fold import post_order
 from plica.core.name import Name
-from plica.core.term import Term, TermMeta, class_of, field_names
+from plica.core.term import Term, TermMeta, class_of, field_names, field_types
 from plica.runtime.error import Diagnostic, Place
 
 FORMAT: Final = "plica-term"
@@ -215,8 +215,7 @@ def _build(cls: TermMeta, values: list[Any], row: int) -> Term:
 def misfit(cls: TermMeta, values: list[Any]) -> str | None:
     """Why the values cannot be the fields of a term class as declared, or None."""
     if (checks := _check_table.get(cls)) is None:
-        hints = typing.get_type_hints(cls)
-        checks = _check_table[cls] = tuple(_check_of(hints[name]) for name in field_names(cls))
+        checks = _check_table[cls] = tuple(map(_check_of, field_types(cls)))
     if len(values) != len(checks):
         return f"{cls.__name__} has {len(checks)} fields, not {len(values)}."
     for name, value, check in zip(field_names(cls), values, checks, strict=True):

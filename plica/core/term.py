@@ -265,6 +265,22 @@ def field_kinds(cls: TermMeta) -> tuple[str, ...]:
     return cls._kinds
 
 
+def field_types(cls: TermMeta) -> tuple[Any, ...]:
+    """The declared types of the fields of a term class, in order.
+
+    `typing.get_type_hints` of a class would evaluate all class variables of its bases, too.
+    """
+    names = [field.name for field in attrs.fields(cast(Any, cls))]
+    hints: dict[str, Any] = {}
+    for owner in reversed(cls.__mro__):
+        stated = vars(owner).get("__annotations__", {})
+        if own := {name: stated[name] for name in names if name in stated}:
+            holder = types.SimpleNamespace(__annotations__=own)
+            where = vars(sys.modules[owner.__module__])
+            hints |= typing.get_type_hints(holder, where, dict(vars(owner)))
+    return tuple([hints[name] for name in names])
+
+
 def leaf_key(value: Any) -> Any:
     """A stand-in for a plain value under which `==` tells apart what Python's conflates.
 
@@ -332,9 +348,8 @@ def _prepare_once(cls: TermMeta) -> None:
     if "__attrs_attrs__" not in cls.__dict__:
         raise TypeError(f"{cls.__name__} is not a term one can build: declare it with @frozen.")
     fields = attrs.fields(cast(Any, cls))
-    hints = typing.get_type_hints(cls)
     cls._fields = tuple(field.name for field in fields)
-    cls._kinds = tuple(_kind_of(hints[name]) for name in cls._fields)
+    cls._kinds = tuple(map(_kind_of, field_types(cls)))
     cls._simple = bool(cls._kinds) and all(kind is ONE for kind in cls._kinds)
     bare = all(kind is ONE or kind is MANY for kind in cls._kinds)
     cls._table = {}

@@ -115,8 +115,8 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     entries: dict[str, bytes] = {}
     tasks: dict[str, GroupTask] = {}
     for key, task in keyed:
-        entry = None if store is None else store.found(key, partial(_done, task), task.name)
-        if entry is None or not entry.startswith(OBJECT, 1):  # one of another kind, too
+        entry = stored_entry(store, key, partial(_done, task), task.name)
+        if entry is None:
             tasks[key] = task
         else:
             entries[key] = entry
@@ -124,9 +124,9 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     toolchain.restore()
     if store is not None:
         for key in tasks:
-            store.put(key, entries[key])
+            store.put(entry_key(key), entries[key])
         for key in nests.waiting:
-            store.put(key, nests.entries[key])
+            store.put(entry_key(key), nests.entries[key])
     callees = {
         variant: Callee(kernel_symbol(key), bool(entries[key][0] & FAILS), told)
         for variant, (key, _), (_, told) in zip(used, keyed, served, strict=True)
@@ -211,7 +211,8 @@ def _compiled(
 def kernel_key(
     kernel: Kernel, over: int | None, options: ObjectOptions, calls: Sequence[NestCall] = ()
 ) -> str:
-    """The key of a kernel's object: all that it is made from, names of variables apart."""
+    """The key of a kernel's object: all that it is made from, names of variables apart. Objects of
+    one program differ in nothing else, so names of functions derive from it."""
     nests = dict.fromkeys([each.name for each in calls])
     how = " ".join([f"{over} {options}", *nests])
     return key_of("kernel", digest_of(kernel), how, *facts_of(options.target))
@@ -221,6 +222,20 @@ def nest_key(nest: CommonNest, options: ObjectOptions) -> str:
     """The key of a nest's object."""
     how = f"{nest.bounds} {options}"
     return key_of("nest", digest_of(nest.kernel), how, *facts_of(options.target))
+
+
+def entry_key(*parts: str) -> str:
+    """The key of something in the store that this version of the compiler makes of the parts."""
+    return key_of("entry", *parts, fingerprint())
+
+
+def stored_entry(
+    store: ArtefactStore | None, key: str, make: Callable[[], bytes], what: str
+) -> bytes | None:
+    """The entry of a kernel or a nest, if the store has it; entries of other kinds are passed
+    over."""
+    entry = None if store is None else store.found(entry_key(key), make, what)
+    return entry if entry is not None and entry.startswith(OBJECT, 1) else None
 
 
 def kernel_symbol(key: str) -> str:
@@ -274,11 +289,9 @@ class _Nests:
         options = self.options
         key = nest_key(nest, options)
         name = nest_symbol(key)
-        entry = None
-        if self.store is not None:
-            again = partial(nest_entry, nest.kernel, nest.bounds, name, options)
-            entry = self.store.found(key, again, "a nest of several kernels")
-        if entry is None or not entry.startswith(OBJECT, 1):
+        again = partial(nest_entry, nest.kernel, nest.bounds, name, options)
+        entry = stored_entry(self.store, key, again, "a nest of several kernels")
+        if entry is None:
             text = options.text(nest.kernel, None, name, nest.bounds)
             if text.can_fail:
                 return None
@@ -325,7 +338,7 @@ def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2)
     make = partial(toolchain.emit, text, target, level)
     if store is None:
         return make()
-    key = key_of("text", text, str(level), *facts_of(target))
+    key = entry_key("text", text, str(level), *facts_of(target))
     found = store.found(key, make, "the code of a text")
     if found is None or not found.startswith(OBJECT):
         found = make()
@@ -342,9 +355,8 @@ _emitted = lru_cache(maxsize=8)(toolchain.emit)
 
 
 def facts_of(target: Target) -> tuple[str, ...]:
-    """What else the code depends on."""
-    features = ",".join(target.features)
-    return target.triple, target.cpu, features, str(target.vector_bits), fingerprint()
+    """What code depends on besides its source and the compiler."""
+    return target.triple, target.cpu, ",".join(target.features), str(target.vector_bits)
 
 
 FINGERPRINT: Final[Memo[str, str]] = Memo(1)

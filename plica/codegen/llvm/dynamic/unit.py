@@ -8,10 +8,19 @@ from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
 from plica.codegen.llvm.region import Callee
-from plica.codegen.llvm.unit import FAILS, OBJECT, SHARES, ObjectOptions, entry_of, facts_of, made
+from plica.codegen.llvm.unit import (
+    FAILS,
+    SHARES,
+    ObjectOptions,
+    entry_key,
+    entry_of,
+    kernel_key,
+    kernel_symbol,
+    made,
+    stored_entry,
+)
 from plica.codegen.target import Target
-from plica.core import digest
-from plica.runtime.store import ArtefactStore, key_of
+from plica.runtime.store import ArtefactStore
 
 
 def units(
@@ -30,18 +39,17 @@ def units(
     callees: list[Callee] = []
     objects: dict[str, bytes] = {}
     shares = False
-    machine = facts_of(target)
+    options = ObjectOptions(target, contract, signless)
     for number in range(len(program.kernels)):
         kernel = program.kernels[number]
-        options = f"None {contract and target.has_fma} {signless}"
-        key = key_of("kernel", digest(kernel), options, *machine)
-        name = f"k.{key[:24]}"
-        make = partial(entry_of, kernel, None, name, ObjectOptions(target, contract, signless))
-        entry = None if store is None else store.found(key, make, program.names[number])
-        if entry is None or not entry.startswith(OBJECT, 1):
+        key = kernel_key(kernel, None, options)
+        name = kernel_symbol(key)
+        make = partial(entry_of, kernel, None, name, options)
+        entry = stored_entry(store, key, make, program.names[number])
+        if entry is None:
             entry = make()
             if store is not None:
-                store.put(key, entry)
+                store.put(entry_key(key), entry)
         objects[name] = entry[1:]
         callees.append(Callee(name, bool(entry[0] & FAILS)))
         shares = shares or bool(entry[0] & SHARES)
