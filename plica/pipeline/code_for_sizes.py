@@ -48,6 +48,10 @@ class ModuleSource(Protocol):
     """The module before sizes are known, if there is one."""
 
     @property
+    def reason(self) -> str | None:
+        """Why there is no code for all sizes, where that is known."""
+
+    @property
     def lists(self) -> tuple[Any, Any] | None:  # Any: the source, and what it says of lists
         """The types of inputs and outputs if some are lists; None if all are arrays."""
 
@@ -127,6 +131,8 @@ class CodeForSizes(Selector):
         takes = ", ".join(map(str, self.interface.inputs))
         message = "This model is compiled for the sizes of each call: there is no one code of it."
         hint = "Take the executable for some inputs, exe.at(…), or give numbers for the dims."
+        if (reason := self._source.reason) is not None:
+            takes = f"{takes}; {reason}"
         return UnsupportedError(Diagnostic("unsupported", message, None, "sizes", takes, hint))
 
     def stats(self, calls: int) -> Stats:
@@ -135,11 +141,13 @@ class CodeForSizes(Selector):
         return Stats(calls, self._compilations, sum(held), self._late)
 
     def show(self, of: Executable) -> str:
-        """The inputs and outputs, and the number of sizes compiled."""
+        """The inputs and outputs, the number of sizes compiled, and why each is compiled."""
         takes = ", ".join(map(str, self.interface.inputs))
         gives = ", ".join(port.type for port in self.interface.outputs)
         gives = gives if self.interface.single else f"({gives})"
-        return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled>"
+        reason = self._source.reason
+        why = "" if reason is None else f", for each size: {reason}"
+        return f"<Specialised ({takes}) -> {gives}, {len(self._known)} compiled{why}>"
 
     def _found(self, arrays: Sequence[Array]) -> tuple[Executable, list[Any]]:
         """The executable for these inputs, compiled on first use, and the arguments to call it
@@ -195,6 +203,7 @@ class Sizes:
 
     needed: tuple[int, ...] = ()
     whole: Module | None
+    reason: str | None = None
 
     def __init__(self, of: Module) -> None:
         self._module = infer(of)
@@ -273,6 +282,11 @@ class OnnxSource:
         """The model and what it says of lists."""
         lists = self._model.lists
         return None if lists is None else (self._model, lists)
+
+    @property
+    def reason(self) -> str | None:
+        """What the model refuses to be without numbers."""
+        return self._model.reason
 
     def _needed(self) -> tuple[int, ...]:
         return tuple([self._numbers[name] for name in self._model.needed])

@@ -54,6 +54,8 @@ class ShapePolymorphicModel:
         self._flat, self._open = False, {*dims.names}
         self.needed: tuple[str, ...] = ()
         """The inputs whose values decide shapes, as far as is known."""
+        self.reason: str | None = None
+        """Why there is no module for all sizes, if `module` found none."""
 
     @property
     def lists(self) -> tuple[list[list[Any]], ...] | None:
@@ -98,10 +100,12 @@ class ShapePolymorphicModel:
             return self._read()
         except NeedsValue as error:
             self._need(error.inputs)
+            self.reason = str(error).partition("\n")[0]
             return None
         except RefusedForGood:
             raise
-        except UnsupportedError:
+        except UnsupportedError as error:
+            self.reason = str(error).partition("\n")[0]
             # A refusal due to an open size may disappear for a number; a final one recurs when
             # sizes are known.
             if any(isinstance(size, str) for port in self.inputs for size in port.shape):
@@ -111,6 +115,7 @@ class ShapePolymorphicModel:
             return self._read(measures=False)
         except NeedsValue as error:
             self._need(error.inputs)
+            self.reason = str(error).partition("\n")[0]
             return None
 
     def at(self, given: Mapping[str, Any]) -> tuple[Module, tuple[str, ...]]:

@@ -268,3 +268,11 @@ def test_sides_of_a_branch_have_known_sizes_that_differ() -> None:
     for condition, stop in ((True, 1), (False, 16)):
         np.testing.assert_array_equal(exe(x=x, c=np.array(condition)), -x[:stop])
     assert exe.stats.at_call == 0
+
+
+def test_a_model_without_code_for_all_sizes_says_why() -> None:
+    node = helper.make_node("Einsum", ["x", "x"], ["y"], equation="ij,ik->..")
+    exe = plica.compile(model([node], ports(x=(F, ["n", 4])), ports(y=(F, None))))
+    assert "0 compiled, for each size: Einsum(y): Einsum: einsum takes one group" in repr(exe)
+    with pytest.raises(PlicaError, match=r"no one code of it(.|\n)*einsum takes one group"):
+        _ = exe.artefact
