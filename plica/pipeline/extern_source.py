@@ -3,7 +3,8 @@
     plica.compile(f, externs={"scale": "libscale.so"})      a library, by its path or name
     plica.compile(f, externs={"scale": lambda x: 2 * x})    a Python function, on the processor
 
-A symbol that is not given is looked for in this process and in the library of C.
+A symbol that is not given may spell its own function (`plica.ir.graph.spelled_extern`); otherwise
+it is looked for in this process and in the library of C.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 from plica.core import Term, did_you_mean, post_order
 from plica.ir.graph.module import Extern, Module
+from plica.ir.graph.spelled_extern import spelled_extern
 from plica.ir.loop.scalar import Intrinsic
 from plica.ir.loop.scalar_table import DECLARED
 from plica.ir.loop.statement import Kernel
@@ -103,6 +105,8 @@ def externs_of(module: Module, given: Sequence[tuple[str, GivenExtern]], here: b
             else:
                 sources[symbol] = _callback(called[symbol], source, module)
     for symbol in called:
+        if here and symbol not in sources and (function := spelled_extern(symbol)) is not None:
+            sources[symbol] = _callback(called[symbol], function, module)
         if here and symbol not in sources and library_address(symbol) is None:
             message = f"Nothing serves the extern {symbol!r}."
             hint = f"Give a library or a Python function: externs={{{symbol!r}: …}}."

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from plica.core.binding import free_vars
 from plica.core.collector import paused
 from plica.core.name import Name
 from plica.frontend.measured import Region, amount, matched, measuring
+from plica.frontend.torch.custom_operator import CustomOperators
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.guard import Guard, equal_sizes, guarded_terms, guards_of
 from plica.frontend.torch.node import free_name, shape_of
@@ -32,7 +34,7 @@ from plica.frontend.torch.stored import stored
 from plica.frontend.torch.symbol import Symbols
 from plica.frontend.word import shape, size_fault
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
-from plica.ir.graph.module import Module, main_module
+from plica.ir.graph.module import Defined, Definition, Module, main_module
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
@@ -202,7 +204,7 @@ def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...])
         if isinstance(value, Var):
             params.append(value)
     params, given, told = _with_own_dims(params, given, symbols, region)
-    reader = Reader(symbols, region)
+    reader = Reader(symbols, region, custom := CustomOperators())
     made = reader.graph(root, graph, given)
     errors += reader.errors
     if errors:
@@ -210,7 +212,8 @@ def _read(program: ExportedProgram, symbols: Symbols, guards: tuple[Guard, ...])
         raise UnsupportedError(listed[0], *listed[1:])
     if least := (*reader.least, *guarded_terms(guards, symbols)):
         made = _held_to(made, least)
-    return _module(program, params, made, _ranges(program, symbols, told), region)
+    ranges = _ranges(program, symbols, told)
+    return _module(program, params, made, ranges, region, custom.definitions)
 
 
 def _held_to(made: list[Any], least: tuple[Scalar, ...]) -> list[Any]:
@@ -328,9 +331,9 @@ def _check_outputs(program: ExportedProgram) -> None:
         raise UnsupportedError(wrong[0], *wrong[1:])
 
 
-def _module(
+def _module(  # noqa: PLR0917  # what a module is made of
     program: ExportedProgram, params: list[Var], made: list[Any], ranges: tuple[Range, ...],
-    region: Region,
+    region: Region, externs: Mapping[Defined, Definition],
 ) -> Module:  # fmt: skip
     outputs: list[Expr] = []
     names: list[str] = []
@@ -357,12 +360,13 @@ def _module(
         message = "The program has no outputs."
         raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", "nothing"))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
-    return assembled(params, measuring(region, body), names, ranges, region.values())
+    return assembled(params, measuring(region, body), names, ranges, region.values(), externs)
 
 
-def assembled(
+def assembled(  # noqa: PLR0917  # as above
     params: list[Var], body: Expr, names: list[str], ranges: tuple[Range, ...] = (),
     measured: Iterable[ScalarVar] = (),
+    externs: Mapping[Defined, Definition] = MappingProxyType({}),
 ) -> Module:  # fmt: skip
     """A module of one function, over the dims that its parameters have and those measured."""
     used: dict[ScalarVar, None] = {}
@@ -376,7 +380,8 @@ def assembled(
     attrs: tuple[tuple[str, Any], ...] = (("outputs", tuple(names)),)
     if ranges:
         attrs = (*attrs, ("dim_ranges", ranges))
-    return infer(main_module(Function(tuple(used), (), tuple(params), None, body, attrs)))
+    function = Function(tuple(used), (), tuple(params), None, body, attrs)
+    return infer(main_module(function, externs))
 
 
 # --- symbolic dims -------------------------------------------------------------------------------

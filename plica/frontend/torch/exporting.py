@@ -279,6 +279,7 @@ def _in_torch(file: str) -> bool:
 
 def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> PlicaError:
     """What torch says of a module and its inputs, as a refusal."""
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     if not isinstance(error, RuntimeError):  # torch was given a Python value for a tensor
@@ -311,6 +312,10 @@ def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> P
         return UnsupportedError(
             Diagnostic("unsupported", message, place, expected, unknown[1], hint)
         )
+    if isinstance(error, UnsupportedOperatorException) or "fake impl" in said:
+        message = "An operator has no fake implementation, which gives its results' shapes."
+        hint = "Register one: torch.library.register_fake."
+        return UnsupportedError(Diagnostic("unsupported", message, place, None, said, hint))
     stored = {each.device for each in (*model.parameters(), *model.buffers())}
     devices = {each.device for each in given.tensors}
     if stored and devices - stored:

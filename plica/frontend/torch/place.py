@@ -30,6 +30,10 @@ def shown(target: object) -> str:
 
 def missing(node: fx.Node) -> Diagnostic:
     """The diagnostic of an operator without a row."""
+    if shown(node.target).startswith("auto_functionalized"):
+        message = f"The operator {node.args[0]} writes to its arguments."
+        hint = "Return a new tensor from it."
+        return Diagnostic("unsupported", message, place_of(node), None, str(node.args[0]), hint)
     message = f"The operator {shown(node.target)} is not supported."
     hint = "docs/torch.md lists the operators that are."
     return Diagnostic("unsupported", message, place_of(node), None, shown(node.target), hint)

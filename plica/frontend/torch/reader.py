@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from plica.core.diagnostic import CompilerBug
 from plica.frontend.measured import ZERO, Region, amount, matched
 from plica.frontend.torch.control import CONTROL, choice, loop
+from plica.frontend.torch.custom_operator import CustomOperators, is_custom
 from plica.frontend.torch.dtype import dtype_of
 from plica.frontend.torch.node import TorchNode, free_name, shape_of
 from plica.frontend.torch.place import missing, place_of, placed, shown
@@ -47,14 +48,16 @@ _CHECKS: Final = (
 
 
 class Reader:
-    """Reads graphs; `errors` holds the refusals.
+    """Reads graphs; `errors` holds the refusals, `custom` the custom operators if they are read.
 
     Data-dependent sizes go to a region, if there is one; asserted conditions on them are in
     `least`, as non-negative terms.
     """
 
-    def __init__(self, symbols: Symbols, region: Region | None = None) -> None:
-        self.symbols = symbols
+    def __init__(
+        self, symbols: Symbols, region: Region | None = None, custom: CustomOperators | None = None
+    ) -> None:
+        self.symbols, self.custom = symbols, custom
         self.errors: list[PlicaError] = []
         self.least: list[Scalar] = []
         self._region = region
@@ -107,13 +110,15 @@ class Reader:
             return self._inside(module, [_resolved(each, values) for each in rest])
         if str(target) in CONTROL:
             return self._control(node, values, said)
-        if not is_known(node):
+        called = self.custom is not None and is_custom(target)
+        if not called and not is_known(node):
             raise UnsupportedError(missing(node))
         bound = _bound(node, target)
         given = {name: _resolved(each, values) for name, each in bound.items()}
         if gives_complex(said) or any(map(complex_number.is_complex, given.values())):
             return self._complex(node, given, said)
-        if (row := TABLE.get(name_of(target))) is None:
+        row = self.custom.call if called and self.custom else TABLE.get(name_of(target))
+        if row is None:
             raise UnsupportedError(missing(node))
         metas = {name: _resolved_meta(each) for name, each in bound.items()}
         made = TorchNode(target, place_of(node), given, metas, said, self.symbols, self._region)
@@ -354,11 +359,11 @@ def _flat(given: Any, values: Values) -> Iterator[Any]:
 
 
 def unsupported(root: torch.nn.Module, graph: fx.Graph) -> list[Diagnostic]:
-    """All operators of a graph and its subgraphs without rows."""
+    """All operators of a graph and its subgraphs without rows that are torch's own."""
     return [
         missing(node)
         for node in every_node(root, graph)
-        if node.op == "call_function" and not is_known(node)
+        if node.op == "call_function" and not is_known(node) and not is_custom(node.target)
     ]
 
 

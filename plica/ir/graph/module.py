@@ -1,7 +1,7 @@
 """Modules: definitions that may use one another.
 
     Module     ::= Module(names, values, main)
-    Definition ::= Function | DataDef(types, constructors) | Extern(symbol, type) | Kernel
+    Definition ::= Function | DataDef(types, constructors) | Extern(symbol, type, gradient) | Kernel
 
 `names` and `values` are parallel and sorted by name.  Names of definitions, constructors and
 variables never enter the digest: the definitions are numbered from `main` in order of use.
@@ -45,10 +45,15 @@ class DataDef(Term):
 
 @frozen(eq=False)
 class Extern(Term):
-    """A function defined elsewhere, identified by symbol and type."""
+    """A function defined elsewhere, identified by symbol and type.
+
+    `gradient` is the symbol of another one: from the arguments and a cotangent per float result to
+    a cotangent per float argument.
+    """
 
     symbol: str
     type: FuncType
+    gradient: str | None = None
 
 
 Definition: TypeAlias = Function | DataDef | Extern | Kernel

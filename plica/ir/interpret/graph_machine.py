@@ -21,6 +21,7 @@ import attrs
 from plica.core import CompilerBug, EvaluationError, Term, free_vars
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import Extern, Module, module
+from plica.ir.graph.spelled_extern import spelled_extern
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
 from plica.ir.interpret.pattern import fits, unmatched
@@ -279,9 +280,10 @@ class GraphMachine:
             case ex.Function():
                 value = Closure(self.program.apart(found), {}, self.call)
             case Extern(symbol, type):
-                if symbol not in self.externs:
+                function = self.externs.get(symbol) or spelled_extern(symbol)
+                if function is None:
                     raise _no_extern(symbol, self.externs)
-                value = native(symbol, self.externs[symbol], type, {}, self.program.module)
+                value = native(symbol, function, type, {}, self.program.module)
             case Kernel():
                 value = _kernel(str(name.name), found)
             case _:

@@ -236,7 +236,7 @@ def declared(value: Definition) -> Type | None:
             inside = tuple([each.type for each in params if each.type is not None])
             whole = FuncType(dims, types, inside, ret)
             return whole if Solver().is_known(ret) else None
-        case Extern(_, of):
+        case Extern(type=of):
             return of
         case Kernel():
             return kernel_type(value)

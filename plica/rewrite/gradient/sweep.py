@@ -122,6 +122,9 @@ class BlockSweep:
         if not any(arg in self.varying for arg in args):
             self.lets.append((var, value))
             return
+        if (gradient := self.program.extern_gradient(callee)) is not None:
+            self._note(var, value, args, lambda d: self._extern(gradient, var, args, d))
+            return
         if self.program.is_checkpoint(callee):
             self._again(var, callee, args)
             return
@@ -129,6 +132,20 @@ class BlockSweep:
             self._note(var, value, args, ignore)
             return
         self._pulled(var, ex.Call(derived, args), args)
+
+    def _extern(self, gradient: ex.Var, var: ex.Var, args: Sequence[ex.Expr], d: Part) -> None:
+        """The cotangents of the float arguments of an extern, which another one computes."""
+        whole, of = self._whole(var, d), type_of(var)
+        count = len(of.items) if isinstance(of, TupleType) else None
+        given = [whole] if count is None else [projected(whole, at) for at in range(count)]
+        floats = [each for each in given if type_of(each) != TupleType(())]
+        takers = [each for each in args if self.tangents.is_active(type_of(each))]
+        types = tuple([type_of(each) for each in takers])
+        found = self.program.fresh("parts", types[0] if len(types) == 1 else TupleType(types))
+        self.back.append((found, ex.Call(gradient, (*args, *floats))))
+        parts = [found] if len(takers) == 1 else [projected(found, at) for at in range(len(takers))]
+        for taker, part in zip(takers, parts, strict=True):
+            self.add(taker, part)
 
     def _pulled(self, var: ex.Var, call: ex.Expr, takers: Sequence[ex.Expr]) -> None:
         """A value with its pullback: a pair, destructured."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plica.core import substitute
 from plica.ir.graph import expression as ex
-from plica.ir.graph.module import DataDef, Defined, Definition, Module
+from plica.ir.graph.module import DataDef, Defined, Definition, Extern, Module
 from plica.ir.type import DataType, FuncType, TupleType, Type, type_of
 from plica.rewrite.gradient.form import is_kept
 from plica.rewrite.gradient.tangent import Tangents
@@ -69,7 +69,8 @@ class SweptProgram:
         """The function that returns the value and the pullback, or None."""
         value = self.table.get(callee)
         if not isinstance(value, ex.Function):
-            self.miss(str(callee.name), "It is defined outside of the graph language.")
+            why = "It is defined outside of the graph language, and declares no gradient."
+            self.miss(str(callee.name), why)
             return None
         if callee not in self.derived:
             assert value.ret is not None
@@ -79,6 +80,22 @@ class SweptProgram:
             of = FuncType(value.dims, (), params, TupleType((value.ret, pull)))
             self.derived[callee] = self.fresh(f"{callee.name.hint}_pull", of)
             self.todo.append(callee)
+        return self.derived[callee]
+
+    def extern_gradient(self, callee: ex.Var) -> ex.Var | None:
+        """The extern from arguments and cotangents to cotangents, None where none is declared."""
+        value = self.table.get(callee)
+        if not isinstance(value, Extern) or value.gradient is None:
+            return None
+        if callee not in self.derived:
+            of = value.type
+            results = of.ret.items if isinstance(of.ret, TupleType) else (of.ret,)
+            given = [each for each in results if self.tangents.is_active(each)]
+            parts = tuple([each for each in of.params if self.tangents.is_active(each)])
+            ret = parts[0] if len(parts) == 1 else TupleType(parts)
+            kind = FuncType(of.dims, of.types, (*of.params, *given), ret)
+            self.derived[callee] = self.fresh(f"{callee.name.hint}_gradient", kind)
+            self.made[self.derived[callee]] = Extern(value.gradient, kind)
         return self.derived[callee]
 
     def miss(self, op: str, why: str = "Its record has no gradient.") -> None:

@@ -38,15 +38,18 @@ _MODULES: Final = {
 }  # fmt: skip
 
 
-def extern(symbol: str, of: FuncType) -> Extern:
+def extern(symbol: str, of: FuncType, gradient: str | None = None) -> Extern:
     """A function defined elsewhere; the symbolic dims in its parameters are its own.
+
+    `gradient` is the symbol of the function from its arguments and a cotangent per float result to
+    a cotangent per float argument.
 
     >>> from plica.ir.type.term import tensor
     >>> str(extern("f", FuncType((), (), (tensor(("n",), "f32"),), tensor((), "f32"))).type)
     'Fn[(Tensor[("n",), f32],), Tensor[(), f32], forall(dims="n")]'
     """
     dims = tuple(dims_of(of.params))
-    return Extern(symbol, FuncType((*of.dims, *dims), of.types, of.params, of.ret))
+    return Extern(symbol, FuncType((*of.dims, *dims), of.types, of.params, of.ret), gradient)
 
 
 def program_of(main: Scripted) -> Module:

@@ -348,6 +348,10 @@ def read_data(reader: BodyReader, node: ast.ClassDef, forall: list[str]) -> Data
 
 def read_extern(reader: BodyReader, call: ast.Call) -> Extern | None:
     """`plica.extern("symbol", Fn[(A,), R])`; the dims in its parameters are its own."""
+    gradient: str | None = None
+    match call.keywords:
+        case [ast.keyword("gradient", ast.Constant(str() as gradient))]:
+            call = ast.Call(call.func, call.args, [])
     match call:
         case ast.Call(_, [ast.Constant(str() as symbol), kind], []):
             reader.open = []
@@ -355,7 +359,8 @@ def read_extern(reader: BodyReader, call: ast.Call) -> Extern | None:
             met = tuple([dim for _, dim in reader.open])
             reader.open = None
             if isinstance(of, FuncType):
-                return Extern(symbol, FuncType((*of.dims, *met), of.types, of.params, of.ret))
+                whole = FuncType((*of.dims, *met), of.types, of.params, of.ret)
+                return Extern(symbol, whole, gradient)
     message = "An extern is a symbol and a function type."
     expected = 'plica.extern("symbol", Fn[(A,), R])'
     reader.error(

@@ -107,7 +107,8 @@ class _Printer:
                 return self._data(name, word, value)
             case Extern():
                 symbol, of = string_text(value.symbol), self._extern(value.type)
-                return f"{word} = plica.extern({symbol}, {of})"
+                more = "" if value.gradient is None else string_text(value.gradient)
+                return f"{word} = plica.extern({symbol}, {of}{more and f', gradient={more}'})"
             case Kernel():
                 lines, words = kernel_lines(value, word, IdentifierSupply((), self.supply))
                 self.types.words |= words
