@@ -66,9 +66,12 @@ ALONE: Final = 1 << 17
 
 FAR: Final = 1 << 20
 """Elements that rows share and that no near cache holds: each chunk reads them anew, so that more
-sizes pay: `FEW` rows, and one alone, which memory has to be as fast as."""
+sizes pay: `MANY` rows, `FEW`, and one alone, which memory has to be as fast as."""
 
 FEW: Final = 8
+
+MANY: Final = 256
+"""Rows for which reading and unpacking what they share takes a small part of the time."""
 
 SHARED: Final = 64
 """Operations on each element that rows share, from which on company gains nothing."""
@@ -266,7 +269,7 @@ def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     if shared <= SMALL and many[-1] > VECTOR:
         return SIZES[-1:]
     if shared > FAR:
-        return tuple(sorted({*SIZES, FEW, 1}, reverse=True))
+        return tuple(sorted({MANY, *SIZES, FEW, 1}, reverse=True))
     return (*(CLOSE if shared <= NEAR else SIZES), *[1] * (shared > ALONE))
 
 

@@ -73,7 +73,7 @@ def test_bytes_with_a_zero_point_are_copied_too() -> None:
     assert {each.reason for each in edges} == {"copied"}
 
 
-@pytest.mark.parametrize(("rows", "fused"), [(1, True), (64, True), (65, False)])
+@pytest.mark.parametrize(("rows", "fused"), [(1, True), (256, True), (257, False)])
 def test_weights_are_unpacked_where_few_rows_read_them(rows: int, fused: bool) -> None:
     data = Var(Name("data"), tensor((rows, 16), "f32"))
     half = Var(Name("half"), tensor((8, 16), "f16"))
