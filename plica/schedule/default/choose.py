@@ -65,6 +65,7 @@ from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
     from plica.schedule.default.bilinear_schedule import bilinear_schedule
+    from plica.schedule.default.coded_digit_schedule import coded_digit_schedule
     from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
     from plica.schedule.default.coded_schedule import coded_schedule
     from plica.schedule.default.dot_product_schedule import dot_schedule
@@ -246,6 +247,7 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
 TEMPLATES: Final[dict[str, Template]] = {
     "scan": scan_schedule,
     "scatter": scatter_schedule,
+    "coded-digits": coded_digit_schedule,
     "coded-rows": _in_codes,
     "transpose-tiles": transpose_schedule,
     "bilinear": bilinear_schedule,

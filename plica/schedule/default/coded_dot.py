@@ -74,12 +74,12 @@ def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
         return None
     match product.body:
         case sc.Mul(left, right):
-            data, weight = (right, left) if _has_codes(left) else (left, right)
+            data, weight = (right, left) if has_codes(left) else (left, right)
         case _:
             return None
     shared = [size for axis, size in zip(product.fold.axes, product.fold.out.shape, strict=True)
               if axis not in free_vars(weight)]  # fmt: skip
-    if _has_codes(data) or prod([known(each) or 0 for each in shared]) != 1:
+    if has_codes(data) or prod([known(each) or 0 for each in shared]) != 1:
         return None
     cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
     if cuts is None or not QUAD * PAIR_LANES[0] <= cuts[1] or cuts[-2] > MAX_BLOCK:
@@ -87,7 +87,7 @@ def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
     return _formed(of, product, (data, weight), cuts, dot)
 
 
-def _has_codes(of: sc.Scalar) -> bool:
+def has_codes(of: sc.Scalar) -> bool:
     return any(each.buffer.dtype in CODES for each in loads(of))
 
 
@@ -106,7 +106,7 @@ def _formed(
     names, fold = Names(of, anew=of.made), product.fold
     digits = term_digits(cuts, names)
     lane = digits.axes[-1]
-    if (terms := _linear(digits.of_term(sides[1], product), lane)) is None:
+    if (terms := linear(digits.of_term(sides[1], product), lane)) is None:
         return None
     numbers = {number for _, number in terms if number is not None}
     if len(numbers) != 1:
@@ -255,7 +255,7 @@ def _formed(
     return joined(of, product, (*made, *scales), parts, names)
 
 
-def _linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:
+def linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None]] | None:
     """A weight as a sum of uniform factors times per-lane integers (or 1)."""
     if lane not in free_vars(of):
         return [(of, None)]
@@ -265,12 +265,12 @@ def _linear(of: sc.Scalar, lane: Term) -> list[tuple[sc.Scalar, sc.Scalar | None
             return [(one, number)]
         case sc.Mul(left, right):
             common, other = (right, left) if lane in free_vars(left) else (left, right)
-            inner = None if lane in free_vars(common) else _linear(other, lane)
+            inner = None if lane in free_vars(common) else linear(other, lane)
             if inner is None:
                 return None
             return [(common if each is one else sc.Mul(common, each), n) for each, n in inner]
         case sc.Add(left, right) | sc.Sub(left, right):
-            first, second = _linear(left, lane), _linear(right, lane)
+            first, second = linear(left, lane), linear(right, lane)
             if first is None or second is None:
                 return None
             if isinstance(of, sc.Sub):

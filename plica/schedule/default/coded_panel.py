@@ -84,7 +84,7 @@ def coded_panel_form(of: Stages, machine: Machine) -> Stages | None:
     if found.sizes[lane] < MIN_ROWS or lanes < FEW_LANES:
         return None
     made = Each(floats, (own[0], *digits.axes), unpacked)
-    found = evolve(found, inputs=inputs, run=_run(digits.sizes), free=True)
+    found = evolve(found, inputs=inputs, run=run_of(digits.sizes), free=True)
     return register_tile(found, lane, lanes, machine, kept=True, before=(made,), anew=True)
 
 
@@ -97,7 +97,7 @@ def _read_after(of: CodedProduct) -> set[sc.Buffer]:
     return set() if of.epilogue is None else {load.buffer for load in loads(of.epilogue)}
 
 
-def _run(sizes: Sequence[int]) -> tuple[int, ...]:
+def run_of(sizes: Sequence[int]) -> tuple[int, ...]:
     """Terms of a run along each digit: some of the highest, and all of the others."""
     first, *rest = sizes
     near = max(RUN // prod(rest), -(-first // FEW), 1)

@@ -73,6 +73,7 @@ from plica.schedule.form import (
 with lazy_imports(__name__):
     from plica.schedule.default.bilinear import bilinear_form
     from plica.schedule.default.coded import coded_form
+    from plica.schedule.default.coded_digit import coded_digit_form
     from plica.schedule.default.coded_dot import coded_dot_form
     from plica.schedule.default.coded_panel import coded_panel_form
     from plica.schedule.default.column import column_form
@@ -363,6 +364,10 @@ def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return (coded_dot_form(of, machine) or coded_form(of, machine)) if _has_codes(of) else None
 
 
+def _coded_digits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    return coded_digit_form(of, machine) if _has_codes(of) else None
+
+
 def _coded_panels(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return coded_panel_form(of, machine) if _has_codes(of) else None
 
@@ -395,6 +400,8 @@ FORMS: Final[tuple[Form, ...]] = (
          ("byte-tiles",)),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4,
          ("dot-by-four",)),
+    Form("coded-digits", "Panels of bytes are multiplied by digits of many rows.", approx(5e-6),
+         _one(_coded_digits), 2, ("coded-digits",)),
     Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),
          _one(_coded_panels), 2, ("register-tile",)),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),

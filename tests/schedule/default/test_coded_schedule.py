@@ -19,9 +19,10 @@ from plica.ir.loop.stage import Each, stage
 from plica.ir.loop.stages import Stages, evaluate_stages, kernel_of, stages
 from plica.ir.loop.tensor import axis, buffer, reduce
 from plica.ir.type import known
-from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i32, u8
+from plica.ir.type.dtype import DType, bf16, f16, f32, i8, i16, i32, u8
 from plica.schedule.default.choose import template_schedule
 from plica.schedule.default.coded import MAX_TERMS, coded_form, coded_product, digit_cuts
+from plica.schedule.default.coded_digit import coded_digit_form
 from plica.schedule.default.coded_dot import MAX_BLOCK, coded_dot_form
 from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
 from plica.schedule.default.coded_panel import MIN_ROWS, coded_panel_form
@@ -34,6 +35,8 @@ from plica.schedule.form import Facts
 Array: TypeAlias = np.ndarray[Any, Any]
 
 PAIRS: Final = max((dot for *_, dot in DOTS if dot.pairs), key=lambda dot: dot.lanes)
+WORDS: Final = next(dot for *_, dot in DOTS if dot.dtype is i16)
+NEON: Final = Machine(128, 32, dot=next(dot for *_, dot in DOTS if dot.dtype is i8))
 PLAIN, VNNI = Machine(512, 32), Machine(512, 32, dot=PAIRS)
 SOME: Final = settings(max_examples=max(4, settings().max_examples // 4))
 BLOCK: Final = 32
@@ -173,10 +176,63 @@ def test_panels_of_codes_mean_the_same_by_the_template(
     same(run_kernel(kernel, given_)[-1], of, 1e-6)
 
 
+@SOME
+@given(
+    st.tuples(st.integers(1, 2), st.integers(2, 4), st.sampled_from((1, 3, 16))),
+    st.sampled_from((of_bytes, of_nibbles)),
+    st.booleans(),
+    st.sampled_from((NEON, VNNI, evolve(VNNI, cores=2))),
+)
+def test_panels_of_digits_mean_the_same_by_the_template(
+    sizes: tuple[int, int, int], product: Any, epilogue: bool, machine: Machine
+) -> None:
+    sizes = (MIN_ROWS * sizes[0], *sizes[1:])
+    of = product(*sizes, epilogue=True) if epilogue and product is of_bytes else product(*sizes)
+    form = coded_digit_form(of, machine)
+    assert form is not None
+    made = template_schedule(kernel_of(form), machine, None, ("coded-digits",))
+    assert isinstance(made, tuple), made
+    assert "tensorize" in made[1].to_python()
+    kernel = made[2]
+    assert not [each for each in kernel.params if each.name in (Name("codes"), Name("sum"))]
+    given_ = [
+        each.reshape([known(size) or 0 for size in buffer.shape])
+        for each, buffer in zip(arrays_of(of), kernel.params, strict=False)
+    ]
+    same(run_kernel(kernel, given_)[-1], of, 2e-5)
+
+
+def turned(of: Stages) -> Stages:
+    """A product with its rows as columns."""
+    (first,) = of.stages
+    assert isinstance(first, Each)
+    rows, columns = first.out.shape
+    y = stage("y", (columns, rows), lambda n, m: sc.Load(first.out, (m, n)))
+    return stages(of.inputs, (first, y))
+
+
+@pytest.mark.parametrize(
+    ("of", "machine"),
+    [
+        (of_bytes(MIN_ROWS, 8, 2), PLAIN),
+        (of_bytes(MIN_ROWS, 8, 2), Machine(256, 16, dot=WORDS)),
+        (of_bytes(MIN_ROWS - 1, 8, 2), VNNI),
+        (of_bytes(MIN_ROWS + 1, 8, 2), VNNI),
+        (of_narrow(f16, MIN_ROWS, 8, 64), VNNI),
+        (turned(of_bytes(MIN_ROWS, 8, 2)), VNNI),
+    ],
+    ids=["floats", "words", "few rows", "no vectors", "f16", "turned"],
+)
+def test_panels_of_digits_are_of_integers_in_whole_vectors(of: Stages, machine: Machine) -> None:
+    assert coded_digit_form(of, machine) is None
+
+
 @pytest.mark.parametrize(
     ("of", "machine", "stages_made"),
     [
-        (of_bytes(MIN_ROWS, 8, 2), VNNI, "floats"),
+        (of_bytes(MIN_ROWS, 8, 2), PLAIN, "floats"),
+        (of_bytes(MIN_ROWS, 8, 2), VNNI, "codes"),
+        (of_narrow(f16, MIN_ROWS, 8, 64), VNNI, "floats"),
         (of_bytes(1, 8, 2), PLAIN, "part"),
         (of_bytes(7, 8, 2), VNNI, "part"),
         (of_bytes(1, 8, 2), VNNI, "peak"),
@@ -185,14 +241,26 @@ def test_panels_of_codes_mean_the_same_by_the_template(
         (of_narrow(f16, 1, 8, 64), VNNI, "part"),
         (of_narrow(bf16, 3, 8, 64), PLAIN, "part"),
     ],
-    ids=["panels", "floats", "rows", "digits", "no scales", "nibbles", "f16", "bf16"],
+    ids=[
+        "panels",
+        "bytes",
+        "f16 panels",
+        "floats",
+        "rows",
+        "digits",
+        "no scales",
+        "nibbles",
+        "f16",
+        "bf16",
+    ],
 )
 def test_a_product_of_codes_takes_the_coded_form(
     of: Stages, machine: Machine, stages_made: str
 ) -> None:
     found = formed(of, Facts((False,) * len(of.inputs), contract=approx(1e-4)), machine)
     assert found is not None
-    assert found.form == ("coded-panels" if stages_made == "floats" else "coded-rows")
+    panels = {"floats": "coded-panels", "codes": "coded-digits"}
+    assert found.form == panels.get(stages_made, "coded-rows")
     assert stages_made in [str(each.out.name) for each in found.stages.stages]  # type: ignore[union-attr]  # elements
 
 
@@ -222,7 +290,7 @@ def test_cores_share_rows_of_a_weight_that_is_long() -> None:
 def test_who_allows_no_approximation_has_no_codes(contract: Any, rows: int) -> None:
     of = of_bytes(rows, 64, 64)
     found = formed(of, Facts((False,) * 3, contract=contract), PLAIN)
-    assert found is None or found.form not in ("coded-rows", "coded-panels")
+    assert found is None or found.form not in ("coded-rows", "coded-digits", "coded-panels")
 
 
 def replaced(of: Stages, value: Any) -> Stages:

@@ -1,0 +1,279 @@
+"""Products of many rows by unpacked integers: panels of bytes by digits of the data.
+
+    out[m, n] = f(sum over k of x[m, k] * (scale[n, g] * number[n, k] + minimum[n, g]))
+
+Data is split into 8-bit digits relative to the maximum of a group, as for one row
+(`plica.schedule.default.coded_dot`), but with lanes along the rows of the data: a byte dot product
+multiplies four terms of a vector of rows by the same four bytes of a column. Groups g have one
+scale; q and s are the quads of a group and their bytes, l the lanes:
+
+    turned[g, j, m]       = x[m, g, j]
+    unit[g, m]            = the greatest |x| of the group / 2**15
+    fixed[g, j, m]        = round(x[m, g, j] / unit[g, m])
+    digits[g, b, q, d, l] = the d-th byte of fixed, of rows 16 b + l, as a word of four terms
+    below[g, m]           = sum over j of fixed[g, j, m] * offset
+    codes[n, g, j]        = number[n, g, j] - offset                  in the range of a byte
+    sum[g, d, n, m]       = sum over q, s of digits * codes
+    part[r, n, m]         = sum over g of a run of scale * unit * (sum << 8 * (1 - d) + below)
+                                                   + minimum * sums   sums[g, m] of all x of a group
+    total[n, m]           = sum over r of part
+    out[m, n]             = f(total[n, m])
+
+A panel of codes and scales is unpacked once for all rows, for a group of columns and the terms of a
+run (`plica.schedule.default.coded_digit_schedule`). Non-finite data gives a non-finite result.
+
+>>> from plica.ir.loop.stage import stage
+>>> from plica.ir.loop.stages import stages
+>>> from plica.ir.loop.tensor import buffer, reduce
+>>> from plica.ir.type.dtype import u8
+>>> x, w = buffer("x", (32, 1024), f32), buffer("w", (8, 512), u8)
+>>> product = stage("y", (32, 8), lambda m, n: reduce("sum", (1024,), lambda k: x[m, k] * sc.Cast(
+...     sc.Cast(w[n, k // 32 * 16 + k % 16], i32), f32)))
+>>> made = coded_digit_form(stages((x, w), (product,)), Machine(512, 32, dot=Dot("a.dot", 16, u8)))
+>>> [str(each.out.name) for each in made.stages]
+['turned', 'peak', 'unit', 'fixed', 'digits', 'codes', 'sum', 'scale', 'part', 'total', 'y']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from plica.analysis.constant_bound import interval
+from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
+from plica.ir.loop.stages import stages
+from plica.ir.type import f32, i32, known
+from plica.schedule.default.coded import CodedProduct, coded_product, digit_cuts, term_digits
+from plica.schedule.default.coded_dot import GREATEST, MAX_BLOCK, has_codes, linear
+from plica.schedule.default.coded_panel import MIN_ROWS, run_of
+from plica.schedule.default.digit_product import LEAST, digit_of
+from plica.schedule.default.machine import BYTE, DIGITS, QUAD, Dot, Machine
+
+MIN_RUN: Final = 16
+"""Fewer terms with a common scale are multiplied as floats: scaling takes longer than products."""
+
+
+Axes: TypeAlias = Sequence[tuple[sc.ScalarVar, sc.Scalar | int]]
+"""Axes of a stage with their sizes, the outermost first."""
+
+
+def coded_digit_form(of: Stages, machine: Machine) -> Stages | None:
+    """The stages, or None if the machine has no such instruction, weights are no integers, or rows
+    are few or fill no vectors."""
+    dot, product = machine.dot, coded_product(of)
+    if dot is None or dot.terms != QUAD or product is None:
+        return None
+    match product.body:
+        case sc.Mul(left, right):
+            data, weight = (right, left) if has_codes(left) else (left, right)
+        case _:
+            return None
+    if not isinstance(data, sc.Load) or has_codes(data) or data.indices[-1] is not product.term:
+        return None
+    cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
+    sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
+    columns = [axis for axis in sizes if axis in free_vars(weight)]
+    rows = [axis for axis in sizes if axis not in columns and known(sizes[axis]) != 1]
+    if cuts is None or cuts[-2] > MAX_BLOCK or len(columns) != 1 or len(rows) != 1:
+        return None
+    count = known(sizes[rows[0]]) or 0
+    if columns[0] in free_vars(data) or count < MIN_ROWS or count % dot.lanes:
+        return None
+    if not _lies(product, rows[0], columns[0]):
+        return None
+    return _DigitForm(of, product, data, rows[0], columns[0], dot).formed(weight, cuts)
+
+
+def _lies(of: CodedProduct, row: sc.ScalarVar, column: sc.ScalarVar) -> bool:
+    """Whether columns are contiguous in the result, and it has all rows as one axis."""
+    last = of.fold if of.epilogue is None else of.epilogue
+    read = [each for each in loads(last.value) if each.buffer is of.fold.out]
+    places = of.fold.axes if of.epilogue is None else read[0].indices
+    at = dict(zip(of.fold.axes, places, strict=True))
+    return len(read) < 2 and at[column] is last.axes[-1] and at[row] in last.axes[:-1]
+
+
+def digit_tile(vectors: int, columns: int, registers: int) -> tuple[int, int]:
+    """The vectors of rows and the columns of a tile, which divide all of them: sums of each digit
+    and totals are in registers, and vectors of digits.
+
+    >>> digit_tile(4, 64, 32), digit_tile(1, 64, 32), digit_tile(3, 21, 32)
+    ((2, 4), (1, 8), (1, 7))
+    """
+    tiles = [
+        (v, r)
+        for v in range(1, vectors + 1) if vectors % v == 0
+        for r in range(1, columns + 1)
+        if columns % r == 0 and (DIGITS + 1) * v * r + DIGITS * v + 2 <= registers
+    ]  # fmt: skip
+    return max(tiles, key=lambda tile: tile[0] * tile[1] / (tile[0] + tile[1]), default=(1, 1))
+
+
+class _DigitForm:
+    """The common parameters of the stages."""
+
+    def __init__(  # noqa: PLR0917  # a product, and the roles of its axes
+        self, of: Stages, product: CodedProduct, data: sc.Load, row: sc.ScalarVar,
+        column: sc.ScalarVar, dot: Dot,
+    ) -> None:  # fmt: skip
+        self.of, self.product, self.data, self.dot = of, product, data, dot
+        self.row, self.column = row, column
+        self.names = Names(of, anew=of.made)
+        sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
+        self.rows, self.columns = known(sizes[row]) or 0, sizes[column]
+        self.units: dict[Term, Term] = {
+            axis: sc.index(0) for axis in sizes if axis not in (row, column)
+        }
+        self.stages: list[Each] = []
+        self.memory: list[sc.Buffer] = []
+
+    def made(
+        self, name: str, axes: Axes, value: sc.Scalar,
+        *, near: bool = False,
+    ) -> sc.Buffer:  # fmt: skip
+        """The buffer of a new stage; in memory, unless it is computed `near` where it is read."""
+        shape = tuple([sc.index(size) for _, size in axes])
+        out = sc.Buffer(self.names.name(name), shape, sc.dtype_of(value))
+        self.stages.append(Each(out, tuple([axis for axis, _ in axes]), value))
+        if not near:
+            self.memory.append(out)
+        return out
+
+    def formed(self, weight: sc.Scalar, cuts: Sequence[int]) -> Stages | None:
+        """The stages for digits of the term between such cuts."""
+        digits = term_digits(cuts, self.names)
+        terms = linear(digits.of_term(weight, self.product), digits.axes[-1])
+        numbers = {number for _, number in terms or () if number is not None}
+        if terms is None or len(numbers) != 1:
+            return None
+        (number,) = numbers
+        scaled = {digits.axes[0], *[axis for scale, _ in terms for axis in free_vars(scale)]}
+        every = list(zip(digits.axes, digits.sizes, digits.units, strict=True))
+        run = min([unit for axis, _, unit in every if axis in scaled])
+        if run < MIN_RUN:
+            return None
+        dtype = self.dot.dtype
+        ranges: dict[Term, tuple[int, int]] = {axis: (0, size - 1) for axis, size, _ in every}
+        low, high = interval(number, ranges, {})
+        least, greatest = map(int, dtype.bounds)
+        offset = 0 if least <= low and high <= greatest else low - least
+        if high - offset > greatest:
+            return None
+        most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * run) - 1)
+        return self._stages(every, run, terms, number, offset, most)
+
+    def _stages(  # noqa: PLR0917  # what a weight is made of
+        self, digits: Sequence[tuple[sc.ScalarVar, int, int]], run: int,
+        terms: Sequence[tuple[sc.Scalar, sc.Scalar | None]], number: sc.Scalar, offset: int,
+        most: int,
+    ) -> Stages:  # fmt: skip
+        names, lanes, n = self.names, self.dot.lanes, self.column
+        outer, inner = (
+            [each for each in digits if (each[2] >= run) is far] for far in (True, False)
+        )
+        (first, count, unit_of_first), *rest = outer
+        near = run_of([count, unit_of_first])[0]
+        groups = near * unit_of_first // run
+
+        # The data stages: integers for each group of terms, and their bytes.
+        b, mb, g, j, l, d, q, s, i, v = (names.var(each) for each in "bmgjldqsiv")  # noqa: E741
+        blocks, many = count // near, self.rows // lanes
+        old = self.data.buffer
+        shape = (*old.shape[:-1], *map(sc.index, (blocks, groups, run)))
+        view = sc.Buffer(old.name, shape, old.dtype)
+        units = {**self.units, self.row: mb * lanes + l}
+        places = [substitute(place, units) for place in self.data.indices[:-1]]
+        here = ((b, blocks), (mb, many), (g, groups), (l, lanes))
+        inside = (*here[:3], (j, run), (l, lanes))
+        at, at_term = (b, mb, g, l), (b, mb, g, j, l)
+        data: sc.Scalar = sc.Load(view, (*places, b, g, j))
+        x = sc.Load(self.made("turned", inside, data), at_term)
+
+        def folded(kind: sc.Combiner, value: sc.Scalar) -> sc.Reduce:
+            return sc.Reduce(kind, (j,), (sc.index(run),), value)
+
+        peak = self.made("peak", here, folded("max", sc.Intrinsic("abs", (x,))))
+        share = sc.Mul(sc.Load(peak, at), sc.Lit(1.0 / most, f32))
+        unit = self.made("unit", here, sc.Max(share, sc.Lit(LEAST, f32)))
+        rounded = sc.Intrinsic("round", (sc.Div(x, sc.Load(unit, at)),))
+        fixed = self.made("fixed", inside, sc.Cast(rounded, i32))
+        of_quad = (b, mb, g, q * QUAD + s, l)
+        split = self.made(
+            "digits", (*here[:3], (q, run // QUAD), (d, DIGITS), (l, lanes), (s, QUAD)),
+            digit_of(sc.Load(fixed, of_quad), d, DIGITS),
+        )  # fmt: skip
+
+        # The panels: bytes of columns, and what scales them.
+        after = [(axis, size) for axis, size, _ in rest]
+        around: Axes = ((n, self.columns), (first, count), *after)
+        code = number - sc.Lit(offset, i32) if offset else number
+        small = [(axis, size) for axis, size, _ in inner]
+        codes = self.made("codes", (*around, *small), sc.Cast(code, self.dot.dtype), near=True)
+
+        # Sums of digits times bytes, and the scaled results of a run.
+        start = b * near + i if near > 1 else b
+        group = sum([axis * (size // run) for axis, _, size in rest],
+                    i * (unit_of_first // run) if near > 1 else sc.index(0))  # fmt: skip
+        quad = sum([axis * (size // QUAD) for axis, _, size in inner[:-1]], sc.index(0) + v)
+        *wider, (_, width, _) = inner
+        over = [*[(axis, size) for axis, size, _ in wider], (v, width // QUAD), (s, QUAD)]
+        byte = sc.Load(codes, (n, start, *[axis for axis, _ in (*after, *over[:-2])], v * QUAD + s))
+        digit = sc.Load(split, (b, mb, group, quad, d, l, s))
+        run_axes = [*([(i, near)] if near > 1 else []), *after]
+        tile = ((n, self.columns), (mb, many), (l, lanes))
+        one = self.made(
+            "sum", ((b, blocks), *run_axes, (d, DIGITS), *tile),
+            _summed(over, sc.Mul(sc.Cast(byte, i32), sc.Cast(digit, i32))), near=True,
+        )  # fmt: skip
+        where = (n, mb, l)
+        placed: sc.Scalar | None = None
+        for which in range(DIGITS):
+            bytes_ = (b, *[axis for axis, _ in run_axes], sc.index(which), *where)
+            part: sc.Scalar = sc.Load(one, bytes_)
+            if shift := BYTE * (DIGITS - 1 - which):
+                part = sc.ShiftLeft(part, sc.Lit(shift, i32))
+            placed = part if placed is None else sc.Add(placed, part)
+        assert placed is not None
+        of_group = (b, mb, group, l)
+        if offset:
+            less = folded("sum", sc.Load(fixed, at_term) * sc.Lit(offset, i32))
+            placed = sc.Add(placed, sc.Load(self.made("below", here, less), of_group))
+        there = (n, start, *[axis for axis, _ in after])
+        factors, minima = (
+            [scale for scale, what in terms if (what is None) is wanted] for wanted in (False, True)
+        )
+        scale = self.made("scale", around, sum(factors[1:], start=factors[0]), near=True)
+        whole = sc.Mul(sc.Load(unit, of_group), sc.Cast(placed, f32))
+        value: sc.Scalar = sc.Mul(sc.Load(scale, there), whole)
+        if minima:
+            sums = self.made("sums", here, folded("sum", x))
+            least = self.made("minimum", around, sum(minima[1:], start=minima[0]), near=True)
+            value = sc.Add(value, sc.Mul(sc.Load(least, there), sc.Load(sums, of_group)))
+        some = self.made("part", ((b, blocks), *tile), _summed(run_axes, value), near=True)
+        total = self.made("total", tile, _summed([(b, blocks)], sc.Load(some, (b, *where))))
+        return self._result(total, view)
+
+    def _result(self, total: sc.Buffer, view: sc.Buffer) -> Stages:
+        """All stages, with the last one at the axes of the product."""
+        fold, lanes = self.product.fold, self.dot.lanes
+        last = fold if self.product.epilogue is None else self.product.epilogue
+        whole = last.value if last is not fold else sc.Load(fold.out, fold.axes)
+
+        def result(node: Term) -> Term:
+            if not isinstance(node, sc.Load) or node.buffer is not fold.out:
+                return node
+            at = dict(zip(fold.axes, node.indices, strict=True))
+            row = at[self.row]
+            return sc.Load(total, (at[self.column], row // lanes, row % lanes))
+
+        value = map_bottom_up(result, whole)
+        assert isinstance(value, sc.Scalar)
+        out = Each(last.out, last.axes, value)
+        inputs = [view if each is self.data.buffer else each for each in self.of.inputs]
+        return stages(inputs, (*self.stages, out), (*self.memory, last.out))
+
+
+def _summed(over: Sequence[tuple[sc.ScalarVar, int]], value: sc.Scalar) -> sc.Reduce:
+    axes, sizes = zip(*over, strict=True)
+    return sc.Reduce("sum", axes, tuple(map(sc.index, sizes)), value)

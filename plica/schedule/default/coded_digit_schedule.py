@@ -1,0 +1,198 @@
+"""The template of products of many rows by panels of bytes (`plica.schedule.default.coded_digit`).
+
+turned, peak, unit, fixed, digits, below, sums     one after another, vectors along rows of the data
+for groups of columns:
+    total[group, …] = 0
+    for b:                                         runs of terms
+        codes[group, …], scale, minimum            unpacked, vectors along the bytes
+        for tiles of rows, tiles of columns:
+            part[tile] = 0                         registers
+            for g:
+                sum[d, tile] = 0                   registers
+                for q: invoke the instruction for all d, columns and vectors of rows
+                part[tile] += …
+            total[tile] += part[tile]
+    out[…] = f(total[…])                           squares are transposed in registers
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from plica.core import free_vars
+from plica.ir.loop import Block, Kernel
+from plica.ir.type import known
+from plica.schedule.default.byte_copy import widened_sides
+from plica.schedule.default.coded_digit import digit_tile
+from plica.schedule.default.machine import DIGITS, Machine
+from plica.schedule.default.nest import summed, vectors, vectors_inside
+from plica.schedule.default.operand_copy import transposed
+from plica.schedule.default.role import (
+    BlockFlow,
+    block_flow,
+    is_reduction,
+    made_by,
+    reads,
+    terms_of,
+    turns_rows,
+)
+from plica.schedule.default.share import pays, shared
+from plica.schedule.default.step import (
+    block,
+    compute_at,
+    decompose_reduction,
+    loops,
+    merge_loops,
+    reorder,
+    set_scope,
+    split,
+    tensorize,
+    unroll,
+    vectorize,
+)
+from plica.schedule.do import Body, DoBlock as Do, do
+from plica.schedule.handle import Handle
+
+MAX_COLUMNS: Final = 64
+"""Columns of a panel: with the digits of a tile of rows it stays in the nearest cache."""
+AROUND: Final = 4
+"""Loops around a tile: groups of columns, runs, tiles of rows, tiles of columns."""
+MAX_WRITTEN_OUT: Final = 96
+"""Dot products in the text of the innermost loop, at most."""
+
+
+def coded_digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
+    """The schedule of such a product, None for other kernels."""
+    dot, flow = machine.dot, block_flow(kernel)
+    if dot is None or flow is None:
+        return None
+    found = [each for each in flow.blocks.values() if is_of_digits(each, flow, kernel)]
+    if len(found) != 1:
+        return None
+    (dots,) = found
+    (part,) = flow.readers[made_by(dots)]
+    (total,) = flow.readers[made_by(part)]
+    return _schedule(flow, dots, part, total, kernel, machine)
+
+
+def is_of_digits(of: Block, flow: BlockFlow, kernel: Kernel) -> bool:
+    """Whether a block adds products of bytes that are both made in the kernel, one near where they
+    are read, and its sums are summed again."""
+    sides = widened_sides(of)
+    if sides is None or not all(each.buffer in flow.writer for each in sides):
+        return False
+    code, digit = (each.buffer for each in sides)
+    after = flow.readers.get(made_by(of), ())
+    if code in kernel.params or digit not in kernel.params or len(after) != 1:
+        return False
+    totals = flow.readers.get(made_by(after[0]), ())
+    return len(totals) == 1 and all(is_reduction(each) for each in (*after, *totals))
+
+
+def _schedule(  # noqa: PLR0917  # the stages of a product
+    flow: BlockFlow, dots: Block, part: Block, total: Block, kernel: Kernel, machine: Machine
+) -> Do:
+    dot, out = machine.dot, flow.result
+    assert dot is not None
+    near = [each for each in flow.blocks.values() if made_by(each) not in kernel.params]
+    panels = [each for each in near if each not in (dots, part)]
+    before = [each for each in flow.blocks.values() if each not in (*near, total, out)]
+    columns, many = (known(size) or 1 for size in made_by(total).shape[:2])
+    v, r = digit_tile(many, columns, machine.registers)
+    tiles = columns // r
+    group = max([n for n in range(1, tiles + 1) if tiles % n == 0 and n * r <= MAX_COLUMNS] or [1])
+    places = (r > 1) + (v > 1)
+
+    @do
+    def schedule() -> Body:
+        adds = yield block(str(total.label))
+        column, rows, lane, run = yield loops(adds)
+        groups, tiles_, step = yield split(column, (None, group, r))
+        outer, vector = yield split(rows, (None, v))
+        yield reorder(groups, run, outer, tiles_, step, vector, lane)
+        some = yield block(str(part.label))
+        yield compute_at(some, tiles_)
+        yield set_scope(some, 0, "local")
+        every: tuple[Handle, ...] = yield loops(some)
+        inside = every[AROUND:]
+        spatial, over = inside[: places + 1], inside[places + 1 :]
+        yield reorder(*over, *spatial)
+        sums = yield block(str(dots.label))
+        yield compute_at(sums, over[-1])
+        yield set_scope(sums, 0, "local")
+        yield from vectors(spatial)
+        yield decompose_reduction(some, over[0])
+        yield from _multiplied(
+            sums, dots, AROUND + len(over), places, DIGITS * r * v, dot.intrinsic
+        )
+        yield from vectors((step, vector, lane))
+        for each in panels:
+            made = yield block(str(each.label))
+            yield compute_at(made, run)
+            *_, last = yield loops(made)
+            if made_by(each).dtype.bytes == 1:
+                yield vectorize(last)
+        yield decompose_reduction(adds, run)
+        yield from _finished(out, total, groups, group * r)
+        for each in before:
+            yield from _of_data(each)
+        if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
+            yield from shared((groups,))
+
+    return schedule()
+
+
+def _multiplied(  # noqa: PLR0917  # a block, its place and its tile
+    sums: Handle, of: Block, outside: int, places: int, count: int, intrinsic: str
+) -> Body:
+    """Digits by bytes: the instruction for each vector of a tile, and both digits."""
+    every: tuple[Handle, ...] = yield loops(sums)
+    inside = every[outside:]
+    digit, tile, lane = inside[0], inside[1 : 1 + places], inside[1 + places]
+    *terms, byte = inside[2 + places :]
+    yield reorder(*terms, digit, *tile, lane, byte)
+    begun = yield decompose_reduction(sums, terms[0])
+    yield from vectors_inside(begun, outside)
+    yield tensorize(lane, intrinsic)
+    for each in (digit, *tile):
+        yield unroll(each)
+    *_, quads, _ = terms_of(of)
+    if quads * count <= MAX_WRITTEN_OUT:
+        yield unroll(terms[-1])
+
+
+def _finished(of: Block, total: Block, groups: Handle, columns: int) -> Body:
+    """The result, of the same groups of columns, in squares that registers transpose."""
+    (read,) = [load for load in reads(of) if load.buffer is made_by(total)]
+    (row,) = free_vars(read.indices[1])
+    lanes = known(read.buffer.shape[-1]) or 1
+    last = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(last)
+    at = of.vars.index(row)
+    vectors_, inner = yield split(every[at], (None, lanes))
+    width = min(columns, lanes)
+    if columns % width:
+        width = columns
+    outer, many, lane = yield split(every[-1], (None, columns // width, width))
+    yield reorder(outer, *every[:at], vectors_, *every[at + 1 : -1], many, inner, lane)
+    yield merge_loops(groups, outer)
+    yield from transposed(last, inner, lane)
+
+
+def _of_data(of: Block) -> Body:
+    """The data stages go along their lanes."""
+    one = yield block(str(of.label))
+    every: tuple[Handle, ...] = yield loops(one)
+    if is_reduction(of):
+        *_, lane, term = every
+        yield from summed(one, (term,), (lane,))
+    elif turns_rows(of):
+        yield from transposed(one, *every[-2:])
+    elif made_by(of).dtype.bytes == 1:
+        *_, digit, lane, byte = every
+        yield unroll(byte)
+        yield unroll(digit)
+        yield vectorize(lane)
+    else:
+        yield vectorize(every[-1])
