@@ -1,8 +1,7 @@
 """`plica fuzz`: random programs through passes, packs, schedules and code, compared with their
 meaning.
 
-One verb for each kind of program (`plica.cli.fuzz.table`), `all` for all of them, and `prove` for
-mutants of proved rules.
+One verb for each kind of program (`plica.cli.fuzz.table`), and `all` for all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Final
 
 from plica.cli.command import Command
 from plica.cli.fuzz.kind import add_jobs
-from plica.cli.fuzz.prove import add_verb
 from plica.cli.fuzz.table import KINDS
 from plica.cli.named_pack import run_verb
 from plica.runtime.late import late
@@ -34,7 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="WHAT", required=True)
     for kind in KINDS:
         kind.configure(verbs)
-    add_verb(verbs)
     every = verbs.add_parser(
         "all",
         help="every kind for a given time on all cores",

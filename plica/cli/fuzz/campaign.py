@@ -206,6 +206,8 @@ def _tell(
                 else ""
             )
             print(f"          never {group}: {', '.join(names[:MAX_LISTED_NAMES])}{more}")
+        for listed in kind.lists(line.share):
+            print(f"          {listed}")
     for name in idle:
         print(f"NOT TESTED: {name} never fired.")
     for each in corpus.kept.values():

@@ -69,6 +69,8 @@ class FuzzKind:
     """What follows a local run, as JSON data and as text."""
     every: Callable[[], Mapping[str, Iterable[str]]] = dict
     """All that can fire, by group; what never did is listed."""
+    listed: tuple[str, ...] = ()
+    """Groups of counts whose names are printed."""
     needs: tuple[str, ...] = ()
     """Packages without which it is left out."""
     ways: tuple[tuple[str, ...], ...] = ((),)
@@ -121,6 +123,10 @@ class FuzzKind:
             print("\n".join([*idle, *lines]), end="\n" if idle or lines else "")
         return 1 if report.findings or idle else 0
 
+    def lists(self, report: Report) -> list[str]:
+        """A line for each name in the groups that are listed."""
+        return [f"{group}: {name}" for group in self.listed for name in report[group]]
+
     def show(self, report: Report, arguments: argparse.Namespace) -> None:
         """Prints the counts, and the findings or success."""
         from rich.console import Console
@@ -130,6 +136,7 @@ class FuzzKind:
         console = Console(highlight=False, soft_wrap=True)
         for line in self.summary(report, arguments):
             console.print(line, markup=False)
+        print("".join(f"{line}\n" for line in self.lists(report)), end="")
         if not report.findings:
             console.print(self.good, style="green")
         for wrong in report.findings:

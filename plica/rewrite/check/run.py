@@ -160,6 +160,23 @@ def _check_region(rule: Rule, examples: int, seed: int) -> Verdict:
     return Tested(rule.name, cases, overflowed, "on chains of the path", sets)
 
 
+def refutation(rule: Rule, examples: int = 100, seed: int = 0) -> Refuted | None:
+    """The first instance that refutes a rule of graphs, as it is found: `check` makes it small."""
+    search, source = _Search(rule), random.Random(f"{rule.name} {seed}")
+    for _ in range(examples):
+        answer = search.answer(source.randbytes(TAPE))
+        if answer is None or isinstance(answer, bool):
+            continue
+        _, found, made, after = answer
+        if isinstance(found, str):
+            return Refuted(rule.name, _counterexample(rule, made, after, None, found))
+        values = found.left, found.right
+        return Refuted(
+            rule.name, _counterexample(rule, found.made, found.after, values, found.reason)
+        )
+    return None
+
+
 MAX_SHRINKS: Final = 400
 """Instances tried to make a counterexample smaller."""
 SHRINK_CHUNKS: Final = (48, 16, 4, 1)

@@ -19,7 +19,7 @@ import attrs
 
 from plica.core import Term, post_order
 from plica.ir.graph.expression import Apply, Expr, Literal
-from plica.ir.graph.operator import find, names
+from plica.ir.graph.operator import Mismatch, find, names
 from plica.rewrite.instantiate import late_right_side
 from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.mutate.rule_edit import NamedRule
@@ -80,6 +80,8 @@ def _of_node(node: Term, operands: list[Hole]) -> Iterator[tuple[str, Term]]:
     if not isinstance(node, Apply):
         return
     for twin in twins(node.op):
+        if _is_refused(twin, node):
+            continue
         yield f"{twin} for {node.op}", Apply(twin, node.args, node.attrs)
     if len(node.args) > 1:
         yield f"operands of {node.op} exchanged", Apply(node.op, node.args[::-1], node.attrs)
@@ -106,6 +108,17 @@ def twins(op: str) -> tuple[str, ...]:
         if alike and name != op and name not in SAME_VALUE:
             found.append(name)
     return tuple(found)
+
+
+def _is_refused(op: str, node: Apply) -> bool:
+    """Whether an operator does not take the attributes of a node."""
+    record = find(op)
+    assert record is not None
+    readers = {each.name: each.read for each in record.attributes}
+    return any(
+        isinstance(readers[name](value), Mismatch)
+        for name, value in node.attrs if not isinstance(value, Derived | Hole)
+    )  # fmt: skip
 
 
 def _of_derived(node: Derived) -> Iterator[tuple[str, Term]]:

@@ -1,25 +1,45 @@
 """Fuzzing the prover: mutants of proved rules, none of which may be proved if it is wrong.
 
 A mutant is a proved rule with one mistake: another operator, sign, number or operand, or a lost
-guard.  A proof of a mutant is an error of the prover where an instance refutes the mutant; a mutant
-without a proof should be refuted.
+guard or contract.  Instances are tried first.  A proof of a mutant that an instance refutes is an
+error of the prover; a mutant without a proof should be refuted.
+
+Consecutive numbers are mutants of one rule, so that a process proves few rules.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from plica.core.extension import FAILURES
-from plica.rewrite.check.run import check
+from plica.ir.graph.expression import Expr
+from plica.ir.type import DType, TensorType, type_of
+from plica.rewrite.check.run import check, refutation
 from plica.rewrite.check.verdict import Proved, Refuted
+from plica.rewrite.fuzz.report import CASES, Counts, Finding, FuzzReport
+from plica.rewrite.match import match
 from plica.rewrite.mutate.mutant import Mutant
 from plica.rewrite.mutate.rule_edit import contract_edits, guard_edits
 from plica.rewrite.mutate.term_edit import term_edits
 from plica.rewrite.prove.run import attempt
 from plica.rewrite.rule import Rule
+
+Word: TypeAlias = Literal["refuted", "still right", "open", "error"]
+Say: TypeAlias = Callable[[str], None]
+
+MUTANTS_OF_A_RULE: Final = 5
+"""Consecutive numbers that are mutants of one rule."""
+RULES_OF_A_SHARE: Final = 4
+"""Rules that may be tried for one share of cases: those without a proof have no mutants here."""
+QUICK_EXAMPLES: Final = 24
+"""Instances that are tried before a search that also makes rounding show."""
+MORE_EXAMPLES: Final = 5
+"""How often more instances are tried on what is neither refuted nor proved."""
 
 
 @attrs.frozen
@@ -31,50 +51,124 @@ class MutantVerdict:
     refutation: Refuted | None
 
     @property
-    def word(self) -> str:
+    def word(self) -> Word:
         """`error` where a wrong rule is proved."""
         if self.proof is not None:
             return "still right" if self.refutation is None else "error"
         return "open" if self.refutation is None else "refuted"
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What a report lists: the mutants that are not refuted, and why."""
+        match self.word:
+            case "still right":
+                return {"still right": f"{self.mutant.name}: {self.proof}"}
+            case "open":
+                return {"open": self.mutant.name}
+        return {}
+
 
 def mutants_of(base: Rule) -> list[Mutant]:
     """Every mutant of a rule that the prover can be tried on."""
-    found = [Mutant("term", base.name, what, made) for what, made in term_edits(base)]
-    found += [Mutant("guard", base.name, what, made) for what, made in guard_edits(base)]
-    return found + [
-        Mutant("contract", base.name, what, made) for what, made in contract_edits(base)
-    ]
+    edits = {"term": term_edits, "guard": guard_edits, "contract": contract_edits}
+    return [
+        Mutant(kind, base.name, what, made)
+        for kind, found in edits.items() for what, made in found(base)
+    ]  # fmt: skip
 
 
-def drawn_mutants(rules: Iterable[Rule], count: int, seed: int = 0) -> Iterator[Mutant]:
-    """A number of mutants of proved rules, drawn by seed."""
-    source, proved = random.Random(seed), dict[Rule, bool]()
-    every = [mutant for rule in rules for mutant in mutants_of(rule)]
-    bases = {rule.name: rule for rule in rules}
-    source.shuffle(every)
-    left = count
-    for mutant in every:
-        base = bases[mutant.base]
-        if base not in proved:
-            proved[base] = isinstance(attempt(base), Proved)
-        if proved[base]:
-            yield mutant
-            left -= 1
-        if not left:
-            return
+@lru_cache(maxsize=4096)
+def is_proved(base: Rule) -> bool:
+    """Whether a rule has a proof, so that its mutants are of use."""
+    return isinstance(attempt(base), Proved)
+
+
+@lru_cache(maxsize=64)
+def ordered_mutants(base: Rule, seed: int) -> tuple[Mutant, ...]:
+    """The mutants of a rule in the order in which they are drawn: kinds of mistakes in rotation."""
+    kinds: dict[str, list[Mutant]] = {}
+    for each in mutants_of(base):
+        kinds.setdefault(each.kind, []).append(each)
+    for found in kinds.values():
+        random.Random(f"{base.name} {seed}").shuffle(found)
+    rows = itertools.zip_longest(*reversed(kinds.values()))
+    return tuple([each for row in rows for each in row if each is not None])
+
+
+def numbered_mutant(rules: Sequence[Rule], number: int, seed: int) -> Mutant | None:
+    """The mutant of a number; None where its rule has no proof or no more mutants."""
+    order = random.Random(seed).sample(range(len(rules)), len(rules))
+    block, within = divmod(number, MUTANTS_OF_A_RULE)
+    share, other = divmod(block, RULES_OF_A_SHARE)
+    at = (share + other * len(rules) // RULES_OF_A_SHARE) % len(rules)
+    base = rules[order[at]]
+    turn = share // len(rules) * RULES_OF_A_SHARE + other
+    mutants = ordered_mutants(base, seed)[turn * MUTANTS_OF_A_RULE :]
+    return mutants[within] if within < len(mutants) and is_proved(base) else None
 
 
 def judged_mutant(mutant: Mutant, examples: int = 100, seed: int = 0) -> MutantVerdict:
-    """The prover's verdict on a mutant, and that of instances."""
-    found = attempt(mutant.rule)
-    try:
-        tested = check(mutant.rule, examples, seed)
-    except FAILURES as error:  # no term comes out: whoever uses the rule is told so
-        del error
-        return MutantVerdict(mutant, found if isinstance(found, Proved) else None, None)
-    return MutantVerdict(
-        mutant,
-        found if isinstance(found, Proved) else None,
-        tested if isinstance(tested, Refuted) else None,
-    )
+    """What instances say of a mutant, and the prover.
+
+    Of a mutant that an instance refutes the prover is first asked for the dtypes of that instance:
+    without a proof for these, it has none.
+    """
+    rule = mutant.rule
+    wrong = refutation(rule, QUICK_EXAMPLES, seed) or _tested(rule, examples, seed)
+    dtypes = {} if wrong is None else dtypes_at(rule, wrong)
+    found = attempt(rule, dtypes)
+    if dtypes and isinstance(found, Proved):
+        found = attempt(rule)
+    proof = found if isinstance(found, Proved) else None
+    if wrong is None and proof is None:
+        wrong = _tested(rule, examples * MORE_EXAMPLES, seed + 1)
+    return MutantVerdict(mutant, proof, wrong)
+
+
+def _tested(rule: Rule, examples: int, seed: int) -> Refuted | None:
+    tested = check(rule, examples, seed)
+    return tested if isinstance(tested, Refuted) else None
+
+
+def dtypes_at(rule: Rule, wrong: Refuted) -> dict[str, DType]:
+    """The dtypes of holes in a counterexample; none where the rule failed on it otherwise."""
+    found = match(rule.left, wrong.counterexample.left)
+    dtypes: dict[str, DType] = {}
+    for name, value in {} if found is None else found.filling.items():
+        first = value[0] if isinstance(value, tuple) and value else value
+        of = type_of(first) if isinstance(first, Expr) else first
+        if isinstance(of, TensorType):
+            dtypes[name] = of.dtype
+        elif isinstance(of, DType):
+            dtypes[name] = of
+    return dtypes
+
+
+def fuzz(
+    rules: Sequence[Rule], examples: int, seed: int = 0, *, first: int = 0, instances: int = 60,
+    say: Say = lambda _: None,
+) -> FuzzReport[Finding]:  # fmt: skip
+    """A number of mutants of proved rules, drawn by seed, and what became of them."""
+    tried, report = 0, FuzzReport[Finding](seed=seed)
+    while report.examples < examples and tried < examples * RULES_OF_A_SHARE:
+        number, tried = first + tried, tried + 1
+        mutant = numbered_mutant(rules, number, seed)
+        say("" if mutant is None else mutant.base)
+        if mutant is not None:
+            report += _report(judged_mutant(mutant, instances, seed), number, seed)
+    return report
+
+
+def _report(verdict: MutantVerdict, number: int, seed: int) -> FuzzReport[Finding]:
+    mutant, word = verdict.mutant, verdict.word
+    counts: Counts = {
+        CASES: {word: 1}, "rules": {mutant.base: 1}, "mistakes": {mutant.kind: 1},
+        **{group: {name: 1} for group, name in verdict.names.items()},
+    }  # fmt: skip
+    findings: tuple[Finding, ...] = ()
+    if word == "error":
+        assert verdict.refutation is not None
+        reason = f"{verdict.proof}, but {verdict.refutation}"
+        test = verdict.refutation.counterexample.pytest
+        findings = (Finding("proof", mutant.name, reason, test, number),)
+    return FuzzReport(1, seed, counts, findings)

@@ -25,7 +25,8 @@ What a proof takes for granted is its `laws`:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -77,15 +78,15 @@ def prove(rule: Rule, *, examples: int = 100, seed: int = 0) -> GraphVerdict:
     return tested if isinstance(tested, Refuted) else found
 
 
-def attempt(rule: Rule) -> Proved | Unproved:
-    """A proof of a rule, or why there is none."""
+def attempt(rule: Rule, at: Mapping[str, DType] = MappingProxyType({})) -> Proved | Unproved:
+    """A proof of a rule, or why there is none; for these dtypes of some holes alone, if given."""
     try:
-        return _proof(rule)
+        return _proof(rule, at)
     except Unprovable as reason:
         return Unproved(rule.name, str(reason))
 
 
-def _proof(rule: Rule) -> Proved:
+def _proof(rule: Rule, at: Mapping[str, DType]) -> Proved:
     if isinstance(rule.right, ByDefinition):
         return Proved(rule.name, f"the definition of {rule.right.record.name}", (), ())
     left, right = _sides(rule)
@@ -95,7 +96,7 @@ def _proof(rule: Rule) -> Proved:
     for each in alternatives(left):
         assert isinstance(each, Expr)
         flags = _flags(each, right)
-        for dtypes in dtypes_of(each):
+        for dtypes in dtypes_of(each, at):
             if isinstance(rule.when, DtypesAre) and not rule.when.predicate(
                 *(dtypes[name] for name in rule.when.names)
             ):
@@ -205,8 +206,13 @@ def _same_elements(
     return {} if a is b else dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
-def dtypes_of(left: Expr) -> Iterator[dict[str, DType]]:
-    """Choices of dtypes for the holes of a left side, among which are all that make it a term."""
+def dtypes_of(
+    left: Expr, at: Mapping[str, DType] = MappingProxyType({})
+) -> Iterator[dict[str, DType]]:
+    """Choices of dtypes for the holes of a left side, among which are all that make it a term.
+
+    Holes in `at` have the dtype that is given there.
+    """
     holes: dict[str, tuple[DType, ...]] = {}
     for node in post_order(left):
         if isinstance(node, Apply):
@@ -222,7 +228,8 @@ def dtypes_of(left: Expr) -> Iterator[dict[str, DType]]:
                 if isinstance(kid, Hole):
                     holes[kid.name] = kid.constraint.dtypes or DTYPES
     parts = [node for node in post_order(left) if isinstance(node, Apply)]
-    yield from _chosen({}, list(holes.items()), parts)
+    options = [(name, (at[name],) if at.get(name) in of else of) for name, of in holes.items()]
+    yield from _chosen({}, options, parts)
 
 
 def _chosen(

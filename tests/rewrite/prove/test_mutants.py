@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from plica.cli import main
+from plica.ir.type import u8
+from plica.rewrite.check.run import refutation
 from plica.rewrite.check.verdict import Proved
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.mutant import Mutant
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.word import b, d, f, op
-from plica.rewrite.prove.fuzz import drawn_mutants, judged_mutant, mutants_of
+from plica.rewrite.packs.word import b, d, f, op, x
+from plica.rewrite.prove.fuzz import (
+    MUTANTS_OF_A_RULE,
+    RULES_OF_A_SHARE,
+    dtypes_at,
+    fuzz,
+    judged_mutant,
+    mutants_of,
+    numbered_mutant,
+)
 from plica.rewrite.prove.run import attempt
 from plica.rewrite.prove.solver import is_available
 
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
 
 both, either, negated = map(op, ["logical_and", "logical_or", "logical_not"])
+OPEN = tabled("no-proof", op("sort")(op("sort")(x)), op("sort")(x))
 RULE = tabled("and-of-nots", both(negated(b), negated(d)), negated(either(b, d)))
 
 
@@ -57,11 +70,45 @@ def test_an_error_of_the_prover_is_one() -> None:
 
 
 def test_mutants_are_drawn_by_seed() -> None:
-    first, again = ([each.name for each in drawn_mutants([RULE], 5, 3)] for _ in range(2))
-    assert first == again
-    assert len(first) == 5
+    rules, numbers = [RULE, OPEN], range(4 * MUTANTS_OF_A_RULE * RULES_OF_A_SHARE)
+    first, again = ([numbered_mutant(rules, each, 3) for each in numbers] for _ in range(2))
+    names = [each.name for each in first if each is not None]
+    assert [each and each.name for each in again] == [each and each.name for each in first]
+    assert len(names) == len({*names}) > MUTANTS_OF_A_RULE
+    assert {each.base for each in first if each is not None} == {RULE.name}
+
+
+def test_a_share_goes_on_with_another_rule() -> None:
+    report = fuzz([OPEN, RULE], 4, 1)
+    assert report.examples == 4
+    assert report["rules"] == {RULE.name: 4}
+    assert {*report["mistakes"]} <= {"term", "guard", "contract"}
+
+
+def test_a_refuted_mutant_is_first_tried_at_its_dtypes() -> None:
+    rule = tabled("sign-of-integers", op("absolute")(x), x)
+    wrong = refutation(rule)
+    assert wrong is not None
+    dtypes = dtypes_at(rule, wrong)
+    assert {*dtypes} == {"x"}
+    assert not isinstance(attempt(rule, dtypes), Proved)
+    assert isinstance(attempt(tabled("masks", op("absolute")(x), x), {"x": u8}), Proved)
+
+
+def test_a_wrong_mutant_with_a_proof_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    proof = Proved("wrong", "by mistake")
+    monkeypatch.setattr("plica.rewrite.prove.fuzz.attempt", lambda rule, at=None: proof)
+    report = fuzz([RULE], 2, 1, instances=4)
+    assert report.findings
+    assert report.findings[0].guilty.startswith(("term", "guard"))
+    assert "by mistake, but" in report.findings[0].reason
 
 
 def test_the_command_line_counts_mutants(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fuzz", "prove", "--pack", "view", "--examples", "1", "--instances", "2"]) == 0
+    assert main(["fuzz", "prove", "--pack", "view", "--examples", "2", "--instances", "2"]) == 0
     assert "0 error" in capsys.readouterr().out
+    words = ["fuzz", "prove", "--pack", "logic", "--examples", "5", "--jobs", "1", "--json"]
+    assert main([*words, "--instances", "4"]) == 0
+    counts = json.loads(capsys.readouterr().out)["kinds"]["prove"]["counts"]
+    assert sum(counts["mistakes"].values()) == sum(counts["cases"].values()) == 5
+    assert sum(counts.get("still right", {}).values()) == counts["cases"].get("still right", 0)
