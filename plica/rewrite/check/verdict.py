@@ -26,16 +26,19 @@ class Proved:
     how: str
     laws: tuple[str, ...] = ()
     certificate: tuple[str, ...] = ()
+    theorems: tuple[str, ...] = ()
+    """Laws of the prover's normal forms that were used."""
 
     def to_data(self) -> dict[str, Any]:
         return {
             "rule": self.rule, "verdict": "proved", "how": self.how, "laws": list(self.laws),
-            "certificate": list(self.certificate),
+            "certificate": list(self.certificate), "theorems": list(self.theorems),
         }  # fmt: skip
 
     def __str__(self) -> str:
         given = f", given {' and '.join(self.laws)}" if self.laws else ""
-        return f"{self.rule}: proved, {self.how}{given}"
+        by = f"; {', '.join(self.theorems)}" if self.theorems else ""
+        return f"{self.rule}: proved, {self.how}{given}{by}"
 
 
 @attrs.frozen

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 import numpy as np
@@ -39,7 +39,7 @@ from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.convolution import conv, conv_transpose as transposed
-from plica.ir.op.elementwise import add, cast, multiply, reciprocal, subtract
+from plica.ir.op.elementwise import cast, multiply, reciprocal
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.reduction import sum_
 from plica.ir.op.relation import FLOAT, NUMBER, Shape
@@ -55,11 +55,14 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack, rewrite
 from plica.rewrite.packs.inference import INFERENCE
-from plica.rewrite.pattern import either, hole, holes
-from plica.rewrite.rule import Computed, Guard, Rule
+from plica.rewrite.packs.word import FirstFilled
+from plica.rewrite.pattern import TermFunction, either, hole, holes
+from plica.rewrite.rule import Guard, Rule
 
 Axis: TypeAlias = Callable[[Values], int]
 Total: TypeAlias = Callable[[Expr, int], Expr]  # (scaled weight, rank of the data)
+End: TypeAlias = Literal["inputs", "outputs"]
+ENDS: Final[tuple[End, ...]] = ("inputs", "outputs")
 
 
 @attrs.frozen
@@ -79,20 +82,32 @@ class LinearLayer:
     outputs: tuple[Axis, Axis]
     total: Total | None = None
 
-    def __call__(self, found: PatternMatch, data: Expr, weight: Expr) -> Expr:
-        """The operator as it was found, on other data and with another weight."""
+    def on(self, data: Any, weight: Any, settings: Mapping[str, Any] | None = None) -> Any:
+        """The operator on data and a weight, by default with holes for its attributes."""
         args = (data, weight) if self.data == 0 else (weight, data)
-        return self.record(*args, **self.settings(found))
+        return self.record(*args, **(self.holes if settings is None else settings))
+
+    @property
+    def holes(self) -> dict[str, Any]:
+        """A hole for each attribute."""
+        return {each.name: hole(each.name) for each in self.record.attributes}
+
+    def found(self, m: PatternMatch) -> Expr:
+        """The operator as it was matched."""
+        made: Expr = self.on(m.x, m.w, self.settings(m))
+        return made
 
     def settings(self, found: PatternMatch) -> dict[str, Any]:
         """The attributes of the operator as it was found."""
-        return {each.name: found[each.name] for each in self.record.attributes}
+        return {name: found[name] for name in self.holes}
 
     def pattern(self, data: Any, dtypes: Collection[DType] = NUMBER) -> Any:
         """The operator with a weight that is a constant, whatever its attributes."""
-        weight = closed("w", rank=self.ranks, dtypes=dtypes)
-        args = (data, weight) if self.data == 0 else (weight, data)
-        return self.record(*args, *(hole(each.name) for each in self.record.attributes))
+        return self.on(data, closed("w", rank=self.ranks, dtypes=dtypes))
+
+    def scaled_weight(self, end: End, weight: Any, factor: Any) -> Any:
+        """On a right side: a weight times a factor for each channel of one end of the layer."""
+        return CHANNEL_SCALES[self.slug, end](weight, factor, *self.holes.values())
 
 
 def at(number: int) -> Axis:
@@ -134,6 +149,33 @@ LAYERS: Final = (
     LinearLayer("matmul-left", matmul, 1, (2, 3, 4), (row, last), (row, row)),
     LinearLayer("batch-matmul", batch_matmul, 0, (3,), (turned_x, turned_rows), (last, turned_y)),
 )
+
+
+def channel_scale(layer: LinearLayer, end: End) -> TermFunction:
+    """The function of right sides that scales a weight by its channels."""
+    _, axis = layer.inputs if end == "inputs" else layer.outputs
+
+    def compute(weight: Expr, factor: Expr, *given: Any) -> Expr:
+        values = dict(zip(layer.holes, given, strict=True))
+        return scaled(weight, axis(values), factor, values.get("groups", 1))
+
+    return TermFunction(f"scaled_{end}_of_{layer.slug}", compute)
+
+
+def shift_total(layer: LinearLayer) -> TermFunction:
+    """The function of right sides that is the layer of a shift of its data: of a scaled weight."""
+
+    def compute(weight: Expr, data: Expr) -> Expr:
+        assert layer.total is not None
+        return layer.total(weight, len(shape_of(data)))
+
+    return TermFunction(f"total_of_{layer.slug}", compute)
+
+
+CHANNEL_SCALES: Final = {
+    (layer.slug, end): channel_scale(layer, end) for layer in LAYERS for end in ENDS
+}
+SHIFT_TOTALS: Final = {layer.slug: shift_total(layer) for layer in LAYERS if layer.total}
 
 (alpha,) = holes("alpha")
 x: Any = varying("x", dtypes=NUMBER)
@@ -202,67 +244,65 @@ def is_positive(factor: object) -> bool:
 positive: Any = hole("s", dtypes=FLOAT, when=is_positive)
 
 
+@attrs.frozen
+class ScalesOutputs:
+    """A guard: finite factors along the channels of a layer's result, which a summand keeps as
+    large as it is."""
+
+    layer: LinearLayer
+
+    def __call__(self, m: PatternMatch) -> bool:
+        whole = self.layer.found(m)
+        added = m.filling.get("a", m.filling.get("b"))
+        return (
+            lies_along(m.s, self.layer.outputs[0](self.layer.settings(m)), whole)
+            and (added is None or shape_of(whole + added) == shape_of(whole))
+            and are_finite(m.w, m.s)
+            and (added is None or are_finite(added, m.s))
+        )
+
+
+@attrs.frozen
+class ScalesInputs:
+    """A guard: finite factors along the channels of a layer's data."""
+
+    layer: LinearLayer
+
+    def __call__(self, m: PatternMatch) -> bool:
+        axis = self.layer.inputs[0](self.layer.settings(m))
+        return lies_along(m.s, axis, m.x) and are_finite(m.w, m.s)
+
+
+@attrs.frozen
+class ShiftsInputs:
+    """A guard: summands along the channels of a layer's data, which is not padded."""
+
+    layer: LinearLayer
+
+    def __call__(self, m: PatternMatch) -> bool:
+        layer, values = self.layer, self.layer.settings(m)
+        if not lies_along(m.b, layer.inputs[0](values), m.x):
+            return False
+        padding = sides(layer.slug, values.get("padding", 0), len(shape_of(m.w)) - 2)
+        if any(before or after for before, after in padding):
+            return False
+        scale, total = CHANNEL_SCALES[layer.slug, "inputs"], SHIFT_TOTALS[layer.slug]
+        weight = scale.compute(m.w, m.b, *values.values())
+        return are_finite(total.compute(weight, m.x))
+
+
 def around(layer: LinearLayer) -> Iterator[Rule]:
     """The rules of one layer."""
     slides = any(each.name == "groups" for each in layer.record.attributes)
     # A vector on the right leaves a product without the axis before the last.
     ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
     data, floats = (varying("x", dtypes=dtypes, rank=ranks) for dtypes in (NUMBER, FLOAT))
-    channel_in, weight_in = layer.inputs
-    channel_out, weight_out = layer.outputs
-
-    def after(m: PatternMatch) -> Expr:
-        """The layer with the scale of its result moved into its weight and bias."""
-        values = layer.settings(m)
-        whole = layer(m, m.x, scaled(m.w, weight_out(values), m.s, values.get("groups", 1)))
-        if "a" in m.filling:
-            return add(whole, multiply(m.a, m.s))
-        if "b" in m.filling:
-            return subtract(whole, multiply(m.b, m.s))
-        return whole
-
-    def bent(m: PatternMatch) -> Expr:
-        return leaky_relu(after(m), alpha=m.alpha) if "alpha" in m.filling else relu(after(m))
-
-    def before(m: PatternMatch) -> Expr:
-        values = layer.settings(m)
-        return layer(m, m.x, scaled(m.w, weight_in(values), m.s, values.get("groups", 1)))
-
-    def total(m: PatternMatch) -> Expr:
-        """The effect of a shift of the data on the layer's result."""
-        assert layer.total is not None
-        values = layer.settings(m)
-        weight = scaled(m.w, weight_in(values), m.b, values.get("groups", 1))
-        return layer.total(weight, len(shape_of(m.x)))
-
-    def shifted(m: PatternMatch) -> Expr:
-        return layer(m, m.x, m.w) + total(m)
-
-    def scales_result(m: PatternMatch) -> bool:
-        whole = layer(m, m.x, m.w)
-        added = m.filling.get("a", m.filling.get("b"))
-        return (
-            lies_along(m.s, channel_out(layer.settings(m)), whole)
-            and (added is None or shape_of(whole + added) == shape_of(whole))
-            and are_finite(m.w, m.s)
-            and (added is None or are_finite(added, m.s))
-        )
-
-    def scales_data(m: PatternMatch) -> bool:
-        axis = channel_in(layer.settings(m))
-        return lies_along(m.s, axis, m.x) and are_finite(m.w, m.s)
-
-    def shifts_data(m: PatternMatch) -> bool:
-        values = layer.settings(m)
-        if not lies_along(m.b, channel_in(values), m.x):
-            return False
-        padding = sides(layer.slug, values.get("padding", 0), len(shape_of(m.w)) - 2)
-        return not any(before or after for before, after in padding) and are_finite(total(m))
+    w = hole("w")
 
     def times(left: Any) -> Any:
         return either(left * s, s * left)
 
-    def named(name: str, left: Any, right: Computed, when: Guard) -> Rule:
+    def named(name: str, left: Any, right: Any, when: Guard) -> Rule:
         return rule(f"{layer.slug}-{name}", left, right, when=when, float=reassociates)
 
     def plain(found: Any) -> Any:
@@ -270,11 +310,20 @@ def around(layer: LinearLayer) -> Iterator[Rule]:
 
     found, inner = layer.pattern(data), plain(layer.pattern(floats, FLOAT))
     bends = either(relu(inner), leaky_relu(inner, alpha))
-    yield named("scale", times(either(plain(found), found - b)), after, scales_result)
-    yield named("relu-scale", either(bends * positive, positive * bends), bent, scales_result)
-    yield named("scaled-data", layer.pattern(times(data)), before, scales_data)
+    moved = layer.on(data, layer.scaled_weight("outputs", w, s))
+    sums = (moved + a * s, moved - b * s, moved)
+    bent = (*(leaky_relu(each, alpha) for each in sums), *map(relu, sums))
+    outputs = ScalesOutputs(layer)
+    yield named("scale", times(either(plain(found), found - b)), FirstFilled(sums), outputs)
+    yield named("relu-scale", either(bends * positive, positive * bends), FirstFilled(bent),
+                outputs)  # fmt: skip
+    weight = layer.scaled_weight("inputs", w, s)
+    yield named("scaled-data", layer.pattern(times(data)), layer.on(data, weight),
+                ScalesInputs(layer))  # fmt: skip
     if layer.total is not None:
-        yield named("shifted-data", layer.pattern(either(data + b, b + data)), shifted, shifts_data)
+        total = SHIFT_TOTALS[layer.slug](layer.scaled_weight("inputs", w, b), data)
+        yield named("shifted-data", layer.pattern(either(data + b, b + data)),
+                    layer.on(data, w) + total, ShiftsInputs(layer))  # fmt: skip
 
 
 def shifts_join(m: PatternMatch) -> bool:

@@ -33,11 +33,13 @@ from functools import partial
 from math import prod
 from typing import Any, Final
 
+import attrs
+
 from plica.core import Term
 from plica.ir.contract import approx, reassociates
 from plica.ir.graph import Apply, Expr, Operator
 from plica.ir.op.convolution import conv, conv_transpose
-from plica.ir.op.elementwise import add, cast
+from plica.ir.op.elementwise import cast
 from plica.ir.op.linear import batch_matmul, dense, matmul
 from plica.ir.op.pool import avg_pool, max_pool, sliding_windows
 from plica.ir.op.relation import NUMBER
@@ -46,8 +48,9 @@ from plica.rewrite.closed import are_finite, closed
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.scale import LAYERS, LinearLayer, lies_along, scaled
-from plica.rewrite.packs.word import tensor
+from plica.rewrite.packs.composite import own_dtype
+from plica.rewrite.packs.scale import LAYERS, LinearLayer, lies_along
+from plica.rewrite.packs.word import FirstFilled, tensor
 from plica.rewrite.pattern import either, hole
 from plica.rewrite.rule import Rule
 
@@ -61,19 +64,6 @@ n: Any = hole("n", dtypes=NUMBER - frozenset(NARROW), rank=(4, 5))
 
 MIN_VECTOR_RATIO: Final = 2
 """The minimum ratio of vectors read by the window to those read axis by axis."""
-
-
-def widened(record: Operator, m: PatternMatch) -> Expr:
-    """The contraction in f32, rounded to the narrow dtype."""
-    settings = {each.name: getattr(m, each.name) for each in record.attributes}
-    sides = (cast(each, dtype=f32) for each in (m.x, m.y))
-    return cast(record(*sides, **settings), dtype=tensor(m.x).dtype)
-
-
-def widened_window(m: PatternMatch) -> Expr:
-    """The greatest of the same numbers in f32."""
-    settings = {each.name: getattr(m, each.name) for each in max_pool.attributes}
-    return cast(max_pool(cast(m.x, dtype=f32), **settings), dtype=tensor(m.x).dtype)
 
 
 def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
@@ -108,28 +98,29 @@ def by_axes(pool: Operator, m: PatternMatch) -> Expr | None:
     return along(along(m.n, wide_[:1]), [at for at in range(rank) if at != wide_[0]])
 
 
-def wide(record: Operator) -> Rule:
-    """The rule of one contraction, whatever its attributes are."""
+def wide(record: Operator, *operands: Any) -> Rule:
+    """The rule of one operator, whatever its attributes are."""
     settings: dict[str, Any] = {each.name: hole(each.name) for each in record.attributes}
     name = record.name.replace(".", "-").replace("_", "-")
-    return rule(f"wide-{name}", record(x, y, **settings), partial(widened, record))
+    made = record(*(cast(each, dtype=f32) for each in operands), **settings)
+    left = record(*operands, **settings)
+    return rule(f"wide-{name}", left, cast(made, dtype=own_dtype(None, operands[0])))
+
+
+@attrs.frozen
+class ScalesWideOutputs:
+    """A guard: finite factors along the channels of the result of a layer."""
+
+    layer: LinearLayer
+
+    def __call__(self, m: PatternMatch) -> bool:
+        axis = self.layer.outputs[0](self.layer.settings(m))
+        along = lies_along(m.s, axis, self.layer.found(m))
+        return along and are_finite(cast(m.w, dtype=f32), m.s)
 
 
 def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
     """The rule for one layer with an f32 scale per output."""
-    channel, weight = layer.outputs
-
-    def right(m: PatternMatch) -> Expr:
-        values, wide_ = layer.settings(m), cast(m.w, dtype=f32)
-        by = scaled(wide_, weight(values), m.s, values.get("groups", 1))
-        whole = layer(m, cast(m.x, dtype=f32), by)
-        return cast(add(whole, m.a) if "a" in m.filling else whole, dtype=narrow)
-
-    def fits(m: PatternMatch) -> bool:
-        whole = layer(m, m.x, m.w)
-        along = lies_along(m.s, channel(layer.settings(m)), whole)
-        return along and are_finite(cast(m.w, dtype=f32), m.s)
-
     slides = any(each.name == "groups" for each in layer.record.attributes)
     # A vector on the right leaves a product without the axis before the last.
     ranks = layer.ranks if slides else (2, 3, 4, 5) if layer.data == 1 else None
@@ -137,7 +128,13 @@ def norm_behind(layer: LinearLayer, narrow: DType) -> Rule:
     made = cast(layer.pattern(data, (narrow,)), dtype=f32)
     times = either(made * s, s * made)
     left = cast(either(times, times + a, a + times), dtype=narrow)
-    return rule(f"{narrow}-{layer.slug}-norm", left, right, when=fits, float=reassociates)
+    weight = layer.scaled_weight("outputs", cast(hole("w"), dtype=f32), s)
+    whole = layer.on(cast(data, dtype=f32), weight)
+    right = FirstFilled((cast(whole + a, dtype=narrow), cast(whole, dtype=narrow)))
+    return rule(
+        f"{narrow}-{layer.slug}-norm", left, right, when=ScalesWideOutputs(layer),
+        float=reassociates,
+    )  # fmt: skip
 
 
 def is_used_elsewhere(node: Term, using: Sequence[Term]) -> bool:
@@ -160,8 +157,8 @@ _AVERAGED: Final[dict[str, Any]] = {each.name: hole(each.name) for each in avg_p
 
 WIDE: Final[Pack] = pack(
     "wide",
-    *map(wide, CONTRACTIONS),
-    rule("wide-max-pool", max_pool(x, **_SETTINGS), widened_window),
+    *(wide(each, x, y) for each in CONTRACTIONS),
+    wide(max_pool, x),
     rule("max-pool-by-axes", max_pool(n, **_SETTINGS), partial(by_axes, max_pool)),
     rule(
         "avg-pool-by-axes", avg_pool(n, **_AVERAGED), partial(by_axes, avg_pool), float=approx(1e-5)

@@ -27,7 +27,7 @@ from plica.ir.type.dtype import COMPUTED
 from plica.rewrite.instantiate import plan
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
-from plica.rewrite.pattern import constants, hole, holes
+from plica.rewrite.pattern import constants, hole, hole_names, holes
 from plica.rewrite.rule import Computed, Rule
 from plica.runtime.late import lazy_imports
 
@@ -151,6 +151,21 @@ class LikeLeft:
         keep = not self.always and same_shape(shape(found), wanted)
         done: Term = found if keep else op(self.by)(found, wanted)
         return done
+
+
+@attrs.frozen
+class FirstFilled:
+    """A right side that is the first of some terms whose holes are all filled."""
+
+    terms: tuple[Term, ...]
+
+    def among(self, names: frozenset[str]) -> Term:
+        """The term for a match that fills the holes of these names."""
+        return next(each for each in self.terms if hole_names(each) <= names)
+
+    def __call__(self, match: PatternMatch) -> Term:
+        made: Term = _plan(self.among(frozenset(match.filling)))(match.filling)
+        return made
 
 
 @attrs.frozen

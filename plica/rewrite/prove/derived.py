@@ -13,7 +13,7 @@ from plica.ir.type import DType, bool_
 from plica.rewrite.instantiate import is_value
 from plica.rewrite.packs.axes import as_shape, without
 from plica.rewrite.packs.canonical import one_number
-from plica.rewrite.packs.composite import dims, number, own_dtype
+from plica.rewrite.packs.composite import dims, number
 from plica.rewrite.packs.motion import turned_back
 from plica.rewrite.packs.rearrange import larger, smaller
 from plica.rewrite.pattern import Derived, Hole
@@ -58,9 +58,6 @@ def shape_of(reading: RuleFacts, given: Any) -> OpenShape:
 
 def number_of(reading: RuleFacts, value: Any, dtype: Any) -> OpenTensor:
     """A scalar of a number; the value of an attribute is unknown."""
-    if isinstance(dtype, Derived) and dtype.function is own_dtype:
-        given, part = dtype.args  # where a hole is None, the dtype is the same on both sides
-        dtype = reading.memo[part].dtype if given is None else given
     dtype = reading.value(dtype)
     if not isinstance(dtype, DType):
         raise Unprovable("a number of an unknown dtype")

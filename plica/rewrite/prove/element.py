@@ -17,7 +17,7 @@ from plica.core import Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, If, Literal, Project
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Combiner, Load, Scalar, Select
+from plica.ir.loop.scalar import Combiner, Lit, Load, Lt, Scalar, Select
 from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.type import DType, TensorType, bool_, f32
 from plica.rewrite.instantiate import is_value
@@ -25,6 +25,14 @@ from plica.rewrite.packs.axes import composed, explicit_order, flipped, remainin
 from plica.rewrite.packs.rearrange import are_zeros, is_zero
 from plica.rewrite.packs.shape import is_explicit, is_identity, is_order
 from plica.rewrite.pattern import Derived, Hole, Rest
+from plica.rewrite.prove.contraction import (
+    CHANNELS,
+    DOMAINS,
+    TOTALS,
+    contracted,
+    scaled_by_channels,
+    total_of_shift,
+)
 from plica.rewrite.prove.derived import (
     TRIANGLES,
     number_of,
@@ -79,6 +87,8 @@ FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "r
 FILLS: Final[dict[str, int | None]] = {
     "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
 }  # fmt: skip
+PARAMETRIC: Final[Mapping[str, str]] = {"nn.leaky_relu": "alpha"}
+"""Operators whose scalar function takes an attribute as it takes an operand."""
 COPIES: Final = ("nn.dropout",)
 """Operators that give their argument, whatever their attributes."""
 
@@ -122,6 +132,10 @@ class RuleReading(RuleFacts):
                 )
             case Derived(function, (Expr() as part, axes)) if function is flipped:
                 return self._flip(self.memo[part], flip_axes(self, axes, self.memo[part].shape))
+            case Derived(function) if function in CHANNELS:
+                return scaled_by_channels(self, node)
+            case Derived(function) if function in TOTALS:
+                return total_of_shift(self, node)
             case Derived():
                 return read_derived(self, node)
             case Project(Apply("split", (part,), given), number):
@@ -148,9 +162,14 @@ class RuleReading(RuleFacts):
                 self.facts.permuted(back.shape, order),
                 lambda index: back.at(permute(index, order, back.shape)),
             )
-        return OpenTensor(
-            dtype, shape, lambda index: self.atom(("hole", node.name, index), dtype, node.name)
-        )
+
+        def at(index: OpenIndex) -> Scalar:
+            found = self.atom(("hole", name, index), dtype, name)
+            if name not in self.positive:
+                return found
+            return Select(Lt(Lit(0, dtype), found), found, Lit(1, dtype))
+
+        return OpenTensor(dtype, shape, at)
 
     # --- operators --------------------------------------------------------------------------------
 
@@ -165,6 +184,8 @@ class RuleReading(RuleFacts):
             return self._fill(record.name, given, of.shape, of.dtype)
         if record.name in FILLS:
             return self._fill(record.name, given, shape_of(self, given["shape"]), f32)
+        if record.name in DOMAINS and not any(isinstance(each, Literal) for each in args):
+            return contracted(self, record, given, [self.memo[each] for each in args])
         if record.name == "concat":
             return self._concat([self.memo[each] for each in args], given["axis"])
         if len(args) != 1 or isinstance(args[0], Literal):
@@ -225,6 +246,9 @@ class RuleReading(RuleFacts):
             raise Unprovable(f"the arguments of {record.name} may not broadcast together")
         shape = self.facts.broadcast(shapes)
         values = {name: self.value(value) for name, value in given.items()}
+        if record.name in PARAMETRIC:
+            name = PARAMETRIC[record.name]
+            values[name] = self.parameter(values[name], args[0].dtype)
         meaning, dtype = self._meaning(record, values, args)
         places = [self.facts.project] * len(args)
 
@@ -273,7 +297,13 @@ class RuleReading(RuleFacts):
         key = (record.name, tuple(given.items()), dtypes)
         self.legal(key, f"{record.name} of other attributes or dtypes")
         dtype = dtypes[0]
-        return lambda elements: self.atom((*key, tuple(elements)), dtype, "opaque"), dtype
+
+        def meaning(elements: list[Scalar]) -> Scalar:
+            found = self.atom((*key, tuple(elements)), dtype, "opaque")
+            self.opaque.add(found)
+            return found
+
+        return meaning, dtype
 
     def _if(self, condition: OpenTensor, then: OpenTensor, orelse: OpenTensor) -> OpenTensor:
         if self.assumes:

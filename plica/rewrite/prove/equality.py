@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from plica.core import Name, map_bottom_up, post_order
+from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.contract import Contract, exact, signless_zero
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
@@ -39,6 +39,8 @@ class Claim:
 
     contract: Contract
     scripts: dict[str, None]
+    partial: frozenset[Scalar] = frozenset()
+    """Unknown numbers that may be undefined."""
     keeps_bits: bool = True
     """Whether IEEE 754 can be asked: not where a sum in another order was made already."""
 
@@ -47,9 +49,51 @@ def equal_folds(reading: RuleReading, a: Scalar, b: Scalar, claim: Claim) -> Seq
     """The laws under which two scalars with reductions are equal."""
     for whole, other in ((a, b), (b, a)):
         fold, inner = reading.folds.get(whole), _one_fold(reading, other)
-        if fold is not None and inner is not None and reading.folds[inner].domain == fold.domain:
-            return _comes_out(fold, reading.folds[inner], inner, other, claim)
-    return equal(a, b, claim)
+        if fold is None or inner is None or reading.folds[inner].domain != fold.domain:
+            continue
+        if (found := _comes_out_of(reading, fold, inner, other, claim)) is not None:
+            return found
+    laws: list[str] = []
+    return [*laws, *equal(a, _with_folds_of(reading, a, b, claim, laws), claim)]
+
+
+def _with_folds_of(
+    reading: RuleReading, a: Scalar, b: Scalar, claim: Claim, laws: list[str]
+) -> Scalar:
+    """The right side with reductions of the left one, where their terms are equal.
+
+    Terms must agree to the bit where the contract says anything about bits: what a zero without a
+    sign does inside of the right side is not looked at.
+    """
+    inside = attrs.evolve(claim, contract=exact) if claim.contract <= signless_zero else claim
+    known, new = ([node for node in post_order(side) if node in reading.folds] for side in (a, b))
+    same: dict[Term, Term] = {}
+    for right in new:
+        for left in known if right not in known else ():
+            first, second = reading.folds[left], reading.folds[right]
+            if (first.combiner, first.domain) == (second.combiner, second.domain):
+                try:
+                    laws += equal_folds(reading, first.body, second.body, inside)
+                except Unprovable:
+                    continue
+                same[right] = left
+                reading.use("reductions of equal terms are equal")
+                break
+    found = map_bottom_up(lambda node: same.get(node, node), b)
+    assert isinstance(found, Scalar)
+    return found
+
+
+def _comes_out_of(
+    reading: RuleReading, fold: OpenFold, inner: Scalar, other: Scalar, claim: Claim
+) -> Sequence[str] | None:
+    """The laws under which a reduction is a function of another, None if it is not known to be."""
+    try:
+        laws = _comes_out(fold, reading.folds[inner], inner, other, claim)
+    except Unprovable:
+        return None
+    reading.use("a function comes out of a reduction")
+    return laws
 
 
 def _one_fold(reading: RuleReading, term: Scalar) -> Scalar | None:
@@ -94,7 +138,7 @@ def equal(a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
     reasons: list[str] = []
     for floats in _THEORIES[strict and claim.keeps_bits]:
         try:
-            asked = query(a, b, floats, signless=claim.contract is not exact)
+            asked = query(a, b, floats, signless=claim.contract is not exact, partial=claim.partial)
         except Unencodable as reason:
             reasons.append(str(reason))
             continue

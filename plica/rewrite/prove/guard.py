@@ -17,10 +17,19 @@ from plica.rewrite.packs.canonical import IsSplat
 from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.motion import HasNoMoreAxes
 from plica.rewrite.packs.rearrange import AreHalves, CutBehind, RepeatsOnes
+from plica.rewrite.packs.scale import (
+    LinearLayer,
+    ScalesInputs,
+    ScalesOutputs,
+    ShiftsInputs,
+    is_positive,
+)
+from plica.rewrite.packs.wide import ScalesWideOutputs
 from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
 from plica.rewrite.pattern import Hole
+from plica.rewrite.prove.contraction import in_order
 from plica.rewrite.prove.derived import shape_before
-from plica.rewrite.prove.open_shape import NamedShape
+from plica.rewrite.prove.open_shape import Contracted, NamedShape
 from plica.rewrite.prove.rule_facts import RuleFacts
 
 
@@ -28,6 +37,9 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
     """Adds what a guard says to the facts; of a guard that is not listed here nothing is known."""
     facts = reading.facts
     attribute = {node.name: node for node in post_order(left) if isinstance(node, Hole)}
+    reading.positive |= {
+        name for name, it in attribute.items() if it.constraint.when is is_positive
+    }
     match guard:
         case OneShape(first, second) | SameShape(first, second):
             facts.learn_same(NamedShape(first), NamedShape(second))
@@ -65,5 +77,28 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
         case AreHalves(first, second, axis):
             shapes = (NamedShape(first), NamedShape(second))
             reading.seen.add(("split", 2, attribute[axis], *shapes))
+        case ScalesOutputs(layer) | ScalesWideOutputs(layer):
+            reading.seen.add(("along", "outputs", "s", layer))
+            whole = _layer(reading, layer).result
+            facts.learn_below(NamedShape("s"), whole)
+            if isinstance(guard, ScalesOutputs):
+                for name in {"a", "b"} & attribute.keys():
+                    facts.learn_below(NamedShape(name), whole)
+        case ScalesInputs(layer):
+            reading.seen.add(("along", "inputs", "s", layer))
+            facts.learn_below(NamedShape("s"), NamedShape("x"))
+        case ShiftsInputs(layer):
+            reading.seen.add(("along", "inputs", "b", layer))
+            facts.learn_below(NamedShape("b"), NamedShape("x"))
+            attributes = _layer(reading, layer).attributes
+            reading.seen.add(("no padding", layer.record.name, attributes))
         case CutBehind(cuts, name, axis):
             reading.seen.add(("split", attribute[cuts], attribute[axis], NamedShape(name)))
+
+
+def _layer(reading: RuleFacts, layer: LinearLayer) -> Contracted:
+    """What the one layer of a left side sums, if its data are not changed before."""
+    shapes = [reading.facts.named(NamedShape(name)) for name in ("x", "w")]
+    return Contracted(
+        layer.record.name, in_order(layer.holes), tuple(shapes[:: -1 if layer.data else 1])
+    )

@@ -7,6 +7,7 @@
                 | MappedIndex(index, operator, attrs, of) | BoundIndex(index, gone, of)
                 | FlatIndex(of)
     AxisSet   ::= some of AxesOf(attribute, shape) | AllAxes(of)
+                | Contracted(operator, attributes, shapes)
 
 Nothing here has a rank.  `ProjectedIndex` is the place that broadcasting reads: aligned at the last
 axis, 0 along axes of size 1.  `ReshapedIndex` keeps the row-major position.  `MappedIndex` is the
@@ -136,7 +137,21 @@ class AllAxes(Term):
     of: OpenShape
 
 
-AxisSet: TypeAlias = tuple[AxesOf | AllAxes, ...]
+@attrs.frozen(eq=False)
+class Contracted(Term):
+    """What an operator combines at each place of its result: a window, an inner axis."""
+
+    operator: str
+    attributes: Any  # Any: what the operator's record declares, with holes
+    shapes: tuple[OpenShape, ...]
+
+    @property
+    def result(self) -> OpenShape:
+        """The shape that is left."""
+        return MappedShape(self.operator, (self.attributes, self.shapes), SCALAR)
+
+
+AxisSet: TypeAlias = tuple[AxesOf | AllAxes | Contracted, ...]
 
 
 @attrs.frozen(eq=False)

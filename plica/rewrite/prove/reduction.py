@@ -7,23 +7,23 @@ something that all terms have in common is that, if combining it with itself cha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import attrs
 
-from plica.core import Term
 from plica.ir.graph.operator import Mismatch, Operator
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Combiner, Scalar, dtype_of
 from plica.ir.type import TensorType
 from plica.rewrite.packs.axes import every, exclusive, explicit, longer, merged, through, united
 from plica.rewrite.pattern import Derived
+from plica.rewrite.prove.linear import depends, linear_form
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import (
     AllAxes,
     AxisSet,
     BoundIndex,
-    FlatIndex,
     MappedShape,
     OpenIndex,
     OpenShape,
@@ -119,6 +119,7 @@ def reduced(
         place = facts.bound(facts.reshape(index, wide, ones), gone, of.shape)
         body = of.at(place)
         if combiner in IDEMPOTENT and not _varies(reading, body, gone):
+            reading.use("an extreme of one value is that value")
             return body  # an extreme of none is refused; conditions of none were asked for
         return folded(reading, OpenFold(combiner, place, gone, sizes, order, empty, body))
 
@@ -126,11 +127,19 @@ def reduced(
 
 
 def folded(reading: RuleFacts, of: OpenFold) -> Scalar:
+    """A reduction as unknowns: a sum in any order is a linear form of them."""
+    if of.combiner == "sum" and of.order is None:
+        return linear_form(reading, of, partial(_unknown, reading))
+    return _unknown(reading, of)
+
+
+def _unknown(reading: RuleFacts, of: OpenFold) -> Scalar:
     """A reduction as one unknown; of a reduction of the same kind, over both sets of axes."""
     inner = reading.folds.get(of.body)
     if of.order is None and inner is not None and inner.combiner == of.combiner:
         both = joined(of.gone, inner.gone)
         if isinstance(inner.place, BoundIndex) and {*both} <= {*inner.place.gone}:
+            reading.use("a reduction of a reduction is one")
             of = attrs.evolve(inner, gone=both)
     key = ("fold", of.combiner, *of.domain, of.body)
     found = reading.atom(key, dtype_of(of.body), of.combiner)
@@ -151,19 +160,5 @@ def _is_all(gone: AxisSet) -> bool:
 
 def _varies(reading: RuleFacts, body: Scalar, gone: AxisSet) -> bool:
     """Whether a scalar may depend on the place along some axes, or those may be empty."""
-    if not all(reading.is_known(("nonempty", each)) for each in gone):
-        return True
-    stack: list[Any] = [body]
-    seen: set[Term] = set()
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend(node)
-        elif isinstance(node, Term) and node not in seen:
-            seen.add(node)
-            if isinstance(node, FlatIndex) or (
-                isinstance(node, BoundIndex) and not {*gone}.isdisjoint(node.gone)
-            ):
-                return True
-            stack += (*node._children, *reading.keys.get(node, ()))
-    return False
+    known = all(reading.is_known(("nonempty", each)) for each in gone)
+    return not known or depends(reading, body, gone)

@@ -9,7 +9,8 @@ from typing import Any, Final
 from plica.core import Name, Term
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.type import DType
-from plica.rewrite.pattern import Hole
+from plica.rewrite.packs.composite import own_dtype
+from plica.rewrite.pattern import Derived, Hole
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import OpenShape, ShapeFacts
 from plica.rewrite.prove.open_tensor import OpenTensor, Unprovable
@@ -31,6 +32,12 @@ class RuleFacts:
         self.atoms: dict[tuple[Any, ...], ScalarVar] = {}
         self.keys: dict[Term, tuple[Any, ...]] = {}
         self.folds: dict[Scalar, OpenFold] = {}
+        self.opaque: set[Scalar] = set()
+        """Unknown numbers that operators with unknown attributes give."""
+        self.positive: set[str] = set()
+        """Constants whose elements are all above zero."""
+        self.theorems: dict[str, None] = {}
+        """The laws of the normal forms that were used."""
         self.assumes = True
         self.seen: set[tuple[Any, ...]] = set()
         self.memo: dict[Term, OpenTensor] = {}
@@ -47,6 +54,10 @@ class RuleFacts:
             self.keys[found] = key
         return self.atoms[key]
 
+    def use(self, theorem: str) -> None:
+        """Notes a law by which a normal form was made."""
+        self.theorems[theorem] = None
+
     def flag(self, value: Any) -> Any:
         """The value of an attribute that is a condition, where it is decided."""
         return self.flags.get(value.name, value) if isinstance(value, Hole) else value
@@ -57,7 +68,16 @@ class RuleFacts:
 
     def value(self, value: Any) -> Any:
         """An attribute's value; a hole of a dtype has the dtype chosen for it."""
+        if isinstance(value, Derived) and value.function is own_dtype:
+            given, part = value.args  # where a hole is None, the dtype is the same on both sides
+            return self.memo[part].dtype if given is None else self.value(given)
         return self.dtypes.get(value.name, value) if isinstance(value, Hole) else value
+
+    def parameter(self, value: Any, dtype: DType) -> Any:
+        """A number among attributes as an operand: that of a hole is unknown."""
+        if not isinstance(value, Hole):
+            return value
+        return self.atom(("number", value.name), dtype, value.name)
 
     def legal(self, key: tuple[Any, ...], what: str) -> None:
         """On the left side: remember a well-formed call; on the right side: it must be known."""

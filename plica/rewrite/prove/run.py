@@ -26,22 +26,33 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import attrs
 
 from plica.core import IllTyped, Term, map_bottom_up, post_order
-from plica.ir.contract import APPROX, signless_zero
+from plica.ir.contract import APPROX, Contract, signless_zero
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.type import DTYPES, DType
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted
-from plica.rewrite.packs.word import ByDefinition, DtypesAre, Evaluated, LikeLeft, w
-from plica.rewrite.pattern import Derived, Dominator, Hole, Outputs, Recursive, Rest, alternatives
+from plica.rewrite.packs.word import ByDefinition, DtypesAre, Evaluated, FirstFilled, LikeLeft, w
+from plica.rewrite.pattern import (
+    Derived,
+    Dominator,
+    Hole,
+    Outputs,
+    Recursive,
+    Rest,
+    alternatives,
+    hole_names,
+)
 from plica.rewrite.prove.element import RuleReading
 from plica.rewrite.prove.equality import REALS, Claim, equal_folds
 from plica.rewrite.prove.guard import learn_guard
+from plica.rewrite.prove.linear import undefined_atoms
 from plica.rewrite.prove.open_shape import ROOT
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
 from plica.rewrite.rule import Rule
@@ -91,10 +102,12 @@ def _proof(rule: Rule, at: Mapping[str, DType]) -> Proved:
         return Proved(rule.name, f"the definition of {rule.right.record.name}", (), ())
     left, right = _sides(rule)
     cases = typings = 0
+    theorems: dict[str, None] = {}
     laws: dict[str, None] = {}
     scripts: dict[str, None] = {}
     for each in alternatives(left):
         assert isinstance(each, Expr)
+        right = _right(rule.right, each, right)
         flags = _flags(each, right)
         for dtypes in dtypes_of(each, at):
             if isinstance(rule.when, DtypesAre) and not rule.when.predicate(
@@ -107,14 +120,15 @@ def _proof(rule: Rule, at: Mapping[str, DType]) -> Proved:
             for values in itertools.product((False, True), repeat=len(flags)):
                 decided = dict(zip(flags, values, strict=True))
                 try:
-                    laws.update(_Case(rule, each, right, dtypes, decided).laws(scripts))
+                    laws.update(_Case(rule, each, right, dtypes, decided, theorems).laws(scripts))
                 except _IllTypedLeft:
                     continue
                 cases += 1
     if not cases:
         raise Unprovable("no choice of dtypes makes a term of the left side")
     how = "one term" if not scripts else f"{len(scripts)} scripts"
-    return Proved(rule.name, f"{how} for {cases} choices of dtypes", tuple(laws), tuple(scripts))
+    how = f"{how} for {cases} choices of dtypes"
+    return Proved(rule.name, how, tuple(laws), tuple(scripts), tuple(theorems))
 
 
 class _IllTypedLeft(Exception):
@@ -141,6 +155,7 @@ class _Case:
     right: Expr
     dtypes: dict[str, DType]
     flags: dict[str, bool]
+    theorems: dict[str, None]
 
     def laws(self, scripts: dict[str, None]) -> dict[str, None]:
         """The laws under which the sides are equal; scripts are added to those of other cases.
@@ -162,7 +177,9 @@ class _Case:
         except (IllTypedRule, IllTyped) as error:
             raise _IllTypedLeft from error
         after = _arranged(reading, before, reading.tensor(self.right), self.rule.right)
-        return _same_elements(reading, before, after, Claim(self.rule.contract, scripts))
+        laws = _same_elements(reading, before, after, self.rule.contract, scripts)
+        self.theorems.update(reading.theorems)
+        return laws
 
 
 def _sides(rule: Rule) -> tuple[Term, Expr]:
@@ -177,11 +194,22 @@ def _sides(rule: Rule) -> tuple[Term, Expr]:
     match rule.right:
         case LikeLeft(_, Expr() as part) | (Expr() as part):
             return rule.left, part
+        case FirstFilled((Expr() as first, *_)):
+            return rule.left, first
         case Evaluated(Expr() as whole, Expr() as part):
             filled = map_bottom_up(lambda node: part if node is w else node, whole)
             assert isinstance(filled, Expr)
             return rule.left, filled
     raise Unprovable("the right side is a function")
+
+
+def _right(given: object, left: Expr, right: Expr) -> Expr:
+    """The right side of an alternative of the left one."""
+    if not isinstance(given, FirstFilled):
+        return right
+    found = given.among(hole_names(left))
+    assert isinstance(found, Expr)
+    return found
 
 
 def _arranged(
@@ -195,7 +223,11 @@ def _arranged(
 
 
 def _same_elements(
-    reading: RuleReading, before: OpenTensor, after: OpenTensor, claim: Claim
+    reading: RuleReading,
+    before: OpenTensor,
+    after: OpenTensor,
+    contract: Contract,
+    scripts: dict[str, None],
 ) -> dict[str, None]:
     """The laws under which the sides have one dtype, one shape and the same elements."""
     if before.dtype is not after.dtype:
@@ -203,7 +235,10 @@ def _same_elements(
     if before.shape is not after.shape:
         raise Unprovable("the sides may have different shapes")
     a, b = before.at(ROOT), after.at(ROOT)
-    return {} if a is b else dict.fromkeys(equal_folds(reading, a, b, claim))
+    if a is b:
+        return {}
+    claim = Claim(contract, scripts, undefined_atoms(reading))
+    return dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
 def dtypes_of(
@@ -240,20 +275,27 @@ def _chosen(
         yield known
         return
     (name, options), *others = rest
+    later = {other for other, _ in others}
+    settled = [part for part in parts if name in (own := _names(part)) and own.isdisjoint(later)]
     for each in options:
         chosen = {**known, name: each}
-        if all(_is_term(part, chosen) for part in parts if _is_settled(part, chosen, others)):
+        if all(_is_term(part, _of(part, chosen)) for part in settled):
             yield from _chosen(chosen, others, parts)
 
 
-def _is_settled(part: Expr, chosen: dict[str, DType], rest: Sequence[tuple[str, Any]]) -> bool:
-    names = {node.name for node in post_order(part) if isinstance(node, Hole | Rest)}
-    return names.isdisjoint(name for name, _ in rest)
+def _of(part: Expr, dtypes: dict[str, DType]) -> tuple[tuple[str, DType], ...]:
+    return tuple((name, of) for name, of in dtypes.items() if name in _names(part))
 
 
-def _is_term(part: Expr, dtypes: dict[str, DType]) -> bool:
+@lru_cache(maxsize=1024)
+def _names(part: Expr) -> frozenset[str]:
+    return frozenset(node.name for node in post_order(part) if isinstance(node, Hole | Rest))
+
+
+@lru_cache(maxsize=65_536)
+def _is_term(part: Expr, dtypes: tuple[tuple[str, DType], ...]) -> bool:
     try:
-        RuleReading(dtypes).left(part)
+        RuleReading(dict(dtypes)).tensor(part)
     except (IllTypedRule, IllTyped):
         return False
     except Unprovable:

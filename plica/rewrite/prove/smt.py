@@ -11,7 +11,7 @@ what holds in Z holds modulo 2^n.  Functions of the C library are unknown functi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
@@ -60,13 +60,19 @@ class EqualityScript:
 
 
 def query(
-    left: sc.Scalar, right: sc.Scalar, floats: FloatTheory, *, signless: bool
+    left: sc.Scalar,
+    right: sc.Scalar,
+    floats: FloatTheory,
+    *,
+    signless: bool,
+    partial: Set[sc.Scalar] = frozenset(),
 ) -> EqualityScript:
     """A script that is unsatisfiable only if the sides are equal wherever the left is defined.
 
-    With `signless` zeros of both signs are equal.
+    With `signless` zeros of both signs are equal.  The unknown numbers in `partial` are undefined
+    in some cases.
     """
-    encoder = _Encoder(floats, _is_ring(floats, left, right))
+    encoder = _Encoder(floats, _is_ring(floats, left, right), partial)
     a, b = encoder.encoded(left), encoder.encoded(right)
     needed, owed = encoder.defined(left), encoder.defined(right)
     dtype = sc.dtype_of(left)
@@ -107,8 +113,8 @@ def _is_ring(floats: FloatTheory, *terms: sc.Scalar) -> bool:
 class _Encoder:
     """Both sides as definitions over declared unknowns."""
 
-    def __init__(self, floats: FloatTheory, ring: bool) -> None:
-        self.floats, self.ring = floats, ring
+    def __init__(self, floats: FloatTheory, ring: bool, partial: Set[sc.Scalar]) -> None:
+        self.floats, self.ring, self.partial = floats, ring, partial
         self.declarations: list[str] = []
         self.definitions: list[str] = []
         self._own: list[str] = []
@@ -132,6 +138,9 @@ class _Encoder:
         if isinstance(node, sc.ScalarVar):
             name = f"{node.name.hint}_{node.name.index}"
             self.declarations.append(f"(declare-fun {name} () {sort})")
+            if node in self.partial and self.floats == "reals":
+                self.declarations.append(f"(declare-fun defined_{name} () Bool)")
+                self._defined[node] = (f"defined_{name}",)
             return name
         if isinstance(node, sc.Lit):
             return self.literal(node)
