@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.cli.fuzz import form, gradient, graph, kernel, mesh, onnx, open, prove, schedule, torch
+from plica.cli.fuzz import (
+    form,
+    gradient,
+    graph,
+    kernel,
+    mesh,
+    onnx,
+    open,
+    prove,
+    schedule,
+    stablehlo,
+    torch,
+)
 from plica.cli.fuzz.kind import FuzzKind
 
 KINDS: Final[tuple[FuzzKind, ...]] = (
     graph.KIND, kernel.KIND, schedule.KIND, onnx.KIND, gradient.KIND, torch.KIND, form.KIND,
-    open.KIND, mesh.KIND, prove.KIND,
+    open.KIND, mesh.KIND, prove.KIND, stablehlo.KIND,
 )  # fmt: skip
 """Every kind, the most frequent first."""
 

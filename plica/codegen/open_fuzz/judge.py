@@ -114,7 +114,7 @@ def _agrees(
                 "meaning", f"at {at} the code refuses: {error.diagnostics[0].message}"
             )
         runs += 1
-        if (wrong := _difference(found, expected, _truths(module, arrays, each))) is not None:
+        if (wrong := difference_from(found, expected, truths_of(module, arrays, each))) is not None:
             return CaseVerdict("meaning", f"at {at} {wrong}")
     return CaseVerdict("passed", runs=runs, without_value=without)
 
@@ -126,7 +126,7 @@ def _flat(of: Any) -> tuple[Array, ...]:
 Truths: TypeAlias = tuple[tuple[Array, ...], tuple[Array, ...]]
 
 
-def _truths(module: Module, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Truths | None:
+def truths_of(module: Module, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Truths | None:
     """What numpy gives in doubles, and what it gives for inputs a little off; None for nothing."""
     main = module.main_function()
     numbers: dict[Term, int] = {dim_var(name): size for name, size in sizes.items()}
@@ -144,7 +144,7 @@ def _truths(module: Module, arrays: Sequence[Array], sizes: Mapping[str, int]) -
     return found[0], found[1]
 
 
-def _difference(
+def difference_from(
     found: Sequence[Array], expected: Sequence[Array], truths: Truths | None
 ) -> str | None:
     """What differs, None where nothing does but by rounding."""

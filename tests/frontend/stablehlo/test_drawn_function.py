@@ -13,10 +13,10 @@ pytest.importorskip("jax")
 import jax  # it may be missing
 
 import plica
+from plica.frontend.stablehlo.fuzz.xla import run
 from plica.ir.graph.module import Module
 from tests.frontend.stablehlo.drawn_function import TABLE, drawn
 from tests.frontend.stablehlo.test_specification import agree
-from tests.frontend.stablehlo.xla import run
 
 FEW = range(4)
 

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("jax")
 
 import plica
+from plica.frontend.stablehlo.fuzz.xla import run
 from plica.frontend.stablehlo.table import CONTROL, REFUSED, TABLE
 from tests.frontend.stablehlo.specification import OPERATIONS, PROGRAMS, inputs
-from tests.frontend.stablehlo.xla import run
 
 CASES = [
     pytest.param(name, at, id=f"{name}-{at}", marks=() if number % 5 == at else pytest.mark.slow)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 pytest.importorskip("jax")
 
 import plica
+from plica.frontend.stablehlo.fuzz.xla import run
 from plica.frontend.stablehlo.literal import ELEMENTS
 from plica.frontend.whole_array.program import flat_types
 from plica.ir.graph.module import Module
@@ -24,7 +25,6 @@ from tests.codegen.native import assert_close
 from tests.codegen.test_operator import module_of
 from tests.conftest import PROFILE
 from tests.deep import spread
-from tests.frontend.stablehlo.xla import run
 from tests.ir.reference.case import CASES
 
 EXAMPLES = {"ci": 1, "dev": 5, "deep": 50}[PROFILE]
