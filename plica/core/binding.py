@@ -20,8 +20,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
-import attrs
-
 from plica.core.collector import paused
 from plica.core.fold import post_order
 from plica.core.name import Name, fresh
@@ -283,7 +281,9 @@ def _substitute(term: Term, mapping: Mapping[Any, Term]) -> Term:
 
 def rename(variable: T, name: Name) -> T:
     """The same variable under another name."""
-    return cast(T, attrs.evolve(cast(Any, variable), name=name))
+    cls = variable.__class__
+    fields = [name if each == "name" else getattr(variable, each) for each in field_names(cls)]
+    return cls(*fields)
 
 
 def name_of(variable: Term) -> Name:

@@ -105,6 +105,8 @@ class TermMeta(type):
 
     # Any: the arguments are whatever the fields of the class being built are.
     _arity: int
+    _required: int  # how many arguments have no default
+    _defaults: tuple[Any, ...]
     _plan: tuple[Any, ...]
     _table: dict[Any, _Entry]
     _fields: tuple[str, ...]
@@ -318,20 +320,20 @@ def _bind(cls: TermMeta, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     """The arguments in field order, keywords and defaults filled in."""
     if cls._arity < 0:
         _prepare(cls)
-    if not kwargs and len(args) == cls._arity:
-        return args
+    if not kwargs and cls._required <= len(args) <= cls._arity:
+        return args + cls._defaults[len(args) :]
     values = dict(zip(cls._fields, args, strict=False))
     if len(args) > cls._arity or not values.keys().isdisjoint(kwargs):
         raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}.")
     values |= kwargs
     filled = []
-    for field in attrs.fields(cast(Any, cls)):
-        if field.name in values:
-            filled.append(values.pop(field.name))
-        elif field.default is not attrs.NOTHING:
-            filled.append(field.default)
+    for name, default in zip(cls._fields, cls._defaults, strict=True):
+        if name in values:
+            filled.append(values.pop(name))
+        elif default is not attrs.NOTHING:
+            filled.append(default)
         else:
-            raise TypeError(f"{cls.__name__} misses the field {field.name}.")
+            raise TypeError(f"{cls.__name__} misses the field {name}.")
     if values:
         raise TypeError(f"{cls.__name__} has no field {', '.join(values)}.")
     return tuple(filled)
@@ -350,6 +352,9 @@ def _prepare_once(cls: TermMeta) -> None:
     fields = attrs.fields(cast(Any, cls))
     cls._fields = tuple(field.name for field in fields)
     cls._kinds = tuple(map(_kind_of, field_types(cls)))
+    cls._defaults = tuple(field.default for field in fields)
+    stated = [at for at, default in enumerate(cls._defaults, 1) if default is attrs.NOTHING]
+    cls._required = max(stated, default=0)
     cls._simple = bool(cls._kinds) and all(kind is ONE for kind in cls._kinds)
     bare = all(kind is ONE or kind is MANY for kind in cls._kinds)
     cls._table = {}
@@ -403,13 +408,14 @@ def _fill_pair(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
 
 def _fill_any(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
     """Writes the fields of a new node."""
-    fields = tuple(zip(setters, cls._kinds, strict=True))
-    put_children, put_free, meta = _set_children, _set_free, TermMeta
+    kinds, put_children, put_free, meta = cls._kinds, _set_children, _set_free, TermMeta
 
     def fill(node: Any, args: tuple[Any, ...]) -> None:
         kids: list[Term] = []
-        for (put, kind), value in zip(fields, args, strict=True):
-            if kind is ONE:
+        for put, kind, value in zip(setters, kinds, args, strict=True):
+            if kind is PLAIN:
+                pass
+            elif kind is ONE:
                 if value.__class__.__class__ is not meta:
                     raise _not_a_term(cls, (value,))
                 kids.append(value)
@@ -420,7 +426,7 @@ def _fill_any(cls: TermMeta, setters: tuple[_Setter, ...]) -> _Filler:
                     if kid.__class__.__class__ is not meta:
                         raise _not_a_term(cls, (kid,))
                 kids += value
-            elif kind is MIXED:
+            else:
                 _gather(value, kids)
             put(node, value)
         put_children(node, tuple(kids))

@@ -188,7 +188,7 @@ def _compiled(
     waiting: dict[str, Callable[[], bytes]] = {}
     wanted = list(tasks)
     shared = workers is not None and workers.serves(len(tasks))
-    with _beside(not shared) as later:
+    with _beside(not shared and len(tasks) + len(nests.waiting) > 1) as later:
 
         def here(number: int) -> None:
             check_deadline()
@@ -253,11 +253,11 @@ Later: TypeAlias = Callable[[Callable[[], bytes]], Callable[[], bytes]]
 
 
 @contextmanager
-def _beside(alone: bool) -> Iterator[Later]:
-    """LLVM compiles one kernel while the next is emitted, if there are two cores and no worker
-    processes. More threads would not help: llvmlite admits one at a time.
+def _beside(overlaps: bool) -> Iterator[Later]:
+    """LLVM compiles one kernel while the next is emitted, if there is a next, there are two cores
+    and no worker processes. More threads would not help: llvmlite admits one at a time.
     """
-    if not alone or cores() < 2:
+    if not overlaps or cores() < 2:
         yield lambda make: make
         return
     with ThreadPoolExecutor(max_workers=1) as worker:

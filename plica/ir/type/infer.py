@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import evolve
 
@@ -45,6 +45,8 @@ with lazy_imports(__name__):
 __all__ = ["Places", "infer", "infer_expr", "is_inferred", "kernel_type", "same_type", "type_of"]
 
 _inferred: Final[WeakSet[Module]] = WeakSet()
+_results: Final[WeakKeyDictionary[Module, Module]] = WeakKeyDictionary()
+"""The result for each module that somebody still has: several stages of one compilation ask."""
 
 
 def type_of(expr: Expr) -> Type:
@@ -93,9 +95,13 @@ def infer(module: Module, places: Places | None = None) -> Module:
     """The module with all types filled in; `IllTyped` holds all errors."""
     if module in _inferred:
         return module
+    if (known := _results.get(module)) is not None:
+        return known
     with paused():
         result = _Inference(module, {} if places is None else places).run()
     _inferred.add(result)
+    if result is not module:  # which would keep itself alive
+        _results[module] = result
     return result
 
 
