@@ -10,12 +10,12 @@ channel of the result (of the data) is the same channel of the weight: `CHANNELS
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from plica.ir.graph.operator import Operator
+from plica.ir.graph.operator import Operator, find
 from plica.ir.loop.scalar import Combiner, Lit, Mul, Scalar, Select, dtype_of
 from plica.ir.op.record import as_dtype
 from plica.ir.op.relation import FLOAT, NUMBER, wide
@@ -30,7 +30,10 @@ from plica.rewrite.prove.open_shape import (
     MappedIndex,
     MappedShape,
     OpenIndex,
+    OpenShape,
+    PermutedIndex,
     ProjectedIndex,
+    unpermuted,
 )
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
 from plica.rewrite.prove.reduction import folded
@@ -45,6 +48,11 @@ class _Domain:
     conditions: tuple[tuple[str, ...], ...]
 
 
+RANKS: Final[dict[str, tuple[int | None, ...]]] = {
+    "nn.dense": (None, 2), "nn.batch_matmul": (3, 3),
+}  # fmt: skip
+"""Ranks that operands must have."""
+TWO: Final = (1, 0)
 _PADDED: Final = ("padding",)
 DOMAINS: Final = {
     "matmul": _Domain("sum", ((), ())),
@@ -68,19 +76,102 @@ def contracted(
     dtype, domain = args[0].dtype, DOMAINS[record.name]
     if any(each.dtype is not dtype for each in args) or dtype not in NUMBER:
         raise IllTypedRule(f"{record.name} of {', '.join(str(each.dtype) for each in args)}")
-    over = Contracted(record.name, in_order(given), tuple(each.shape for each in args))
+    for arg, rank in zip(args, RANKS.get(record.name, ()), strict=False):
+        if rank is not None:
+            reading.legal(("rank", rank, unpermuted(arg.shape)), f"{record.name} of another rank")
+    over, orders = standard(reading, record.name, given, [each.shape for each in args])
+    if over.operator != record.name:
+        reading.use(f"{record.name} is {over.operator}")
+    turned = [_transposed(reading, arg, order) for arg, order in zip(args, orders, strict=True)]
+    if (swapped := _product_of_transposes(reading, over)) is not None:
+        over, turned = swapped, [_transposed(reading, each, TWO) for each in turned[::-1]]
     reading.legal(("contracted", over), f"{record.name} of other shapes")
 
     def at(index: OpenIndex) -> Scalar:
         place = BoundIndex(index, (over,), over.result)
         body: Scalar | None = None
-        for number, arg in enumerate(args):
+        for number, arg in enumerate(turned):
             factor = as_dtype(_element(reading, arg, number, place), summed_in(domain, dtype))
             body = factor if body is None else Mul(body, factor)
         assert body is not None
         return as_dtype(_fold(reading, domain.combiner, place, body), dtype)
 
-    return OpenTensor(dtype, over.result, at)
+    found = OpenTensor(dtype, over.result, at)
+    return found if swapped is None else _transposed(reading, found, TWO)
+
+
+def _product_of_transposes(reading: RuleFacts, over: Contracted) -> Contracted | None:
+    """The product of transposes that a product of two matrices is a transpose of, where that one
+    stands for both."""
+    shapes = over.shapes
+    matrices = all(reading.is_known(("rank", 2, unpermuted(each))) for each in shapes)
+    if over.operator != "matmul" or not matrices:
+        return None
+    turned = tuple(reading.facts.permuted(each, TWO) for each in shapes[::-1])
+    reading.seen |= {
+        ("rank", 2, Contracted("matmul", (), each).result) for each in (shapes, turned)
+    }
+    if repr(shapes) <= repr(turned):
+        return None
+    reading.use("a product of transposes is a transpose of the product")
+    return Contracted("matmul", (), turned)
+
+
+def standard(
+    reading: RuleFacts, operator: str, given: Mapping[str, Any], shapes: Sequence[OpenShape]
+) -> tuple[Contracted, tuple[tuple[int, ...] | None, ...]]:
+    """What an operator contracts, and how its operands are transposed before: products of matrices
+    are `matmul`, by their definitions."""
+    orders: list[tuple[int, ...] | None] = [None] * len(shapes)
+    values = dict(given)
+    if operator == "nn.dense":
+        operator, orders[1] = "matmul", TWO
+    elif operator == "nn.batch_matmul":
+        for number, name in enumerate(("transpose_x", "transpose_y")):
+            if values[name] is True:
+                orders[number], values[name] = (0, 2, 1), False
+        if list(values.values()) == [False, False]:
+            operator, values = "matmul", {}
+    turned = (
+        shape if order is None else reading.facts.permuted(shape, order)
+        for shape, order in zip(shapes, orders, strict=True)
+    )  # fmt: skip
+    return Contracted(operator, in_order(values), tuple(turned)), tuple(orders)
+
+
+def _transposed(reading: RuleFacts, of: OpenTensor, order: tuple[int, ...] | None) -> OpenTensor:
+    if order is None:
+        return of
+    permute = reading.facts.permute
+    shape = reading.facts.permuted(of.shape, order)
+    return OpenTensor(of.dtype, shape, lambda index: of.at(permute(index, order, of.shape)))
+
+
+def einsum(reading: RuleFacts, given: Mapping[str, Any], args: list[OpenTensor]) -> OpenTensor:
+    """A sum of products in index notation: a transpose, or a product of two matrices."""
+    equation = given["equation"].replace(" ", "")
+    left, _, result = equation.partition("->")
+    parts = left.split(",")
+    for arg, letters in zip(args, parts, strict=True):
+        reading.legal(("rank", len(letters), unpermuted(arg.shape)), "einsum of another rank")
+    if len(parts) == 1 and len(result) == len({*result}) and {*result} == {*left}:
+        order = tuple(map(left.index, result))
+        if reading.assumes:
+            reading.facts.learn_rank(args[0].shape, order)
+        return _transposed(reading, args[0], order)
+    if [*map(len, (*parts, result))] == [2, 2, 2] and len({*left}) == 4 and len({*result}) == 2:
+        row, column = result
+        inner = next(letter for letter in parts[0] if letter != row)
+        wanted = (row + inner, inner + column)
+        if all({*part} == {*each} for part, each in zip(parts, wanted, strict=True)):
+            turned = [
+                arg if part == each else _transposed(reading, arg, TWO)
+                for arg, part, each in zip(args, parts, wanted, strict=True)
+            ]
+            record = find("matmul")
+            assert record is not None
+            return contracted(reading, record, {}, turned)
+    raise Unprovable(f"einsum {equation!r} is not modelled")
 
 
 def in_order(attributes: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -105,7 +196,7 @@ def _over(place: BoundIndex) -> Contracted:
     return over
 
 
-def _operand_place(number: int, place: BoundIndex) -> MappedIndex:
+def _operand_place(number: int, place: BoundIndex) -> OpenIndex:
     over = _over(place)
     return MappedIndex(place, f"operand {number}", over, over.shapes[number])
 
@@ -142,19 +233,22 @@ def scaled_by_channels(reading: RuleFacts, node: Derived) -> OpenTensor:
     weight, by = reading.memo[part], reading.memo[factor]
     if not isinstance(factor, Hole) or not reading.is_known(("along", end, factor.name, layer)):
         raise Unprovable(f"a factor that may not lie along the {end} of {layer.record.name}")
-    attributes = in_order(dict(zip(layer.holes, given, strict=True)))
+    attributes = dict(zip(layer.holes, given, strict=True))
     if weight.dtype is not by.dtype:
         raise Unprovable(f"a weight of {weight.dtype} times a factor of {by.dtype}")
 
     def at(index: OpenIndex) -> Scalar:
-        match index:
-            case MappedIndex(BoundIndex() as place, word, Contracted() as over, _) if (
-                over.operator == layer.record.name
-                and word == f"operand {1 - layer.data}"
-                and over.attributes == attributes
-            ):
-                reading.use(f"channels of {over.operator}")
-                return Mul(weight.at(index), by.at(_channel(reading, layer, end, place, by)))
+        read = index.index if isinstance(index, PermutedIndex) else index
+        match read:
+            case MappedIndex(BoundIndex() as place, _, Contracted() as over, _):
+                shapes = [over.shapes[layer.data], weight.shape][:: -1 if layer.data else 1]
+                wanted, orders = standard(reading, layer.record.name, attributes, shapes)
+                own, order = _operand_place(1 - layer.data, place), orders[1 - layer.data]
+                if order is not None:
+                    own = reading.facts.permute(own, order, weight.shape)
+                if wanted is over and orders[layer.data] is None and own is index:
+                    reading.use(f"channels of {layer.record.name}")
+                    return Mul(weight.at(index), by.at(_channel(reading, layer, end, place, by)))
         raise Unprovable(f"a scaled weight that {layer.record.name} does not read")
 
     return OpenTensor(weight.dtype, weight.shape, at)
@@ -180,9 +274,11 @@ def total_of_shift(reading: RuleFacts, node: Derived) -> OpenTensor:
     scaled = part.args[2:] if isinstance(part, Derived) and part.function in CHANNELS else None
     if scaled is None or CHANNELS[part.function] != (layer, "inputs"):
         raise Unprovable(f"the total of a weight that is not scaled by the inputs of {layer.slug}")
-    attributes = in_order(dict(zip(layer.holes, scaled, strict=True)))
-    over = Contracted(layer.record.name, attributes, (of.shape, weight.shape))
-    if not reading.is_known(("no padding", over.operator, attributes)):
+    attributes = dict(zip(layer.holes, scaled, strict=True))
+    shapes = (of.shape, weight.shape)
+    over, orders = standard(reading, layer.record.name, attributes, shapes)
+    turned = _transposed(reading, weight, orders[1])
+    if not reading.is_known(("no padding", over.operator, over.attributes)):
         raise Unprovable("padding is not shifted")
     shape = MappedShape(node.function.name, over, SCALAR)
     reading.facts.learn_below(shape, over.result)
@@ -192,7 +288,7 @@ def total_of_shift(reading: RuleFacts, node: Derived) -> OpenTensor:
             case ProjectedIndex(outer, source, target) if source is over.result:
                 assert target is shape
                 place = BoundIndex(outer, (over,), over.result)
-                body = as_dtype(_element(reading, weight, 1, place), wide(weight.dtype))
+                body = as_dtype(_element(reading, turned, 1, place), wide(weight.dtype))
                 return as_dtype(_fold(reading, "sum", place, body), weight.dtype)
         raise Unprovable(f"a total that is not added to its {layer.record.name}")
 

@@ -30,6 +30,7 @@ from plica.rewrite.prove.contraction import (
     DOMAINS,
     TOTALS,
     contracted,
+    einsum,
     scaled_by_channels,
     total_of_shift,
 )
@@ -42,6 +43,7 @@ from plica.rewrite.prove.derived import (
     triangle_of,
     turned_back_of,
 )
+from plica.rewrite.prove.join import joined_parts, part_of_split
 from plica.rewrite.prove.open_shape import (
     NOWHERE,
     SCALAR,
@@ -139,7 +141,7 @@ class RuleReading(RuleFacts):
             case Derived():
                 return read_derived(self, node)
             case Project(Apply("split", (part,), given), number):
-                return self._part(self.memo[part], dict(given), number)
+                return part_of_split(self, self.memo[part], dict(given), number)
             case Apply(name, args, _):
                 record = find(name)
                 assert record is not None
@@ -151,6 +153,8 @@ class RuleReading(RuleFacts):
             return constant(False, bool_)
         constraint = node.constraint
         scalar = constraint.ranks == (0,) or constraint.shape == ()
+        if self.assumes and constraint.ranks is not None and len(constraint.ranks) == 1:
+            self.seen.add(("rank", *constraint.ranks, self.facts.named(NamedShape(node.name))))
         shape = SCALAR if scalar else self.facts.named(NamedShape(node.name))
         dtype, name = self.dtypes[node.name], node.name
         if name in self.splats:
@@ -186,8 +190,10 @@ class RuleReading(RuleFacts):
             return self._fill(record.name, given, shape_of(self, given["shape"]), f32)
         if record.name in DOMAINS and not any(isinstance(each, Literal) for each in args):
             return contracted(self, record, given, [self.memo[each] for each in args])
+        if record.name == "einsum":
+            return einsum(self, given, [self.memo[each] for each in args])
         if record.name == "concat":
-            return self._concat([self.memo[each] for each in args], given["axis"])
+            return joined_parts(self, [self.memo[each] for each in args], given["axis"])
         if len(args) != 1 or isinstance(args[0], Literal):
             raise Unprovable(f"{record.name} is not modelled")
         of = self.memo[args[0]]
@@ -322,40 +328,6 @@ class RuleReading(RuleFacts):
         number = number_of(self, value, own if given["dtype"] is None else given["dtype"])
         return OpenTensor(number.dtype, shape, lambda _: number.at(NOWHERE))
 
-    def _concat(self, parts: list[OpenTensor], axis: Any) -> OpenTensor:
-        """Tensors end to end; a concatenation of concatenations has all their parts."""
-        if len({each.dtype for each in parts}) != 1:
-            raise IllTypedRule("the parts of concat have one dtype")
-        flat = [
-            piece
-            for part in parts
-            for piece in (part.parts if part.parts and part.axis == axis else (part,))
-        ]
-        if len(flat) == 1:
-            return flat[0]
-        cuts = [self.cuts.get(each) for each in flat]
-        if cuts[0] is not None:
-            whole = cuts[0][0]
-            if cuts == [(whole, len(flat), axis, number) for number in range(len(flat))]:
-                return whole
-        shapes = tuple(each.shape for each in flat)
-        if self.assumes:
-            self.seen.add(("concat", axis, shapes))
-        elif not any(
-            each[:2] == ("concat", axis) and _is_run(shapes, each[2]) for each in self.seen
-        ):
-            raise Unprovable("a concat may not be well formed on the right side")
-        shape = MappedShape("concat", (axis, *shapes), SCALAR)
-        dtype = flat[0].dtype
-
-        def at(index: OpenIndex) -> Scalar:
-            places = [MappedIndex(index, "concat", (axis, i, *shapes), each.shape)
-                      for i, each in enumerate(flat)]  # fmt: skip
-            key = tuple(each.at(place) for each, place in zip(flat, places, strict=True))
-            return self.atom(("concat", axis, index, shapes, key), dtype, "joined")
-
-        return OpenTensor(dtype, shape, at, tuple(flat), axis)
-
     # --- arrangements -----------------------------------------------------------------------------
 
     def _broadcast(self, of: OpenTensor, given: Any) -> OpenTensor:
@@ -377,6 +349,8 @@ class RuleReading(RuleFacts):
             explicit = order.constraint.when is is_order
         if self.assumes and explicit:
             self.facts.learn_rank(of.shape, order)
+        if self.assumes and isinstance(order, tuple):
+            self.seen.add(("rank", len(order), unpermuted(of.shape)))
         self._transposable(of.shape, order, explicit)
         shape, permute = self.facts.permuted(of.shape, order), self.facts.permute
         return OpenTensor(of.dtype, shape, lambda index: of.at(permute(index, order, of.shape)))
@@ -386,6 +360,9 @@ class RuleReading(RuleFacts):
             inner, outer = order.args
             self._transposable(shape, inner, True)
             self._transposable(self.facts.permuted(shape, inner), outer, True)
+        elif isinstance(order, tuple) and self.is_known(("rank", len(order), unpermuted(shape))):
+            if sorted(order) != [*range(len(order))]:
+                raise Unprovable(f"{order} is no order of axes")
         elif not ((explicit or isinstance(order, Derived)) and self.facts.fits(shape, order)):
             self.legal(("transpose", order, shape), "a transpose")
 
@@ -459,26 +436,6 @@ class RuleReading(RuleFacts):
 
         return OpenTensor(of.dtype, of.shape, at)
 
-    def _part(self, of: OpenTensor, given: dict[str, Any], number: int) -> OpenTensor:
-        """A part of a split: of what was concatenated at the cut, what was there before."""
-        sections, axis = given["indices_or_sections"], given["axis"]
-        if sections == 1:
-            return of
-        if self.is_known(("split", sections, axis, of.shape)) and number == 0:
-            return of
-        shapes = tuple(each.shape for each in of.parts)
-        known = (("split", sections, axis, *shapes), ("split", sections, axis, *shapes[:1]))
-        if len(shapes) == 2 and of.axis == axis and any(map(self.is_known, known)):
-            return of.parts[number]
-        key = (("sections", sections), ("axis", axis), ("number", number))
-        self.legal(("part", sections, axis, of.shape), "a split of another shape")
-        shape = MappedShape("split", key, of.shape)
-        made = OpenTensor(
-            of.dtype, shape, lambda index: of.at(MappedIndex(index, "split", key, of.shape))
-        )
-        self.cuts[made] = (of, sections, axis, number)
-        return made
-
 
 def _is_identity(name: str, given: Mapping[str, Any]) -> bool:
     """Whether attributes say that an operator changes nothing."""
@@ -496,11 +453,6 @@ def _undoes(first: tuple[str, Any], second: tuple[str, Any]) -> bool:
     one, other = dict(first[1]), dict(second[1])
     turned = one.get("column_row_depth", False), other.get("column_row_depth", False)
     return one["block"] == other["block"] and turned == (False, False)
-
-
-def _is_run(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
-    """Whether a sequence is a run of another."""
-    return any(whole[at : at + len(part)] == part for at in range(len(whole)))
 
 
 def _put(body: Scalar, loads: Mapping[Term, Term]) -> Term:

@@ -27,7 +27,7 @@ from plica.rewrite.packs.scale import (
 from plica.rewrite.packs.wide import ScalesWideOutputs
 from plica.rewrite.packs.word import CoversShape, HasElements, OneShape
 from plica.rewrite.pattern import Hole
-from plica.rewrite.prove.contraction import in_order
+from plica.rewrite.prove.contraction import standard
 from plica.rewrite.prove.derived import shape_before
 from plica.rewrite.prove.open_shape import Contracted, NamedShape
 from plica.rewrite.prove.rule_facts import RuleFacts
@@ -90,8 +90,8 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
         case ShiftsInputs(layer):
             reading.seen.add(("along", "inputs", "b", layer))
             facts.learn_below(NamedShape("b"), NamedShape("x"))
-            attributes = _layer(reading, layer).attributes
-            reading.seen.add(("no padding", layer.record.name, attributes))
+            over = _layer(reading, layer)
+            reading.seen.add(("no padding", over.operator, over.attributes))
         case CutBehind(cuts, name, axis):
             reading.seen.add(("split", attribute[cuts], attribute[axis], NamedShape(name)))
 
@@ -99,6 +99,5 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
 def _layer(reading: RuleFacts, layer: LinearLayer) -> Contracted:
     """What the one layer of a left side sums, if its data are not changed before."""
     shapes = [reading.facts.named(NamedShape(name)) for name in ("x", "w")]
-    return Contracted(
-        layer.record.name, in_order(layer.holes), tuple(shapes[:: -1 if layer.data else 1])
-    )
+    order = -1 if layer.data else 1
+    return standard(reading, layer.record.name, layer.holes, shapes[::order])[0]

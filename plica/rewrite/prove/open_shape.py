@@ -424,6 +424,9 @@ class ShapeFacts:
             inner, outer = order.args
             return self.permuted(self.permuted(shape, inner), outer)
         match shape:
+            case PermutedShape(of, tuple() as inner) if isinstance(order, tuple):
+                both = composed.compute(inner, order)
+                return of if both == tuple(range(len(both))) else PermutedShape(of, both)
             case KeptShape(of, gone) if _are_of(gone, PermutedShape(of, order)):
                 return KeptShape(PermutedShape(of, order), gone)
             case ReducedShape(of, (AxesOf(axes, PermutedShape(_, before) as wide),) as gone) if (
@@ -440,6 +443,9 @@ class ShapeFacts:
         if (of, order) in self.orderly:
             return self.reshape(index, self.permuted(of, order), of)
         match index:
+            case PermutedIndex(whole, tuple() as outer) if isinstance(order, tuple):
+                both = composed.compute(order, outer)
+                return whole if both == tuple(range(len(both))) else PermutedIndex(whole, both)
             case BoundIndex(outer, gone, wide) if wide is PermutedShape(of, order):
                 return self.bound(self.permute(outer, order, self.kept(of, gone)), gone, of)
             case ReshapedIndex(outer, ReducedShape(wide, (AxesOf(axes, _),) as gone), _) if (
