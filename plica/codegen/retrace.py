@@ -335,8 +335,10 @@ def _emitted(
                     nests = tuple(
                         [calls[each] for each in dict.fromkeys(nests_of(kernel, over, wanted))]
                     )
-                    symbol = unit.kernel_symbol(unit.kernel_key(kernel, over, options, nests))
-                    make = partial(unit.entry_of, kernel, over, symbol, options, nests)
+                    named = options.named(name)
+                    key = unit.kernel_key(kernel, over, named, nests)
+                    symbol = unit.kernel_symbol(key, named.label)
+                    make = partial(unit.entry_of, kernel, over, symbol, named, nests)
                     yield name, symbol, partial(_without_flags, make)
 
 

@@ -70,7 +70,8 @@ class Target:
 
     `vector` and `registers` are the bits of a vector and how many vectors are at hand, 0 for what
     the features tell; `caches` are bytes from the nearest on, of one core but for the last.
-    `rates` are what the machine does in a cycle, those of the table where none are said.
+    `rates` are what the machine does in a cycle, those of the table where none are said.  With
+    `debug`, code has line tables, and that folder the texts of kernels that they refer to.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Target:
     caches: tuple[int, ...] = ()
     cores: int = 1
     rates: CycleRates | None = None
+    debug: str = ""
 
     backend: ClassVar[str] = "cpu"
 
@@ -221,6 +223,7 @@ class Target:
             ("cores", self.cores if self.cores != 1 else 0),
             ("rates", "" if self.rates is None else self.rates.spelled()),
             ("features", ",".join(self.features)),
+            ("debug", self.debug),
         ):
             if value:
                 words.append(f"{key}={value}")
@@ -279,6 +282,7 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "caches": lambda text: tuple(_number(each) for each in text.split(",")),
     "cores": _number,
     "rates": rates_of,
+    "debug": str,
 }
 
 

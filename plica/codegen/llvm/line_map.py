@@ -1,4 +1,7 @@
-"""Line maps: the statement behind each line of a kernel's assembly.
+"""Line maps: the statement behind each line of a kernel's assembly, and behind each instruction.
+
+`with_lines` gives LLVM text debug locations: lines of the kernel's printed text, which debuggers
+and profilers read from the object (the option `debug` of a target).
 
 >>> from plica.demo.cnn_script import cnn
 >>> from plica.ir.text.script import as_module
@@ -11,18 +14,22 @@ True
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from attrs import evolve, frozen
 
 from plica.codegen.backend import AnyTarget
-from plica.codegen.llvm.fold import alone, emit, traits_of
+from plica.codegen.llvm.fold import Text, alone, emit, traits_of
 from plica.codegen.llvm.toolchain import assembly
 from plica.codegen.llvm.writer import MARK
 from plica.codegen.target import Target
 from plica.ir.loop.statement import Kernel, Stmt, statements
+from plica.ir.text.show.kernel import located_kernel
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 NAME: Final = "kernel"
@@ -35,9 +42,9 @@ _NO_CODE: Final = re.compile(
 _METADATA: Final = """\
 !llvm.dbg.cu = !{!0}
 !llvm.module.flags = !{!1}
-!0 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: LineTablesOnly)
+!0 = distinct !DICompileUnit(language: DW_LANG_C99, file: !2, emissionKind: FullDebug)
 !1 = !{i32 2, !"Debug Info Version", i32 3}
-!2 = !DIFile(filename: "kernel", directory: "")
+!2 = !DIFile(filename: "FILE", directory: "FOLDER")
 !3 = !DISubroutineType(types: !{})"""
 
 
@@ -60,7 +67,8 @@ def assembly_lines(
     order = tuple(dict.fromkeys(statements(kernel.body)))
     traits = evolve(traits_of(target, contract, signless), marks=order, open=bool(kernel.dims))
     text = emit(kernel, NAME, None, traits)
-    located = evolve(text, lines=(*_located(text.lines), _METADATA))
+    numbers = range(1, len(order) + 1)
+    located = evolve(text, lines=(*_located(text.lines, NAME, numbers), _METADATA))
     found: list[AssemblyLine] = []
     number = 0
     for line in assembly(alone(located, NAME, target, contract), target).splitlines():
@@ -75,20 +83,48 @@ def assembly_lines(
     return tuple(found)
 
 
-def _located(lines: Sequence[str]) -> Iterator[str]:
-    """Lines of LLVM text with marks converted to debug locations; one scope per function."""
+def with_lines(  # noqa: PLR0917  # as `kernel_text`
+    kernel: Kernel,
+    over: int | None,
+    name: str,
+    target: Target,
+    contract: bool,
+    signless: bool,
+    label: str,
+) -> Text:
+    """The function of a kernel, whose instructions have the lines of its source file."""
+    _, places = located_kernel(kernel, label)
+    order = tuple(places)
+    traits = evolve(traits_of(target, contract, signless), marks=order, open=bool(kernel.dims))
+    text = emit(kernel, name, over, traits)
+    folder = json.dumps(os.path.abspath(target.debug), ensure_ascii=False)
+    end = _METADATA.replace("FILE", f"{label}.py").replace('"FOLDER"', folder)
+    lines = _located(text.lines, label, [places[each] for each in order])
+    return evolve(text, lines=(*lines, end))
+
+
+def write_source(kernel: Kernel, label: str, target: Target) -> None:
+    """Write the text of a kernel where its line table says it is."""
+    path = Path(target.debug, f"{label}.py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{located_kernel(kernel, label)[0]}\n", encoding="utf-8")
+
+
+def _located(lines: Sequence[str], name: str, numbers: Sequence[int]) -> Iterator[str]:
+    """Lines of LLVM text with marks converted to debug locations, by the number of each mark; one
+    scope per function."""
     metadata: list[str] = []
     scope = number = 0
     for line in lines:
         if line.startswith("define"):
             scope, number = len(metadata) + 4, 0
             metadata.append(
-                f'!{scope} = distinct !DISubprogram(name: "{NAME}", file: !2, type: !3, unit: !0, '
+                f'!{scope} = distinct !DISubprogram(name: "{name}", file: !2, type: !3, unit: !0, '
                 "spFlags: DISPFlagDefinition)"
             )
             yield f"{line.removesuffix('{')}!dbg !{scope} {{"
         elif line.startswith(MARK):
-            number = int(line.removeprefix(MARK)) + 1
+            number = numbers[int(line.removeprefix(MARK))]
         elif scope and line.startswith("  "):
             place = len(metadata) + 4
             metadata.append(f"!{place} = !DILocation(line: {number}, scope: !{scope})")

@@ -12,19 +12,20 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from plica.codegen.llvm import pool, profile, toolchain
 from plica.codegen.llvm.fold import alone, fold, kernel_text, regions_text, variants
 from plica.codegen.llvm.loop_context import RegionOutside
 from plica.codegen.llvm.region import Callee, Variant
 from plica.codegen.lower.passes import digest_of
-from plica.codegen.program import Program
+from plica.codegen.program import Program, kernel_name
 from plica.codegen.target import Target
 from plica.codegen.workers import GroupTask, Workers, together
 from plica.core import Memo
 from plica.core.deadline import check_deadline
 from plica.ir.loop.statement import Kernel
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports
 from plica.runtime.store import ArtefactStore, key_of
@@ -35,6 +36,7 @@ with lazy_imports(__name__):
     from plica.codegen.llvm.common_nest import CommonNest, NestCall, common_nests, nest_call
     from plica.codegen.llvm.fold import Text
     from plica.codegen.llvm.kernel_sharing import Shared, sharing
+    from plica.codegen.llvm.line_map import with_lines, write_source
     from plica.codegen.open_memory_plan import AnyPlan
 
 OBJECT: Final = b"\x7fELF"  # what every object in the store begins with
@@ -63,10 +65,17 @@ class ObjectOptions:
     contract: bool = False
     signless: bool = False
     level: int = 2
+    label: str = ""
+    """The kernel's name in line tables, where the target has them."""
 
     def __str__(self) -> str:
         """The options in keys, besides the machine's facts."""
-        return f"{self.contract and self.target.has_fma} {self.signless} {self.level}"
+        lines = f" {self.label} {self.target.debug}" if self.label else ""
+        return f"{self.contract and self.target.has_fma} {self.signless} {self.level}{lines}"
+
+    def named(self, kernel: str) -> ObjectOptions:
+        """The options of a kernel of that name."""
+        return evolve(self, label=kernel) if self.target.debug else self
 
     def text(
         self,
@@ -78,6 +87,8 @@ class ObjectOptions:
     ) -> Text:
         """The function of a kernel."""
         how = self.target, self.contract, self.signless
+        if self.label:
+            return with_lines(kernel, over, name, *how, self.label)
         return kernel_text(kernel, over, name, *how, bounds, nests)
 
     def begun(self, text: Text, name: str, renamed: str | None = None) -> Callable[[], bytes]:
@@ -104,6 +115,8 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     For another machine everything is one object, because each is compiled in a separate process.
     """
     if target.triple != toolchain.host().triple:
+        if target.debug:
+            raise _no_lines(target)
         whole = fold(program, plan, target, contract, signless)
         return Units((made(whole, target, store),), program.names)
     options = ObjectOptions(target, contract, signless, level)
@@ -128,8 +141,8 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         for key in nests.waiting:
             store.put(entry_key(key), nests.entries[key])
     callees = {
-        variant: Callee(kernel_symbol(key), bool(entries[key][0] & FAILS), told)
-        for variant, (key, _), (_, told) in zip(used, keyed, served, strict=True)
+        variant: Callee(task.args[2], bool(entries[key][0] & FAILS), told)
+        for variant, (key, task), (_, told) in zip(used, keyed, served, strict=True)
     }
     every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict(keyed)]
@@ -139,6 +152,12 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
         head = f'target triple = "{target.triple}"\n'
         every.append(_of_every_program(head + pool.text(target.triple), target, store))
     return Units(tuple(every), tuple([each.name for each in tasks.values()]))
+
+
+def _no_lines(target: Target) -> UnsupportedError:
+    message = "Line tables are made for processors of this machine's kind."
+    here = toolchain.host().triple
+    return UnsupportedError(Diagnostic("unsupported", message, None, here, target.triple))
 
 
 def serving(
@@ -164,15 +183,19 @@ def _keyed(
 ) -> list[tuple[str, GroupTask]]:
     """The key of each kernel's entry, and how it is made."""
     common: list[tuple[CommonNest, ...]] = [()] * len(used)
-    if len(used) > 1:
+    if len(used) > 1 and not nests.options.target.debug:
         pairs = zip(served, used, strict=True)
         common = common_nests([(kernel, over) for (kernel, _), (_, over) in pairs])
     options = nests.options
     found: list[tuple[str, GroupTask]] = []
     for (number, over), (kernel, _), theirs in zip(used, served, common, strict=True):
         calls = tuple([call for each in theirs if (call := nests.call(each)) is not None])
-        key = kernel_key(kernel, over, options, calls)
-        args = kernel, over, kernel_symbol(key), options, calls
+        named = options.named(kernel_name(number, program))
+        key = kernel_key(kernel, over, named, calls)
+        symbol = kernel_symbol(key, named.label)
+        if named.label:
+            write_source(kernel, named.label, named.target)
+        args = kernel, over, symbol, named, calls
         found.append((key, GroupTask(program.names[number], entry_of, args)))
     return found
 
@@ -238,9 +261,9 @@ def stored_entry(
     return entry if entry is not None and entry.startswith(OBJECT, 1) else None
 
 
-def kernel_symbol(key: str) -> str:
+def kernel_symbol(key: str, label: str = "") -> str:
     """The name of a kernel's function."""
-    return f"{KERNEL_PREFIX}{key[:24]}"
+    return f"{KERNEL_PREFIX}{label and f'{label}.'}{key[:24]}"
 
 
 def nest_symbol(key: str) -> str:
@@ -328,7 +351,7 @@ def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], byte
     """What LLVM still has to do for an entry; a text that is written already is given its name."""
     kernel, over, name, options, nests = task.args
     assert isinstance(options, ObjectOptions)
-    if over is None and not nests and kernel in written:
+    if over is None and not nests and kernel in written and not options.label:
         return options.begun(written[kernel], NAME_PLACEHOLDER, name)
     return options.begun(options.text(kernel, over, name, nests=nests), name)
 

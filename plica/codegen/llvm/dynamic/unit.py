@@ -7,6 +7,7 @@ from functools import partial
 from plica.codegen.dynamic.program import DynamicProgram
 from plica.codegen.llvm import pool, toolchain
 from plica.codegen.llvm.dynamic.fold import routines_text, whole_text
+from plica.codegen.llvm.line_map import write_source
 from plica.codegen.llvm.region import Callee
 from plica.codegen.llvm.unit import (
     FAILS,
@@ -19,7 +20,9 @@ from plica.codegen.llvm.unit import (
     made,
     stored_entry,
 )
+from plica.codegen.program import function_name
 from plica.codegen.target import Target
+from plica.core import digest
 from plica.runtime.store import ArtefactStore
 
 
@@ -42,9 +45,12 @@ def units(
     options = ObjectOptions(target, contract, signless)
     for number in range(len(program.kernels)):
         kernel = program.kernels[number]
-        key = kernel_key(kernel, None, options)
-        name = kernel_symbol(key)
-        make = partial(entry_of, kernel, None, name, options)
+        named = options.named(function_name(program.names[number], digest(kernel)))
+        key = kernel_key(kernel, None, named)
+        name = kernel_symbol(key, named.label)
+        if named.label:
+            write_source(kernel, named.label, target)
+        make = partial(entry_of, kernel, None, name, named)
         entry = stored_entry(store, key, make, program.names[number])
         if entry is None:
             entry = make()

@@ -29,7 +29,7 @@ from plica.ir.text.show.type import parenthesised
 from plica.ir.text.word import BITS, DTYPE_WORDS, TAKEN_IN_KERNELS, WORDS
 from plica.ir.type import i64
 
-__all__ = ["kernel_lines", "show_kernel"]
+__all__ = ["kernel_lines", "located_kernel", "show_kernel"]
 
 MAX_NESTING: Final = 40
 """Statements nested deeper than this become a region."""
@@ -52,9 +52,28 @@ def show_kernel(kernel: st.Kernel, name: str = "kernel") -> str:
     return "\n".join(kernel_lines(kernel, name, supply)[0])
 
 
+def located_kernel(kernel: st.Kernel, name: str) -> tuple[str, dict[st.Stmt, int]]:
+    """The text of a kernel, and the line of each statement that has one, from 1 on."""
+    printer = _Printer(IdentifierSupply(WORDS | TAKEN_IN_KERNELS))
+    lines = _lines(kernel, name, printer)
+    starts, start = {}, len(lines) - len(printer.main)
+    starts[id(printer.main)] = start
+    for region in reversed(printer.regions):
+        start -= len(region)
+        starts[id(region)] = start
+    places: dict[st.Stmt, int] = {}
+    for stmt, out, at in printer.places:
+        places.setdefault(stmt, starts[id(out)] + at + 1)
+    return "\n".join(lines), places
+
+
 def kernel_lines(kernel: st.Kernel, name: str, supply: IdentifierSupply) -> tuple[Lines, set[str]]:
     """The lines of a kernel, and the words that they use."""
     printer = _Printer(supply)
+    return _lines(kernel, name, printer), printer.scalars.words
+
+
+def _lines(kernel: st.Kernel, name: str, printer: _Printer) -> Lines:
     for each in kernel.dims:
         printer.names.bind(each)
     types = [printer.buffer_type(each, quoted=True)[1] for each in kernel.params]
@@ -63,7 +82,7 @@ def kernel_lines(kernel: st.Kernel, name: str, supply: IdentifierSupply) -> tupl
         for each, type in zip(kernel.params, types, strict=True)
     ]
     lines = [_decorator(kernel, printer), *_wrapped(f"def {name}(", params, "):")]
-    return [*lines, *printer.body(kernel.body)], printer.scalars.words
+    return [*lines, *printer.body(kernel.body)]
 
 
 def _decorator(kernel: st.Kernel, printer: _Printer) -> str:
@@ -96,19 +115,20 @@ class _Printer:
         self.extents: dict[ScalarVar, Scalar] = {}  # of loops and blocks around, for short forms
         self.quoted: list[str] = []  # sizes in quotes, in the order of the text
         self.regions: list[Lines] = []
+        self.main: Lines = []
+        self.places: list[tuple[st.Stmt, Lines, int]] = []  # where a statement was printed
         self.work: list[Any] = []  # statements to print, and things to do after one
 
     def body(self, root: st.Stmt) -> Lines:
         """The lines of a kernel's body: regions first."""
-        main: Lines = []
-        self._inside(root, 1, main)
+        self._inside(root, 1, self.main)
         while self.work:
             item = self.work.pop()
             if callable(item):
                 item()
             else:
                 self._statement(*item)
-        return [line for region in self.regions for line in region] + main
+        return [line for region in self.regions for line in region] + self.main
 
     def buffer_type(self, of: Buffer, quoted: bool = False) -> tuple[Lines, str]:
         """Preceding lines, and the type; new symbolic sizes are quoted."""
@@ -166,6 +186,7 @@ class _Printer:
         def shown(*roots: Root) -> list[str]:
             before, texts = self.scalars.lines(roots)
             out.extend(f"{pad}{line}" for line in before)
+            self.places.append((stmt, out, len(out)))
             return texts
 
         match stmt:
@@ -209,6 +230,7 @@ class _Printer:
                 self._inside(body, level + 1, out)
             case st.Invoke(name, operands):
                 texts = self._operands(operands, pad, out)
+                self.places.append((stmt, out, len(out)))
                 self.words.add("invoke")
                 out.append(f"{pad}invoke({', '.join([string_text(name), *texts])})")
             case st.Barrier(scope):
@@ -267,6 +289,7 @@ class _Printer:
         mark = self.names.mark()
         saved = {each.var: self.extents.get(each.var) for each in chain}
         variables = ", ".join([self.names.bind(each.var) for each in chain])
+        self.places += [(each, out, len(out)) for each in chain]
         self.extents |= {each.var: each.extent for each in chain}
         out.append(f"{pad}for {variables} in {self._range(chain, texts)}:")
         self.work.append(lambda: _restore(self.extents, saved))
