@@ -3,10 +3,10 @@
     y[l] += x[0] * w[l, 0] + x[1] * w[l, 1] + x[2] * w[l, 2] + x[3] * w[l, 3]       for all lanes l
 
 Machines without a byte dot product use one for pairs of i16, with bytes widened when they are
-packed. Each is a tensor intrinsic, identified by its meaning; LLVM's function is a hint. Sums are
-exact modulo 2**32, as the meaning says: saturating instructions are excluded. The features of a
-machine determine which exist. Some machines also multiply tiles of bytes, of up to 32 rows and two
-vectors:
+packed. Others may have one for such pairs besides, which adds to its sums: `wide`. Each is a tensor
+intrinsic, identified by its meaning; LLVM's function is a hint. Sums are exact modulo 2**32, as the
+meaning says: saturating instructions are excluded. The features of a machine determine which exist.
+Some machines also multiply tiles of bytes, of up to 32 rows and two vectors:
 
     y[v, r, l] = sum over q, p of x[r, 4 * q + p] * w[v, q, l, p]               AMX, 16 quads a step
 
@@ -134,13 +134,15 @@ def tile_meaning(dtype: DType) -> Kernel:
     return Kernel((rows, vectors, quads), (x, w, y), 2, Seq(tuple(whole)))
 
 
-def _declared(name: str, lanes: int, dtype: DType, function: str, operand: str) -> Dot:
-    """A row: LLVM's function takes operand vectors, and accumulates except for pairs."""
+def _declared(  # noqa: PLR0917  # a row
+    name: str, lanes: int, dtype: DType, function: str, operand: str, wide: Dot | None = None
+) -> Dot:
+    """A row: LLVM's function takes operand vectors, and accumulates unless these are of i16."""
     hints = (("llvm", function), ("operand", operand))
     if dtype is i16:
         of = Dot(name, lanes, dtype, i16, PAIR)
     else:
-        of = Dot(name, lanes, dtype, windows=f"{name}_window", pairs=f"{name}_pairs")
+        of = Dot(name, lanes, dtype, windows=f"{name}_window", pairs=f"{name}_pairs", wide=wide)
         own = (*hints, ("lanes", lanes))
         register(TensorIntrinsic(of.windows, window_meaning(dtype), None, own))
         for some in (each for each in PAIR_LANES if each <= lanes):
@@ -163,8 +165,12 @@ PAIR: Final = 2
 """The number of 16-bit integers in a 32-bit lane."""
 
 # fmt: off
-_VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32")
-_VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32")
+_WIDE_16: Final = _declared("x86.add_i16i16_16", 16, i16, "llvm.x86.avx512.vpdpwssd.512", "i32")
+_WIDE_8:  Final = _declared("x86.add_i16i16_8",   8, i16, "llvm.x86.avx512.vpdpwssd.256", "i32")
+_VNNI_16: Final = _declared("x86.dot_u8i8_16", 16, u8, "llvm.x86.avx512.vpdpbusd.512", "i32",
+                            _WIDE_16)
+_VNNI_8:  Final = _declared("x86.dot_u8i8_8",   8, u8, "llvm.x86.avx512.vpdpbusd.256", "i32",
+                            _WIDE_8)
 _SDOT_4:  Final = _declared("arm.dot_i8i8_4",   4, i8, "llvm.aarch64.neon.sdot.v4i32.v16i8", "i8")
 _PAIRS_16: Final = _declared("x86.dot_i16i16_16", 16, i16, "llvm.x86.avx512.pmaddw.d.512", "i16")
 _PAIRS_8: Final = _declared("x86.dot_i16i16_8",   8, i16, "llvm.x86.avx2.pmadd.wd", "i16")

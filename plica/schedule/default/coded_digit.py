@@ -1,18 +1,20 @@
-"""Products of many rows by unpacked integers: panels of bytes by digits of the data.
+"""Products of many rows by unpacked integers: panels of codes by digits of the data.
 
     out[m, n] = f(sum over k of x[m, k] * (scale[n, g] * number[n, k] + minimum[n, g]))
 
-Data is split into 8-bit digits relative to the maximum of a group, as for one row
-(`plica.schedule.default.coded_dot`), but with lanes along the rows of the data: a byte dot product
-multiplies four terms of a vector of rows by the same four bytes of a column. Groups g have one
-scale; q and s are the quads of a group and their bytes, l the lanes:
+Data is rounded to 16-bit integers relative to the maximum of a group, as for one row
+(`plica.schedule.default.coded_dot`), but with lanes along the rows of the data: an instruction
+multiplies a few terms of a vector of rows by the same terms of a column. Integers are operands as
+they are where one multiplies pairs of 16 bits, else two digits of 8 bits, as below. Groups g have
+one scale; q and s are the quads of a group and their bytes, l the lanes:
 
     turned[g, j, m]       = x[m, g, j]
     unit[g, m]            = the greatest |x| of the group / 2**15
-    fixed[g, j, m]        = round(x[m, g, j] / unit[g, m])
+    factor[g, m]          = 1 / unit[g, m]
+    fixed[g, j, m]        = round(x[m, g, j] * factor[g, m])
     digits[g, b, q, d, l] = the d-th byte of fixed, of rows 16 b + l, as a word of four terms
     below[g, m]           = sum over j of fixed[g, j, m] * offset
-    codes[n, g, j]        = number[n, g, j] - offset                  in the range of a byte
+    codes[n, g, j]        = number[n, g, j] - offset                  in the range of an operand
     sum[g, d, n, m]       = sum over q, s of digits * codes
     part[r, n, m]         = sum over g of a run of scale * unit * (sum << 8 * (1 - d) + below)
                                                    + minimum * sums   sums[g, m] of all x of a group
@@ -30,8 +32,10 @@ run (`plica.schedule.default.coded_digit_schedule`). Non-finite data gives a non
 >>> product = stage("y", (32, 8), lambda m, n: reduce("sum", (1024,), lambda k: x[m, k] * sc.Cast(
 ...     sc.Cast(w[n, k // 32 * 16 + k % 16], i32), f32)))
 >>> made = coded_digit_form(stages((x, w), (product,)), Machine(512, 32, dot=Dot("a.dot", 16, u8)))
->>> [str(each.out.name) for each in made.stages]
-['turned', 'peak', 'unit', 'fixed', 'digits', 'codes', 'sum', 'scale', 'part', 'total', 'y']
+>>> [str(each.out.name) for each in made.stages][:6]
+['turned', 'peak', 'unit', 'factor', 'fixed', 'digits']
+>>> [str(each.out.name) for each in made.stages][6:]
+['codes', 'sum', 'scale', 'part', 'total', 'y']
 """
 
 from __future__ import annotations
@@ -43,16 +47,21 @@ from plica.analysis.constant_bound import interval
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages
-from plica.ir.type import f32, i32, known
+from plica.ir.type import f32, i16, i32, known
 from plica.schedule.default.coded import CodedProduct, coded_product, digit_cuts, term_digits
 from plica.schedule.default.coded_dot import GREATEST, MAX_BLOCK, has_codes, linear
 from plica.schedule.default.coded_panel import MIN_ROWS, run_of
 from plica.schedule.default.digit_product import LEAST, digit_of
-from plica.schedule.default.machine import BYTE, DIGITS, QUAD, Dot, Machine
+from plica.schedule.default.machine import BYTE, QUAD, Dot, Machine
 
 MIN_RUN: Final = 16
 """Fewer terms with a common scale are multiplied as floats: scaling takes longer than products."""
 
+
+UNDER_WAY: Final = 16
+"""Sums that keep the units for products busy."""
+MAX_VECTORS: Final = 2
+"""Adjacent vectors of rows, at most: their digits stay in the nearest cache for all columns."""
 
 Axes: TypeAlias = Sequence[tuple[sc.ScalarVar, sc.Scalar | int]]
 """Axes of a stage with their sizes, the outermost first."""
@@ -64,6 +73,7 @@ def coded_digit_form(of: Stages, machine: Machine) -> Stages | None:
     dot, product = machine.dot, coded_product(of)
     if dot is None or dot.terms != QUAD or product is None:
         return None
+    dot = dot.wide or dot
     match product.body:
         case sc.Mul(left, right):
             data, weight = (right, left) if has_codes(left) else (left, right)
@@ -94,20 +104,30 @@ def _lies(of: CodedProduct, row: sc.ScalarVar, column: sc.ScalarVar) -> bool:
     return len(read) < 2 and at[column] is last.axes[-1] and at[row] in last.axes[:-1]
 
 
-def digit_tile(vectors: int, columns: int, registers: int) -> tuple[int, int]:
-    """The vectors of rows and the columns of a tile, which divide all of them: sums of each digit
-    and totals are in registers, and vectors of digits.
+def digits_of(dot: Dot) -> int:
+    """How many operands of an instruction an integer of 16 bits is."""
+    return i16.bytes // dot.weight.bytes
 
-    >>> digit_tile(4, 64, 32), digit_tile(1, 64, 32), digit_tile(3, 21, 32)
-    ((2, 4), (1, 8), (1, 7))
+
+def digit_tile(vectors: int, columns: int, registers: int, digits: int) -> tuple[int, int]:
+    """The vectors of rows and the columns of a tile, which divide all of them: sums of each digit
+    are in registers, enough of them, and vectors of digits.
+
+    >>> digit_tile(4, 64, 32, 2), digit_tile(4, 64, 32, 1), digit_tile(3, 21, 32, 2)
+    ((2, 4), (2, 8), (1, 7))
     """
+
+    def worth(tile: tuple[int, int]) -> tuple[int, float]:
+        v, r = tile
+        return min(digits * v * r, UNDER_WAY), v * r / (v + r)
+
     tiles = [
         (v, r)
-        for v in range(1, vectors + 1) if vectors % v == 0
+        for v in range(1, min(vectors, MAX_VECTORS) + 1) if vectors % v == 0
         for r in range(1, columns + 1)
-        if columns % r == 0 and (DIGITS + 1) * v * r + DIGITS * v + 2 <= registers
+        if columns % r == 0 and digits * v * (r + 1) + 2 <= registers
     ]  # fmt: skip
-    return max(tiles, key=lambda tile: tile[0] * tile[1] / (tile[0] + tile[1]), default=(1, 1))
+    return max(tiles, key=worth, default=(1, 1))
 
 
 class _DigitForm:
@@ -119,6 +139,7 @@ class _DigitForm:
     ) -> None:  # fmt: skip
         self.of, self.product, self.data, self.dot = of, product, data, dot
         self.row, self.column = row, column
+        self.digits = digits_of(dot)
         self.names = Names(of, anew=of.made)
         sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
         self.rows, self.columns = known(sizes[row]) or 0, sizes[column]
@@ -188,21 +209,27 @@ class _DigitForm:
         inside = (*here[:3], (j, run), (l, lanes))
         at, at_term = (b, mb, g, l), (b, mb, g, j, l)
         data: sc.Scalar = sc.Load(view, (*places, b, g, j))
-        x = sc.Load(self.made("turned", inside, data), at_term)
+        x = sc.Load(self.made("turned", inside, data, near=True), at_term)
 
         def folded(kind: sc.Combiner, value: sc.Scalar) -> sc.Reduce:
             return sc.Reduce(kind, (j,), (sc.index(run),), value)
 
-        peak = self.made("peak", here, folded("max", sc.Intrinsic("abs", (x,))))
+        peak = self.made("peak", here, folded("max", sc.Intrinsic("abs", (x,))), near=True)
         share = sc.Mul(sc.Load(peak, at), sc.Lit(1.0 / most, f32))
         unit = self.made("unit", here, sc.Max(share, sc.Lit(LEAST, f32)))
-        rounded = sc.Intrinsic("round", (sc.Div(x, sc.Load(unit, at)),))
-        fixed = self.made("fixed", inside, sc.Cast(rounded, i32))
-        of_quad = (b, mb, g, q * QUAD + s, l)
+        reciprocal = sc.Div(sc.Lit(1.0, f32), sc.Load(unit, at))
+        factor = self.made("factor", here, reciprocal, near=True)
+        rounded = sc.Intrinsic("round", (sc.Mul(x, sc.Load(factor, at)),))
+        fixed = self.made("fixed", inside, sc.Cast(rounded, i32), near=True)
+        quad = self.dot.terms
+        of_quad = (b, mb, g, q * quad + s, l)
+        which = [d] * (self.digits > 1)
+        several = [(each, self.digits) for each in which]
+        integer = sc.Load(fixed, of_quad)
+        digit = digit_of(integer, d, self.digits) if several else sc.Cast(integer, self.dot.weight)
         split = self.made(
-            "digits", (*here[:3], (q, run // QUAD), (d, DIGITS), (l, lanes), (s, QUAD)),
-            digit_of(sc.Load(fixed, of_quad), d, DIGITS),
-        )  # fmt: skip
+            "digits", (*here[:3], (q, run // quad), *several, (l, lanes), (s, quad)), digit
+        )
 
         # The panels: bytes of columns, and what scales them.
         after = [(axis, size) for axis, size, _ in rest]
@@ -215,23 +242,23 @@ class _DigitForm:
         start = b * near + i if near > 1 else b
         group = sum([axis * (size // run) for axis, _, size in rest],
                     i * (unit_of_first // run) if near > 1 else sc.index(0))  # fmt: skip
-        quad = sum([axis * (size // QUAD) for axis, _, size in inner[:-1]], sc.index(0) + v)
+        there = sum([axis * (size // quad) for axis, _, size in inner[:-1]], sc.index(0) + v)
         *wider, (_, width, _) = inner
-        over = [*[(axis, size) for axis, size, _ in wider], (v, width // QUAD), (s, QUAD)]
-        byte = sc.Load(codes, (n, start, *[axis for axis, _ in (*after, *over[:-2])], v * QUAD + s))
-        digit = sc.Load(split, (b, mb, group, quad, d, l, s))
+        over = [*[(axis, size) for axis, size, _ in wider], (v, width // quad), (s, quad)]
+        byte = sc.Load(codes, (n, start, *[axis for axis, _ in (*after, *over[:-2])], v * quad + s))
+        digit = sc.Load(split, (b, mb, group, there, *which, l, s))
         run_axes = [*([(i, near)] if near > 1 else []), *after]
         tile = ((n, self.columns), (mb, many), (l, lanes))
         one = self.made(
-            "sum", ((b, blocks), *run_axes, (d, DIGITS), *tile),
+            "sum", ((b, blocks), *run_axes, *several, *tile),
             _summed(over, sc.Mul(sc.Cast(byte, i32), sc.Cast(digit, i32))), near=True,
         )  # fmt: skip
         where = (n, mb, l)
         placed: sc.Scalar | None = None
-        for which in range(DIGITS):
-            bytes_ = (b, *[axis for axis, _ in run_axes], sc.index(which), *where)
-            part: sc.Scalar = sc.Load(one, bytes_)
-            if shift := BYTE * (DIGITS - 1 - which):
+        for at_digit in range(self.digits):
+            own = [sc.index(at_digit) for _ in which]
+            part: sc.Scalar = sc.Load(one, (b, *[axis for axis, _ in run_axes], *own, *where))
+            if shift := BYTE * (self.digits - 1 - at_digit):
                 part = sc.ShiftLeft(part, sc.Lit(shift, i32))
             placed = part if placed is None else sc.Add(placed, part)
         assert placed is not None
@@ -239,17 +266,17 @@ class _DigitForm:
         if offset:
             less = folded("sum", sc.Load(fixed, at_term) * sc.Lit(offset, i32))
             placed = sc.Add(placed, sc.Load(self.made("below", here, less), of_group))
-        there = (n, start, *[axis for axis, _ in after])
+        of_scale = (n, start, *[axis for axis, _ in after])
         factors, minima = (
             [scale for scale, what in terms if (what is None) is wanted] for wanted in (False, True)
         )
         scale = self.made("scale", around, sum(factors[1:], start=factors[0]), near=True)
         whole = sc.Mul(sc.Load(unit, of_group), sc.Cast(placed, f32))
-        value: sc.Scalar = sc.Mul(sc.Load(scale, there), whole)
+        value: sc.Scalar = sc.Mul(sc.Load(scale, of_scale), whole)
         if minima:
             sums = self.made("sums", here, folded("sum", x))
             least = self.made("minimum", around, sum(minima[1:], start=minima[0]), near=True)
-            value = sc.Add(value, sc.Mul(sc.Load(least, there), sc.Load(sums, of_group)))
+            value = sc.Add(value, sc.Mul(sc.Load(least, of_scale), sc.Load(sums, of_group)))
         some = self.made("part", ((b, blocks), *tile), _summed(run_axes, value), near=True)
         total = self.made("total", tile, _summed([(b, blocks)], sc.Load(some, (b, *where))))
         return self._result(total, view)

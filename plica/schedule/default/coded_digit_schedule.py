@@ -1,6 +1,7 @@
 """The template of products of many rows by panels of bytes (`plica.schedule.default.coded_digit`).
 
-turned, peak, unit, fixed, digits, below, sums     one after another, vectors along rows of the data
+for groups of terms:
+    turned, peak, unit, factor, fixed, digits, below, sums     vectors along rows of the data
 for groups of columns:
     total[group, …] = 0
     for b:                                         runs of terms
@@ -17,15 +18,16 @@ for groups of columns:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from plica.core import free_vars
 from plica.ir.loop import Block, Kernel
-from plica.ir.type import known
+from plica.ir.type import i32, known
 from plica.schedule.default.byte_copy import widened_sides
-from plica.schedule.default.coded_digit import digit_tile
-from plica.schedule.default.machine import DIGITS, Machine
+from plica.schedule.default.coded_digit import digit_tile, digits_of
+from plica.schedule.default.machine import Machine
 from plica.schedule.default.nest import summed, vectors, vectors_inside
 from plica.schedule.default.operand_copy import transposed
 from plica.schedule.default.role import (
@@ -55,9 +57,11 @@ from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
 MAX_COLUMNS: Final = 64
-"""Columns of a panel: with the digits of a tile of rows it stays in the nearest cache."""
+"""Bytes of a term in a panel, at most: it stays in the nearest cache with a tile of digits."""
 AROUND: Final = 4
 """Loops around a tile: groups of columns, runs, tiles of rows, tiles of columns."""
+GROUPS: Final = 3
+"""Loops around a group of the data: runs, vectors of rows, groups."""
 MAX_WRITTEN_OUT: Final = 96
 """Dot products in the text of the innermost loop, at most."""
 
@@ -96,12 +100,16 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
     dot, out = machine.dot, flow.result
     assert dot is not None
     near = [each for each in flow.blocks.values() if made_by(each) not in kernel.params]
-    panels = [each for each in near if each not in (dots, part)]
-    before = [each for each in flow.blocks.values() if each not in (*near, total, out)]
+    read = {load.buffer for each in (dots, part) for load in reads(each)}
+    panels = [each for each in near if made_by(each) in read and each is not dots]
+    before = [each for each in near if each not in (dots, part, *panels)]
+    kept = [each for each in flow.blocks.values() if each not in (*near, total, out)]
     columns, many = (known(size) or 1 for size in made_by(total).shape[:2])
-    v, r = digit_tile(many, columns, machine.registers)
-    tiles = columns // r
-    group = max([n for n in range(1, tiles + 1) if tiles % n == 0 and n * r <= MAX_COLUMNS] or [1])
+    dot = dot.wide or dot
+    digits = digits_of(dot)
+    v, r = digit_tile(many, columns, machine.registers, digits)
+    most, tiles = MAX_COLUMNS // (r * dot.weight.bytes), columns // r
+    group = max([n for n in range(1, most + 1) if tiles % n == 0], default=1)
     places = (r > 1) + (v > 1)
 
     @do
@@ -123,43 +131,44 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
         yield set_scope(sums, 0, "local")
         yield from vectors(spatial)
         yield decompose_reduction(some, over[0])
-        yield from _multiplied(
-            sums, dots, AROUND + len(over), places, DIGITS * r * v, dot.intrinsic
-        )
+        yield from _multiplied(sums, dots, AROUND + len(over), (digits, r, v), dot.intrinsic)
         yield from vectors((step, vector, lane))
         for each in panels:
             made = yield block(str(each.label))
             yield compute_at(made, run)
             *_, last = yield loops(made)
-            if made_by(each).dtype.bytes == 1:
+            if made_by(each).dtype.is_integer:
                 yield vectorize(last)
         yield decompose_reduction(adds, run)
         yield from _finished(out, total, groups, group * r)
-        for each in before:
+        runs = yield from _made_together(before, kept)
+        for each in (*before, *kept):
             yield from _of_data(each)
         if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
             yield from shared((groups,))
+            yield from shared((runs,))
 
     return schedule()
 
 
-def _multiplied(  # noqa: PLR0917  # a block, its place and its tile
-    sums: Handle, of: Block, outside: int, places: int, count: int, intrinsic: str
-) -> Body:
-    """Digits by bytes: the instruction for each vector of a tile, and both digits."""
+def _multiplied(sums: Handle, of: Block, outside: int, tile: Sequence[int], intrinsic: str) -> Body:
+    """Digits by codes: the instruction for each digit, column and vector of a tile."""
     every: tuple[Handle, ...] = yield loops(sums)
     inside = every[outside:]
-    digit, tile, lane = inside[0], inside[1 : 1 + places], inside[1 + places]
-    *terms, byte = inside[2 + places :]
-    yield reorder(*terms, digit, *tile, lane, byte)
+    places = len([n for n in tile if n > 1])
+    several, lane = inside[:places], inside[places]
+    *terms, part = inside[places + 1 :]
+    yield reorder(*terms, *several, lane, part)
     begun = yield decompose_reduction(sums, terms[0])
     yield from vectors_inside(begun, outside)
     yield tensorize(lane, intrinsic)
-    for each in (digit, *tile):
+    for each in several:
         yield unroll(each)
-    *_, quads, _ = terms_of(of)
-    if quads * count <= MAX_WRITTEN_OUT:
-        yield unroll(terms[-1])
+    quads = next(n for n in reversed(terms_of(of)[:-1]) if n > 1)
+    few = [n for n in range(1, quads + 1) if quads % n == 0 and n * prod(tile) <= MAX_WRITTEN_OUT]
+    if few and few[-1] > 1 and tile[0] > 1:  # LLVM takes chains of products of i16 apart
+        _, near = yield split(terms[-1], (None, few[-1]))
+        yield unroll(near)
 
 
 def _finished(of: Block, total: Block, groups: Handle, columns: int) -> Body:
@@ -180,6 +189,34 @@ def _finished(of: Block, total: Block, groups: Handle, columns: int) -> Body:
     yield from transposed(last, inner, lane)
 
 
+def _made_together(before: Sequence[Block], kept: Sequence[Block]) -> Generator[Any, Any, Handle]:
+    """The data stages go group by group: what is read by others of these alone is in a cache.
+
+    Returns the outermost loop.
+    """
+    first, *rest = kept  # units come first, then all that is made of scaled data
+    around, nests = list[Handle](), list[Handle]()
+    for each in kept:
+        one = yield block(str(each.label))
+        every: tuple[Handle, ...] = yield loops(one)
+        around.append(every[0])
+        nests.append(every[GROUPS - 1])
+    scaled = {made_by(first)}
+    later = list[Block]()
+    for each in before:
+        if scaled & {load.buffer for load in reads(each)}:
+            scaled |= {made_by(each)}
+            later.append(each)
+    if len(rest) > 1:
+        yield merge_loops(*nests[1:])
+    for each in reversed(later):
+        yield compute_at((yield block(str(each.label))), nests[1])
+    yield merge_loops(*nests[:2])
+    for each in reversed([each for each in before if each not in later]):
+        yield compute_at((yield block(str(each.label))), nests[0])
+    return around[0]
+
+
 def _of_data(of: Block) -> Body:
     """The data stages go along their lanes."""
     one = yield block(str(of.label))
@@ -189,10 +226,9 @@ def _of_data(of: Block) -> Body:
         yield from summed(one, (term,), (lane,))
     elif turns_rows(of):
         yield from transposed(one, *every[-2:])
-    elif made_by(of).dtype.bytes == 1:
-        *_, digit, lane, byte = every
-        yield unroll(byte)
-        yield unroll(digit)
+    elif made_by(of).dtype.bytes < i32.bytes:
+        *_, lane, part = every
+        yield unroll(part)
         yield vectorize(lane)
     else:
         yield vectorize(every[-1])

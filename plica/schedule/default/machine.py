@@ -141,6 +141,8 @@ class Dot:
     words: str = ""
     """The name prefix of intrinsics that unpack low-bit numbers, if any; the suffix is the number
     of bits."""
+    wide: Dot | None = None
+    """The instruction that adds products of pairs of 16-bit integers in as many lanes, if any."""
 
 
 @frozen

@@ -400,7 +400,7 @@ FORMS: Final[tuple[Form, ...]] = (
          ("byte-tiles",)),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4,
          ("dot-by-four",)),
-    Form("coded-digits", "Panels of bytes are multiplied by digits of many rows.", approx(5e-6),
+    Form("coded-digits", "Panels of codes are multiplied by digits of many rows.", approx(5e-6),
          _one(_coded_digits), 2, ("coded-digits",)),
     Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),
          _one(_coded_panels), 2, ("register-tile",)),

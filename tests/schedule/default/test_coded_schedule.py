@@ -38,6 +38,7 @@ PAIRS: Final = max((dot for *_, dot in DOTS if dot.pairs), key=lambda dot: dot.l
 WORDS: Final = next(dot for *_, dot in DOTS if dot.dtype is i16)
 NEON: Final = Machine(128, 32, dot=next(dot for *_, dot in DOTS if dot.dtype is i8))
 PLAIN, VNNI = Machine(512, 32), Machine(512, 32, dot=PAIRS)
+BYTES: Final = Machine(512, 32, dot=evolve(PAIRS, wide=None))
 SOME: Final = settings(max_examples=max(4, settings().max_examples // 4))
 BLOCK: Final = 32
 """Weights that have a scale in common."""
@@ -181,7 +182,7 @@ def test_panels_of_codes_mean_the_same_by_the_template(
     st.tuples(st.integers(1, 2), st.integers(2, 4), st.sampled_from((1, 3, 16))),
     st.sampled_from((of_bytes, of_nibbles)),
     st.booleans(),
-    st.sampled_from((NEON, VNNI, evolve(VNNI, cores=2))),
+    st.sampled_from((NEON, BYTES, VNNI, evolve(VNNI, cores=2))),
 )
 def test_panels_of_digits_mean_the_same_by_the_template(
     sizes: tuple[int, int, int], product: Any, epilogue: bool, machine: Machine
