@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -97,7 +97,7 @@ class ObjectOptions:
         if renamed is not None:
             whole = whole.replace(name, renamed)
         flags = bytes([FAILS * text.can_fail | SHARES * text.shares])  # what callers have to know
-        return lambda: flags + toolchain.emit(whole, self.target, self.level)
+        return lambda: flags + emitted(whole, self.target, self.level)
 
 
 def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes them
@@ -147,10 +147,10 @@ def units(  # noqa: PLR0917  # as `fold`, where objects are kept, and who makes 
     every = [made(regions_text(program, plan, target, callees), target, store, level=0)]
     every += [entries[key][1:] for key in dict(keyed)]
     every += [nests.entries[key][1:] for key in nests.called]
-    every.append(_of_every_program(profile.peak(target), target, store))
+    every.append(made(profile.peak(target), target, store))
     if any(each[0] & SHARES for each in entries.values()):
         head = f'target triple = "{target.triple}"\n'
-        every.append(_of_every_program(head + pool.text(target.triple), target, store))
+        every.append(made(head + pool.text(target.triple), target, store))
     return Units(tuple(every), tuple([each.name for each in tasks.values()]))
 
 
@@ -358,7 +358,7 @@ def _begun(task: GroupTask, written: Mapping[Kernel, Text]) -> Callable[[], byte
 
 def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2) -> bytes:
     """The object of a text; at level 0 for code that only calls others."""
-    make = partial(toolchain.emit, text, target, level)
+    make = partial(emitted, text, target, level)
     if store is None:
         return make()
     key = entry_key("text", text, str(level), *facts_of(target))
@@ -369,12 +369,15 @@ def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2)
     return found
 
 
-def _of_every_program(text: str, target: Target, store: ArtefactStore | None) -> bytes:
-    """The object of a text that all programs of a target have: without a store, too, once."""
-    return _emitted(text, target) if store is None else made(text, target, store)
+EMITTED: Final[Memo[str, bytes]] = Memo(256)
+"""The latest objects of this process, by what they are made from: programs that are compiled one
+after the other, and segments of one program, share kernels and the code of launches."""
 
 
-_emitted = lru_cache(maxsize=8)(toolchain.emit)
+def emitted(text: str, target: Target, level: int = 2) -> bytes:
+    """The object file of LLVM text, compiled once while it is among the latest."""
+    key = key_of(text, str(level), *facts_of(target))
+    return EMITTED.found(key, partial(toolchain.emit, text, target, level))
 
 
 def facts_of(target: Target) -> tuple[str, ...]:
