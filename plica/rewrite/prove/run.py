@@ -49,6 +49,7 @@ from plica.rewrite.pattern import (
     alternatives,
     hole_names,
 )
+from plica.rewrite.prove.coordinate import coordinate_proof
 from plica.rewrite.prove.element import RuleReading
 from plica.rewrite.prove.equality import REALS, Claim, equal_folds
 from plica.rewrite.prove.guard import learn_guard
@@ -94,7 +95,10 @@ def attempt(rule: Rule, at: Mapping[str, DType] = MappingProxyType({})) -> Prove
     try:
         return _proof(rule, at)
     except Unprovable as reason:
-        return Unproved(rule.name, str(reason))
+        try:
+            return coordinate_proof(rule)
+        except Unprovable:
+            return Unproved(rule.name, str(reason))
 
 
 def _proof(rule: Rule, at: Mapping[str, DType]) -> Proved:

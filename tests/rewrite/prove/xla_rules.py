@@ -22,9 +22,40 @@ from plica.rewrite.packs.axes import (
 )
 from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.logic import always, false, never, true
+from plica.rewrite.packs.per_axis import (
+    AlongEachAxis,
+    along,
+    before,
+    behind,
+    beside,
+    differences,
+    extent_along,
+    extents,
+    extents_beside,
+    flipped_along,
+    greatest,
+    in_bounds,
+    sums,
+    widths,
+)
 from plica.rewrite.packs.rearrange import is_zero
 from plica.rewrite.packs.shape import is_identity, is_order
-from plica.rewrite.packs.word import OneShape, b, d, f, op, refilled, reshaped, spread, v, x, y, z
+from plica.rewrite.packs.word import (
+    OneShape,
+    b,
+    d,
+    f,
+    m,
+    n,
+    op,
+    refilled,
+    reshaped,
+    spread,
+    v,
+    x,
+    y,
+    z,
+)
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.rule import Rule
 
@@ -44,6 +75,48 @@ concat, sum_, full_like, zeros_like, negative = map(
 )
 
 
+i_, j_, k_, r_, s_, t_, u_ = holes("i j k r s t w")  # numbers along each axis
+e: Any = hole("e")
+full = op("full")
+
+
+def sliced(of: Any, starts: Any, stops: Any, steps: Any = None) -> Any:
+    """A slice along all axes."""
+    return slice_(of, starts, stops, steps, None)
+
+
+def joined(*parts: Any) -> Any:
+    return concat(parts, axis=axis)
+
+
+def padded(of: Any, pads: Any) -> Any:
+    """The sizes of a padded tensor."""
+    return sums(sums(before(pads), extents(of)), behind(pads))
+
+
+def updated(of: Any, part: Any, pads: Any) -> Any:
+    """A tensor with a window of it replaced, around which there is that much."""
+    inside = pad(full_like(part, **always), pads, "constant", False)
+    return where(inside, pad(part, pads, "constant", 0), of)
+
+
+def window(of: Any, like: Any, pads: Any) -> Any:
+    """The part of a tensor that an update replaces."""
+    return sliced(of, before(pads), sums(before(pads), extents(like)))
+
+
+def fits_in(of: Any, part: Any, pads: Any) -> Any:
+    return (extents(of), "==", padded(part, pads))
+
+
+def cut_of(sizes: Any, starts: Any, stops: Any) -> Any:
+    return ((0, "<=", starts), (starts, "<=", stops), (stops, "<=", sizes))
+
+
+def along_axes(of: Any, *relations: Any, least_rank: int = 0) -> AlongEachAxis:
+    return AlongEachAxis(of.name, relations, least_rank)
+
+
 def of_reals(number: int, left: Any, right: Any, **more: Any) -> tuple[int, Rule]:
     return number, tabled(f"xla-{number}", left, right, float=reassociates, **more)
 
@@ -60,6 +133,7 @@ XLA: Final[dict[int, Rule]] = dict((
     of_reals(7,   *refilled(transpose(broadcast_to(v, t), p))),
     of_reals(8,   flip(broadcast_to(v, t), a),              broadcast_to(v, t)),
     of_reals(9,   *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
+    of_reals(10,  *refilled(slice_(broadcast_to(v, t), i, j, None, a))),
     of_reals(12,  broadcast_to(broadcast_to(x, t), u),      broadcast_to(x, u)),
     of_reals(13,  minimum(maximum(minimum(maximum(x, y), z), y), z), minimum(maximum(x, y), z)),
     of_reals(14,  where(less(y, z), maximum(y, minimum(x, z)), x), where(less(y, z), minimum(maximum(x, y), z), x)),
@@ -73,11 +147,24 @@ XLA: Final[dict[int, Rule]] = dict((
     of_reals(22,  concat((x, y), axis=axis),                concat((concat((x,), axis=axis), y), axis=axis)),
     of_reals(23,  concat((x, concat((y, z), axis=axis)), axis=axis), concat((concat((x, y), axis=axis), z), axis=axis)),
     of_reals(24,  concat((x, y, z), axis=axis),             concat((x, concat((y, z), axis=axis)), axis=axis)),
+    of_reals(25, joined(sliced(x, i_, j_, s_), sliced(x, k_, r_, s_)), sliced(x, i_, sums(beside(axis, j_), along(axis, r_)), s_),
+             when=along_axes(x, *in_bounds(x, i_, j_), *in_bounds(x, k_, r_), (1, "<=", s_), (along(axis, s_), "<=", 1), (along(axis, j_), "==", along(axis, k_)),
+                             (beside(axis, i_), "==", beside(axis, k_)), (beside(axis, j_), "==", beside(axis, r_)))),
+    of_reals(26, joined(full(t_, u, e), y),                 pad(y, widths(along(axis, t_), differences(t_, t_)), "constant", u), when=along_axes(y, (0, "<=", t_))),
+    of_reals(27, joined(y, full(t_, u, e)),                 pad(y, widths(differences(t_, t_), along(axis, t_)), "constant", u), when=along_axes(y, (0, "<=", t_))),
     of_reals(28,  concat((x, concat((y, z), axis=axis)), axis=axis), concat((x, y, z), axis=axis)),
     of_reals(32,  f / 1,                                    f),
     of_reals(33,  f / v,                                    f * (1 / v)),
     of_reals(34,  (f / y) / (g / z),                        (f * z) / (y * g)),
     of_reals(35,  f / (y / z),                              (f * z) / y),
+    of_reals(36,  op("fmod")(op("fmod")(n, m), m),          op("fmod")(n, m)),
+    of_reals(47, sliced(x, i_, j_),                         x, when=along_axes(x, (i_, "==", 0), (j_, "==", extents(x)))),
+    of_reals(50, sliced(sliced(x, i_, j_), k_, r_),         sliced(x, sums(i_, k_), sums(i_, r_)), when=along_axes(x, *in_bounds(x, i_, j_), *cut_of(differences(j_, i_), k_, r_))),
+    of_reals(51, x + updated(full_like(x, 0, None), y, t_), updated(x, y + window(x, y, t_), t_), when=along_axes(y, fits_in(x, y, t_))),
+    of_reals(52, updated(full(k_, u, e), y, t_),            pad(y, t_, "constant", u), when=along_axes(y, (k_, "==", padded(y, t_)))),
+    of_reals(53, updated(x, y, t_),                         y, when=along_axes(y, (extents(x), "==", extents(y)), fits_in(x, y, t_))),
+    of_reals(54, updated(x, updated(sliced(x, i_, j_), y, u_), t_), updated(x, y, widths(sums(before(t_), before(u_)), sums(behind(t_), behind(u_)))),
+             when=along_axes(x, (i_, "==", before(t_)), (i_, "<=", j_), (extents(x), "==", sums(j_, behind(t_))), (differences(j_, i_), "==", padded(y, u_)))),
     of_reals(56,  any_of(b, True),                          full_like(b, **always)),
     of_reals(57,  any_of(true, b),                          full_like(b, **always)),
     of_reals(58,  any_of(b, False),                         b),
@@ -120,6 +207,24 @@ XLA: Final[dict[int, Rule]] = dict((
     of_reals(102, where(negated(d), x, y),                  where(d, y, x)),
     of_reals(103, slice_(x, i, j, s, a),                    x, when=IsWhole("x", tuple("ijsa"))),
     of_reals(104, *refilled(slice_(broadcast_to(v, t), i, j, s, a))),
+    of_reals(106, sliced(pad(x, t_, "constant", u), i_, j_), x, when=along_axes(x, (i_, "==", before(t_)), (j_, "==", sums(before(t_), extents(x))), (0, "<=", behind(t_)))),
+    of_reals(107, sliced(pad(x, t_, "constant", u), i_, j_, s_), full_like(sliced(pad(x, t_, "constant", u), i_, j_, s_), u, None),
+             when=along_axes(x, (0, "<=", i_), (i_, "<=", j_), (j_, "<=", padded(x, t_)), (1, "<=", s_),
+                             (0, "<=", greatest(differences(before(t_), j_), differences(i_, sums(before(t_), extents(x))))), least_rank=1)),
+    of_reals(108, sliced(pad(x, t_, "constant", u), i_, j_), sliced(x, differences(i_, before(t_)), differences(j_, before(t_))),
+             when=along_axes(x, (before(t_), "<=", i_), (i_, "<=", j_), (j_, "<=", sums(before(t_), extents(x))), (0, "<=", behind(t_)))),
+    of_reals(109, sliced(sliced(x, i_, j_), k_, r_),        sliced(x, sums(i_, k_), sums(i_, r_)), when=along_axes(x, *in_bounds(x, i_, j_), *cut_of(differences(j_, i_), k_, r_))),
+    of_reals(110, sliced(joined(x, y), i_, j_, s_),         sliced(y, beside(axis, i_), sums(beside(axis, j_), extent_along(y, axis)), s_),
+             when=along_axes(x, (0, "<=", i_), (i_, "<=", j_), (beside(axis, j_), "<=", extents_beside(x, axis)), (along(axis, i_), "==", extent_along(x, axis)),
+                             (along(axis, j_), "==", sums(extent_along(x, axis), extent_along(y, axis))), (1, "<=", s_), (along(axis, s_), "<=", 1))),
+    of_reals(112, sliced(joined(x, y), i_, j_, s_),         sliced(x, i_, j_, s_), when=along_axes(x, *in_bounds(x, i_, j_), (1, "<=", s_))),
+    of_reals(113, sliced(joined(x, y), i_, j_, s_),         sliced(y, differences(i_, extent_along(x, axis)), differences(j_, extent_along(x, axis)), s_),
+             when=along_axes(x, (0, "<=", i_), (extent_along(x, axis), "<=", i_), (i_, "<=", j_), (j_, "<=", sums(extents(y), extent_along(x, axis))), (1, "<=", s_))),
+    of_reals(114, sliced(joined(x, y, z), i_, j_, s_),      sliced(joined(y, z), differences(i_, extent_along(x, axis)), differences(j_, extent_along(x, axis)), s_),
+             when=along_axes(x, (0, "<=", i_), (extent_along(x, axis), "<=", i_), (i_, "<=", j_), (1, "<=", s_),
+                             (j_, "<=", sums(extents(x), sums(extent_along(y, axis), extent_along(z, axis)))))),
+    of_reals(115, sliced(flip(x, a), i_, j_),               flip(sliced(x, flipped_along(a, differences(extents(x), j_), i_), flipped_along(a, differences(extents(x), i_), j_)), a),
+             when=along_axes(x, *in_bounds(x, i_, j_))),
     of_reals(116, x - 0,                                    x),
     of_reals(117, x - v,                                    x + (-v)),
     of_reals(118, x - x,                                    zeros_like(x)),

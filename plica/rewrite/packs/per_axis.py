@@ -1,0 +1,179 @@
+"""Numbers for each axis: what right sides and guards of slices, pads and joins compute with.
+
+Each function takes tuples with one number for each axis, and has the same meaning along every axis,
+by which the prover reads it (`plica.rewrite.prove.coordinate`).
+
+>>> plain(sums.compute((1, 2), (3, 4)))
+(4, 6)
+>>> widths.compute((1, 0), (2, 5))
+((1, 2), (0, 5))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import eq, le, lt
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from plica.core import Term
+from plica.ir.graph.expression import Expr
+from plica.ir.loop.scalar import index
+from plica.rewrite.instantiate import plan
+from plica.rewrite.match import PatternMatch, plain
+from plica.rewrite.packs.axes import rank_of
+from plica.rewrite.packs.word import shape
+from plica.rewrite.pattern import Hole, derived
+
+Numbers: TypeAlias = tuple[Any, ...]  # Any: index terms, or integers
+Relation: TypeAlias = Literal["<=", "<", "=="]
+
+RELATIONS: Final[dict[Relation, Callable[[int, int], bool]]] = {"<=": le, "<": lt, "==": eq}
+
+
+def _pairs(first: Numbers, second: Numbers) -> list[tuple[int, int]] | None:
+    """The numbers of both tuples along each axis, None where there are not as many."""
+    a, b = plain(first), plain(second)
+    known = all(type(each) is int for each in (*a, *b))
+    return list(zip(a, b, strict=True)) if known and len(a) == len(b) else None
+
+
+def _placed(numbers: Sequence[int]) -> Numbers:
+    return tuple(map(index, numbers))
+
+
+@derived
+def sums(first: Numbers, second: Numbers) -> Numbers | None:
+    """The sum along each axis."""
+    pairs = _pairs(first, second)
+    return None if pairs is None else _placed([a + b for a, b in pairs])
+
+
+@derived
+def differences(first: Numbers, second: Numbers) -> Numbers | None:
+    """The difference along each axis."""
+    pairs = _pairs(first, second)
+    return None if pairs is None else _placed([a - b for a, b in pairs])
+
+
+@derived
+def greatest(first: Numbers, second: Numbers) -> Numbers | None:
+    """The greater number along each axis."""
+    pairs = _pairs(first, second)
+    return None if pairs is None else _placed([max(a, b) for a, b in pairs])
+
+
+@derived
+def extents(of: Expr) -> Numbers:
+    """The size of each axis."""
+    return shape(of)
+
+
+@derived
+def extent_along(of: Expr, axis: int) -> Numbers:
+    """The size of one axis, and 0 along the others."""
+    found, at = plain(shape(of)), axis % rank_of(of)
+    return _placed([size if here == at else 0 for here, size in enumerate(found)])
+
+
+@derived
+def extents_beside(of: Expr, axis: int) -> Numbers:
+    """The sizes of all axes but one, and 0 along that."""
+    found, at = plain(shape(of)), axis % rank_of(of)
+    return _placed([0 if here == at else size for here, size in enumerate(found)])
+
+
+@derived
+def along(axis: int, numbers: Numbers) -> Numbers | None:
+    """The number of one axis, and 0 along the others."""
+    if not -len(numbers) <= axis < len(numbers):
+        return None
+    at = axis % len(numbers)
+    return _placed([number if here == at else 0 for here, number in enumerate(plain(numbers))])
+
+
+@derived
+def beside(axis: int, numbers: Numbers) -> Numbers | None:
+    """The numbers of all axes but one, and 0 along that."""
+    if not -len(numbers) <= axis < len(numbers):
+        return None
+    at = axis % len(numbers)
+    return _placed([0 if here == at else number for here, number in enumerate(plain(numbers))])
+
+
+@derived
+def flipped_along(
+    axes: tuple[int, ...] | None, there: Numbers, elsewhere: Numbers
+) -> Numbers | None:
+    """The numbers of the first tuple along some axes, those of the second along the others."""
+    rank, pairs = len(there), _pairs(there, elsewhere)
+    if pairs is None:
+        return None
+    chosen = range(rank) if axes is None else {each % rank for each in axes}
+    return _placed([a if at in chosen else b for at, (a, b) in enumerate(pairs)])
+
+
+@derived
+def before(pads: Any) -> Numbers | None:
+    """What a padding puts before each axis; None where it names no axes."""
+    return _placed([low for low, _ in pads]) if isinstance(pads, tuple) else None
+
+
+@derived
+def behind(pads: Any) -> Numbers | None:
+    """What a padding puts behind each axis; None where it names no axes."""
+    return _placed([high for _, high in pads]) if isinstance(pads, tuple) else None
+
+
+@derived
+def widths(low: Numbers, high: Numbers) -> tuple[tuple[int, int], ...] | None:
+    """The padding of that many elements before and behind each axis."""
+    pairs = _pairs(low, high)
+    return None if pairs is None else tuple(pairs)
+
+
+@attrs.frozen
+class AlongEachAxis:
+    """A guard: numbers stand in relations along each axis of a tensor, and there is one for each.
+
+    An integer is that number along each axis.
+    """
+
+    of: str
+    relations: tuple[tuple[Any, Relation, Any], ...]
+    least_rank: int = 0
+
+    def __call__(self, match: PatternMatch) -> bool:
+        rank = rank_of(match[self.of])
+        return rank >= self.least_rank and all(
+            self._holds(rank, self._numbers(a, match, rank), word, self._numbers(b, match, rank))
+            for a, word, b in self.relations
+        )
+
+    @staticmethod
+    def _holds(rank: int, a: Numbers | None, word: Relation, b: Numbers | None) -> bool:
+        if (
+            a is None
+            or b is None
+            or not len(a) == len(b) == rank
+            or not all(type(each) is int for each in (*a, *b))
+        ):
+            return False
+        return all(map(RELATIONS[word], a, b))
+
+    @staticmethod
+    def _numbers(given: Any, match: PatternMatch, rank: int) -> Numbers | None:
+        if isinstance(given, int):
+            return (given,) * rank
+        assert isinstance(given, Term)
+        if isinstance(given, Hole):
+            found = plain(match[given.name])
+        else:
+            found = plain(plan(given)(match.filling))
+        return found if isinstance(found, tuple) else None
+
+
+def in_bounds(of: Any, starts: Any, stops: Any) -> tuple[tuple[Any, Relation, Any], ...]:
+    """The relations that make a slice one whose bounds are places, in order."""
+    return ((0, "<=", starts), (starts, "<=", stops), (stops, "<=", extents(of)))

@@ -1,0 +1,449 @@
+"""Proofs by coordinates: rules of slices, pads, joins and flips, along every axis alike.
+
+A place is one coordinate for each axis, and each operator here changes coordinates along each axis
+by itself.  Both sides are read at symbolic coordinates, sizes and attributes for some ranks; the
+solver shows for each that the right side is well formed, of the same shape, and equal.
+
+# Note [Ranks that are enough]
+Take a counterexample of any rank.  Whether it is one depends on an axis on which an obligation
+fails, on one axis for each condition that is false in it (a condition is a conjunction over axes),
+on one axis for each two different places of a tensor that are read, and on the axes that are named
+alone.  All other axes can be left out, but for as many as the guard asks for: what was true along
+all axes stays true, and tensors can have the same elements at the places that are left.  So there
+is a counterexample whose rank is at most the number of these, and a proof for all ranks up to it is
+one for all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias
+
+import attrs
+
+from plica.core import Term, post_order
+from plica.ir.contract import signless_zero
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.type import bool_
+from plica.rewrite.check.verdict import Proved
+from plica.rewrite.packs import per_axis as words
+from plica.rewrite.packs.per_axis import AlongEachAxis
+from plica.rewrite.pattern import Derived, Hole, TermFunction
+from plica.rewrite.prove.open_tensor import Unprovable
+from plica.rewrite.prove.solver import MISSING, answer, is_available
+from plica.rewrite.rule import Rule
+
+Sort: TypeAlias = Literal["Bool", "Real"]
+Coordinates: TypeAlias = tuple[str, ...]
+
+MAX_RANK: Final = 7
+RING: Final = {"add": "+", "subtract": "-", "multiply": "*"}
+CONDITIONS: Final = {"logical_and": "and", "logical_or": "or"}
+
+
+@attrs.frozen(eq=False)
+class GridTensor:
+    """A tensor of one rank: its size along each axis, its element at coordinates, its dtype."""
+
+    sizes: Coordinates
+    at: Callable[[Coordinates], str]
+    sort: Sort
+    dtype: str
+    """The name of a tensor or attribute that has the same dtype."""
+
+
+class GridReading:
+    """Both sides of a rule at one rank: what is declared, assumed and owed."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.declared: dict[str, str] = {}
+        self.given: dict[str, None] = {}
+        self.owed: list[str] = []
+        self.conditions: set[str] = set()
+        self.reads: dict[str, set[Coordinates]] = {}
+        self.alone: set[str] = set()
+        self.arithmetic = False
+        self.dtypes: dict[str, str] = {}
+        self.is_left = True
+        self.bounded: set[str] = set()
+        """Attributes of which the guard says that they have a number for each axis."""
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    def integer(self, name: str) -> str:
+        self.declared[name] = f"(declare-fun {name} () Int)"
+        return name
+
+    def numbers(self, given: Any) -> Coordinates:
+        """A number along each axis."""
+        axes = range(self.rank)
+        match given:
+            case int():
+                return (f"{given}" if given >= 0 else f"(- {-given})",) * self.rank
+            case Hole(name):
+                if name not in self.bounded:
+                    raise Unprovable(f"the guard does not say that {name} has all axes")
+                return tuple(self.integer(f"{name}_{t}") for t in axes)
+            case Derived(function, args) if function in MEANINGS:
+                return MEANINGS[function](self, *args)
+        raise Unprovable("a number along each axis is not modelled")
+
+    def pad_numbers(self, given: Any, side: str) -> Coordinates:
+        match given:
+            case Hole(name):
+                if name not in self.bounded:
+                    raise Unprovable(f"the guard does not say that {name} has all axes")
+                found = tuple(self.integer(f"{name}_{side}_{t}") for t in range(self.rank))
+                self.given.update((f"(<= 0 {each})", None) for each in found)
+                return found
+            case Derived(function, (low, high)) if function is words.widths:
+                return self.numbers(low if side == "low" else high)
+        raise Unprovable("these widths of a pad are not modelled")
+
+    def on_axis(self, axis: Any) -> Coordinates:
+        """For each axis whether it is the one that is named."""
+        if not isinstance(axis, Hole):
+            raise Unprovable("an axis that is written out")
+        name = self.integer(f"axis_{axis.name}")
+        self.given[f"(and (<= 0 {name}) (< {name} {self.rank}))"] = None
+        self.alone.add(name)
+        return tuple(f"(= {name} {t})" for t in range(self.rank))
+
+    def in_axes(self, axes: Any) -> Coordinates:
+        """For each axis whether it is among some."""
+        if not isinstance(axes, Hole):
+            raise Unprovable("axes that are written out")
+        names = [f"in_{axes.name}_{t}" for t in range(self.rank)]
+        self.declared.update((name, f"(declare-fun {name} () Bool)") for name in names)
+        return tuple(names)
+
+    def sizes(self, of: Hole) -> Coordinates:
+        found = tuple(self.integer(f"size_{of.name}_{t}") for t in range(self.rank))
+        self.given.update((f"(<= 0 {each})", None) for each in found)
+        return found
+
+    def learn(self, guard: object) -> None:
+        """What a guard says; nothing is known of one of another kind."""
+        if not isinstance(guard, AlongEachAxis):
+            return
+        for first, _, second in guard.relations:
+            for side in (first, second):
+                named = post_order(side) if isinstance(side, Term) else ()
+                self.bounded |= {each.name for each in named if isinstance(each, Hole)}
+        for first, word, second in guard.relations:
+            relation = word if word != "==" else "="
+            for a, b in zip(self.numbers(first), self.numbers(second), strict=True):
+                self.given[f"({relation} {a} {b})"] = None
+
+    def owe(self, conditions: Sequence[str]) -> None:
+        self.owed += conditions
+
+    def same_size(self, a: GridTensor, b: GridTensor, but: Coordinates = ()) -> None:
+        """Two sizes agree along each axis: assumed on the left side, owed on the right."""
+        found = [f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)]
+        if but:
+            found = [f"(or {each} {one})" for each, one in zip(but, found, strict=True)]
+        if self.is_left:
+            self.given.update(dict.fromkeys(found))
+        else:
+            self.owe(found)
+
+    def same_dtype(self, *tensors: GridTensor) -> None:
+        for a, b in pairwise(self.dtype_of(each.dtype) for each in tensors):
+            if a != b and not self.is_left:
+                raise Unprovable("the dtypes may differ")
+            if a != b:
+                self.dtypes[b] = a
+
+    def dtype_of(self, name: str) -> str:
+        while name in self.dtypes:
+            name = self.dtypes[name]
+        return name
+
+    def all_of(self, inside: Sequence[str]) -> str:
+        """A condition along all axes."""
+        text = f"(and true {' '.join(inside)})"
+        self.conditions.add(text)
+        return text
+
+    # --- tensors ----------------------------------------------------------------------------------
+
+    def tensor(self, node: Any) -> GridTensor:
+        match node:
+            case Hole():
+                return self._hole(node)
+            case Apply(name, args, _):
+                given = dict(node.attrs)
+                if name == "concat":
+                    return self._concat([self.tensor(each) for each in args], given["axis"])
+                if name in READERS and len(args) == 1:
+                    return READERS[name](self, self.tensor(args[0]), given)
+                if name == "full":
+                    return self._filled(self.numbers(given["shape"]), given)
+                if name == "where":
+                    return self._where(*map(self.tensor, args))
+                if name in CONDITIONS or name in RING:
+                    return self._elementwise(name, [self.tensor(each) for each in args])
+                raise Unprovable(f"{name} is not modelled by coordinates")
+        raise Unprovable(f"{type(node).__name__} is not modelled by coordinates")
+
+    def _hole(self, node: Hole) -> GridTensor:
+        constraint, name = node.constraint, node.name
+        if constraint.ranks is not None or constraint.shape is not None:
+            raise Unprovable("a tensor of known rank")
+        sort: Sort = "Bool" if constraint.dtypes == (bool_,) else "Real"
+        takes = " ".join(["Int"] * self.rank)
+        self.declared[f"at_{name}"] = f"(declare-fun at_{name} ({takes}) {sort})"
+
+        def at(place: Coordinates) -> str:
+            self.reads.setdefault(name, set()).add(place)
+            return f"(at_{name} {' '.join(place)})" if place else f"at_{name}"
+
+        return GridTensor(self.sizes(node), at, sort, "bool" if sort == "Bool" else name)
+
+    def _filled(
+        self, sizes: Coordinates, given: Mapping[str, Any], like: GridTensor | None = None
+    ) -> GridTensor:
+        dtype, value = given["dtype"], given["value"]
+        sort, text = self._value(value)
+        if dtype is bool_:
+            name = "bool"
+        elif isinstance(dtype, Hole):
+            name = f"dtype {dtype.name}"
+        elif dtype is None and like is not None:
+            name = like.dtype
+        else:
+            raise Unprovable("a tensor filled with numbers of another dtype")
+        if (name == "bool") != (sort == "Bool"):
+            raise Unprovable("a number of an unknown dtype")
+        return GridTensor(sizes, lambda _: text, sort, name)
+
+    def _value(self, value: Any) -> tuple[Sort, str]:
+        if isinstance(value, bool):
+            return "Bool", "true" if value else "false"
+        if value == 0 and isinstance(value, int):
+            return "Real", "0.0"
+        if isinstance(value, Hole):
+            self.declared[f"value_{value.name}"] = f"(declare-fun value_{value.name} () Real)"
+            return "Real", f"value_{value.name}"
+        raise Unprovable(f"the number {value!r} is not modelled")
+
+    def _full_like(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
+        return self._filled(of.sizes, given, of)
+
+    def _slice(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
+        """A slice, whose bounds must be places in order: no other is modelled."""
+        if given["axes"] is not None:
+            raise Unprovable("a slice of some axes")
+        starts, stops = self.numbers(given["starts"]), self.numbers(given["stops"])
+        steps = given["steps"]
+        self.owe([f"(<= 0 {i} {j} {n})" for i, j, n in zip(starts, stops, of.sizes, strict=True)])
+        if steps is None:
+            sizes = tuple(f"(- {j} {i})" for i, j in zip(starts, stops, strict=True))
+            return attrs.evolve(
+                of, sizes=sizes, at=lambda q: of.at(_added(starts, q)),
+            )  # fmt: skip
+        by = self.numbers(steps)
+        self.owe([f"(< 0 {each})" for each in by])
+        self.declared["count"] = "(declare-fun count (Int Int) Int)"
+        spans = [f"(- {j} {i})" for i, j in zip(starts, stops, strict=True)]
+        sizes = tuple(f"(count {span} {p})" for span, p in zip(spans, by, strict=True))
+        for span, p, n in zip(spans, by, sizes, strict=True):  # n = ceil(span / p)
+            bound = f"(and (< (* {p} (- {n} 1)) {span}) (<= {span} (* {p} {n})))"
+            self.given[f"(=> (and (<= 0 {span}) (< 0 {p})) (and (<= 0 {n}) {bound}))"] = None
+
+        def at(q: Coordinates) -> str:
+            for c, p, n in zip(q, by, sizes, strict=True):  # products keep the order
+                order = f"(and (<= 0 (* {p} {c})) (<= (* {p} {c}) (* {p} (- {n} 1))))"
+                self.given[f"(=> (and (<= 0 {c}) (< {c} {n}) (< 0 {p})) {order})"] = None
+            return of.at(_added(starts, [f"(* {p} {c})" for p, c in zip(by, q, strict=True)]))
+
+        return attrs.evolve(of, sizes=sizes, at=at)
+
+    def _pad(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
+        if given["mode"] != "constant":
+            raise Unprovable("a pad without a constant")
+        sort, value = self._value(given["constant_values"])
+        if sort != of.sort:
+            raise Unprovable("a pad with a number of another dtype")
+        low = self.pad_numbers(given["pad_width"], "low")
+        high = self.pad_numbers(given["pad_width"], "high")
+        self.owe([f"(<= 0 {each})" for each in (*low, *high)])
+        trio = zip(low, of.sizes, high, strict=True)
+        sizes = tuple(f"(+ {a} {n} {b})" for a, n, b in trio)
+
+        def at(q: Coordinates) -> str:
+            place = tuple(f"(- {c} {a})" for c, a in zip(q, low, strict=True))
+            inside = [f"(<= 0 {c}) (< {c} {n})" for c, n in zip(place, of.sizes, strict=True)]
+            return f"(ite {self.all_of(inside)} {of.at(place)} {value})"
+
+        return attrs.evolve(of, sizes=sizes, at=at)
+
+    def _flip(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
+        turned = self.in_axes(given["axis"])
+
+        def at(q: Coordinates) -> str:
+            trio = zip(turned, q, of.sizes, strict=True)
+            return of.at(tuple(f"(ite {y} (- (- {n} 1) {c}) {c})" for y, c, n in trio))
+
+        return attrs.evolve(of, at=at)
+
+    def _concat(self, parts: list[GridTensor], axis: Any) -> GridTensor:
+        here = self.on_axis(axis)
+        self.same_dtype(*parts)
+        if len({each.sort for each in parts}) != 1:
+            raise Unprovable("the parts of concat may have different dtypes")
+        first, *others = parts
+        for each in others:
+            self.same_size(first, each, here)
+            first = self._joined(first, each, here)
+        return first
+
+    def _joined(self, a: GridTensor, b: GridTensor, here: Coordinates) -> GridTensor:
+        pairs = list(zip(here, a.sizes, b.sizes, strict=True))
+        sizes = tuple(f"(ite {y} (+ {m} {n}) {m})" for y, m, n in pairs)
+
+        def at(q: Coordinates) -> str:
+            inside = [f"(=> {y} (< {c} {m}))" for c, (y, m, _) in zip(q, pairs, strict=True)]
+            rest = tuple(f"(ite {y} (- {c} {m}) {c})"
+                         for c, (y, m, _) in zip(q, pairs, strict=True))  # fmt: skip
+            return f"(ite {self.all_of(inside)} {a.at(q)} {b.at(rest)})"
+
+        return attrs.evolve(a, sizes=sizes, at=at)
+
+    def _where(self, condition: GridTensor, a: GridTensor, b: GridTensor) -> GridTensor:
+        if condition.sort != "Bool" or a.sort != b.sort:
+            raise Unprovable("the dtypes of where may differ")
+        self.same_dtype(a, b)
+        self.owe_same(condition, a, b)
+        return attrs.evolve(
+            a, at=lambda q: f"(ite {condition.at(q)} {a.at(q)} {b.at(q)})"
+        )  # fmt: skip
+
+    def _elementwise(self, name: str, args: list[GridTensor]) -> GridTensor:
+        wanted: Sort = "Bool" if name in CONDITIONS else "Real"
+        if any(each.sort != wanted for each in args):
+            raise Unprovable(f"{name} of other dtypes")
+        self.same_dtype(*args)
+        self.owe_same(*args)
+        self.arithmetic |= wanted == "Real"
+        word = CONDITIONS.get(name) or RING[name]
+        return attrs.evolve(args[0], at=lambda q: f"({word} {' '.join(e.at(q) for e in args)})")
+
+    def owe_same(self, *tensors: GridTensor) -> None:
+        """Elementwise operators are modelled for one shape: broadcasting is not."""
+        for a, b in pairwise(tensors):
+            self.owe([f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)])
+
+
+def _added(first: Sequence[str], second: Sequence[str]) -> Coordinates:
+    return tuple(f"(+ {a} {b})" for a, b in zip(first, second, strict=True))
+
+
+READERS: Final[Mapping[str, Callable[[GridReading, GridTensor, Mapping[str, Any]], GridTensor]]] = {
+    "slice": GridReading._slice, "pad": GridReading._pad, "flip": GridReading._flip,
+    "full_like": GridReading._full_like,
+}  # fmt: skip
+
+
+def _pairs(word: str) -> Callable[[GridReading, Any, Any], Coordinates]:
+    def meaning(of: GridReading, a: Any, b: Any) -> Coordinates:
+        pairs = zip(of.numbers(a), of.numbers(b), strict=True)
+        return tuple(f"({word} {m} {n})" for m, n in pairs)
+
+    return meaning
+
+
+def _greatest(of: GridReading, first: Any, second: Any) -> Coordinates:
+    pairs = zip(of.numbers(first), of.numbers(second), strict=True)
+    return tuple(f"(ite (<= {a} {b}) {b} {a})" for a, b in pairs)
+
+
+def _chosen(here: Coordinates, there: Coordinates, elsewhere: Coordinates) -> Coordinates:
+    trio = zip(here, there, elsewhere, strict=True)
+    return tuple(f"(ite {y} {a} {b})" for y, a, b in trio)
+
+
+MEANINGS: Final[Mapping[TermFunction, Callable[..., Coordinates]]] = {
+    words.sums: _pairs("+"),
+    words.differences: _pairs("-"),
+    words.greatest: _greatest,
+    words.extents: lambda of, x: of.sizes(x),
+    words.extent_along: lambda of, x, w: _chosen(of.on_axis(w), of.sizes(x), of.numbers(0)),
+    words.extents_beside: lambda of, x, w: _chosen(of.on_axis(w), of.numbers(0), of.sizes(x)),
+    words.along: lambda of, w, n: _chosen(of.on_axis(w), of.numbers(n), of.numbers(0)),
+    words.beside: lambda of, w, n: _chosen(of.on_axis(w), of.numbers(0), of.numbers(n)),
+    words.flipped_along: lambda of, a, n, m: _chosen(of.in_axes(a), of.numbers(n), of.numbers(m)),
+    words.before: lambda of, t: of.pad_numbers(t, "low"),
+    words.behind: lambda of, t: of.pad_numbers(t, "high"),
+}
+"""Functions of numbers along each axis, and what they mean."""
+
+
+def coordinate_proof(rule: Rule) -> Proved:
+    """A proof by coordinates, or the reason (`Unprovable`) why there is none."""
+    if not isinstance(rule.left, Expr) or not isinstance(rule.right, Expr):
+        raise Unprovable("a side is no graph term")
+    scripts: list[str] = []
+    rank = least = rule.when.least_rank if isinstance(rule.when, AlongEachAxis) else 0
+    last, arithmetic = rank, False
+    while rank <= last:
+        reading, script = _script(rule, rank)
+        if reading is not None:
+            arithmetic |= reading.arithmetic
+            if arithmetic and rule.contract <= signless_zero:
+                raise Unprovable("arithmetic of numbers is that of reals here")
+            last = max(last, _enough(reading) + least)
+            if not is_available("z3"):
+                raise Unprovable(MISSING["z3"])
+            said = answer(script)
+            if said != "unsat":
+                word = "the sides differ" if said == "sat" else "z3 does not decide it"
+                raise Unprovable(f"{word} by coordinates at rank {rank}")
+            if last > MAX_RANK and rank >= 2:
+                raise Unprovable(f"ranks up to {last} would have to be tried")
+            scripts.append(script)
+        else:
+            last = max(last, 1)
+        rank += 1
+    laws = ("real arithmetic",) if arithmetic else ()
+    return Proved(rule.name, f"by coordinates at ranks up to {last}", laws, tuple(scripts))
+
+
+def _enough(reading: GridReading) -> int:
+    """The rank of note [Ranks that are enough]."""
+    pairs = sum(len(each) * (len(each) - 1) // 2 for each in reading.reads.values())
+    return len(reading.conditions) + pairs + len(reading.alone) + 1
+
+
+def _script(rule: Rule, rank: int) -> tuple[GridReading | None, str]:
+    """The script that says that the sides differ at a rank; no reading where there is no such."""
+    assert isinstance(rule.left, Expr)
+    assert isinstance(rule.right, Expr)
+    reading = GridReading(rank)
+    if any(isinstance(node, Derived) for node in post_order(rule.left)):
+        raise Unprovable("the left side is derived")
+    reading.learn(rule.when)
+    left = reading.tensor(rule.left)
+    reading.is_left = False
+    right = reading.tensor(rule.right)
+    if left.sort != right.sort or reading.dtype_of(left.dtype) != reading.dtype_of(right.dtype):
+        raise Unprovable("the sides may have different dtypes")
+    place = tuple(reading.integer(f"place_{t}") for t in range(rank))
+    inside = [f"(<= 0 {q}) (< {q} {n})" for q, n in zip(place, left.sizes, strict=True)]
+    differ = f"(distinct {left.at(place)} {right.at(place)})"
+    shapes = [f"(= {m} {n})" for m, n in zip(left.sizes, right.sizes, strict=True)]
+    owed = " ".join(dict.fromkeys((*reading.owed, *shapes)))
+    if reading.alone and not rank:
+        return None, ""
+    lines = [
+        "(set-logic ALL)",
+        *reading.declared.values(),
+        *(f"(assert {each})" for each in reading.given),
+        f"(assert (or (not (and true {owed})) (and true {' '.join(inside)} {differ})))",
+        "(check-sat)",
+        "",
+    ]
+    return reading, "\n".join(lines)
