@@ -28,13 +28,15 @@ from plica.rewrite.closed import value_of
 from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
-from plica.rewrite.packs.word import c, covers, f, op, shape, spoken, tensor, x, y
+from plica.rewrite.packs.word import Evaluated, c, covers, f, op, shape, spoken, tensor, w, x, y
 from plica.rewrite.pattern import derived, hole
 from plica.rewrite.rule import Rule
 
 Bounds: TypeAlias = tuple[float | None, float | None]
 
-maximum, minimum, clip, relu = map(op, ["maximum", "minimum", "clip", "nn.relu"])
+maximum, minimum, clip, relu, negative = map(
+    op, ["maximum", "minimum", "clip", "nn.relu", "negative"]
+)
 
 
 def is_varying(term: Any) -> bool:
@@ -92,14 +94,9 @@ def one_number(of: Const) -> Term:
     return Const(of.dtype, (), bytes(of.content[: of.dtype.bytes]))
 
 
-def plus_opposite(match: PatternMatch) -> Term | None:
-    """A sum for a difference; of zeros nothing would be gained."""
-    value = match.c.numpy()
-    if not value.any():
-        return None
-    with np.errstate(over="ignore"):
-        done: Term = match.e + const(-value, match.c.dtype)
-    return done
+def is_nonzero(match: PatternMatch) -> bool:
+    """Whether a difference with a constant changes anything."""
+    return bool(match.c.numpy().any())
 
 
 def times_inverse(match: PatternMatch) -> Term | None:
@@ -115,55 +112,55 @@ def times_inverse(match: PatternMatch) -> Term | None:
 
 
 def bounds_together(inner: Bounds, outer: Bounds) -> Bounds:
-    """The bounds of two clips, one after the other."""
+    """The bounds of two clips, one after the other; a maximum may be -inf, a minimum inf."""
     lower, upper = (
         outer[0] if outer[0] is not None else -inf,
         outer[1] if outer[1] is not None else inf,
     )
-
-    def clipped(bound: float) -> float | None:
-        found = min(max(bound, lower), upper)
-        return None if found in (inf, -inf) else found
-
     first = -inf if inner[0] is None else inner[0]
     last = inf if inner[1] is None else inner[1]
-    return clipped(min(first, last)), clipped(last)
+    low, high = (min(max(each, lower), upper) for each in (min(first, last), last))
+    return None if low == -inf else low, None if high == inf else high
 
 
-def clipped_once(match: PatternMatch) -> Term:
-    done: Term = clip(match.x, *bounds_together((match.low, match.high), (match.less, match.more)))
-    return done
+@derived
+def clipped_twice(
+    of: Expr, low: float | None, high: float | None, less: float | None, more: float | None
+) -> Term:
+    """A tensor clipped to some bounds and then to others, at once."""
+    made: Term = clip(of, *bounds_together((low, high), (less, more)))
+    return made
 
 
-def relu_then_clip(match: PatternMatch) -> Term:
-    done: Term = clip(match.x, *bounds_together((0, None), (match.low, match.high)))
-    return done
-
-
-def clip_then_relu(match: PatternMatch) -> Term:
-    done: Term = clip(match.x, *bounds_together((match.low, match.high), (0, None)))
-    return done
-
-
-def number(of: Expr) -> Any:
-    """The number of a scalar constant, or None if it is no plain bound."""
+@derived
+def bound(of: Expr) -> Any:
+    """The number of a scalar constant; None, so that a rule does not apply, if that is no plain
+    bound. Any: a number or None."""
     assert isinstance(of, Const)
     found = of.numpy()[()].item()
     return found if is_plain(found) and found not in (inf, -inf) else None
 
 
-def raised_then_lowered(match: PatternMatch) -> Term | None:
-    lower, upper = number(match.g), number(match.h)
-    done: Term | None = None if None in (lower, upper) else clip(match.x, lower, upper)
-    return done
+@attrs.frozen
+class InOrder:
+    """A guard: of two constants that are bounds the first is not above the second."""
+
+    low: str
+    high: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        lower, upper = (bound.compute(match[name]) for name in (self.low, self.high))
+        return lower is not None and upper is not None and lower <= upper
 
 
-def lowered_then_raised(match: PatternMatch) -> Term | None:
-    lower, upper = number(match.h), number(match.g)
-    if lower is None or upper is None or lower > upper:
-        return None
-    done: Term = clip(match.x, lower, upper)
-    return done
+@attrs.frozen
+class IsAboveZero:
+    """A guard: a constant is a bound above zero."""
+
+    name: str
+
+    def __call__(self, match: PatternMatch) -> bool:
+        return (bound.compute(match[self.name]) or -1) > 0
 
 
 # fmt: off
@@ -171,7 +168,7 @@ def lowered_then_raised(match: PatternMatch) -> Term | None:
 CONSTANTS: Final = (
     *map(commuted, COMMUTATIVE),
     *(rule(f"{spoken(name)}-splat-is-scalar",   op(name)(x, c),                              op(name)(x, one_number(c)), when=IsSplat("c", "x")) for name in WITH_SPLATS),
-    rule("subtract-constant-is-add",          e - c,                                       plus_opposite),
+    rule("subtract-constant-is-add",          e - c,                                       Evaluated(e + w, negative(c)), when=is_nonzero),
     rule("divide-power-of-two-is-multiply",   e / c,                                       times_inverse),
 )
 LIMITS: Final = (
@@ -181,13 +178,13 @@ LIMITS: Final = (
     rule("hard-tanh-is-clip",                 op("nn.hard_tanh")(f),                       clip(f, -1, 1)),
     rule("clip-unbounded",                    clip(x, None, None),                         x),
     rule("clip-at-zero-is-relu",              clip(x, nought, None),                       relu(x)),
-    rule("clip-clip",                         clip(clip(x, low, high), less, more),        clipped_once),
-    rule("clip-of-relu",                      clip(relu(x), low, high),                    relu_then_clip),
-    rule("relu-of-clip",                      relu(clip(x, low, high)),                    clip_then_relu),
-    rule("minimum-of-maximum-is-clip",        minimum(maximum(x, g), h),                   raised_then_lowered),
-    rule("maximum-of-minimum-is-clip",        maximum(minimum(x, g), h),                   lowered_then_raised),
-    rule("minimum-of-relu-is-clip",           minimum(relu(x), h),                         lambda match: None if number(match.h) is None else clip(match.x, 0, number(match.h))),
-    rule("relu-of-minimum-is-clip",           relu(minimum(x, h)),                         lambda match: None if (number(match.h) or -1) < 0 else clip(match.x, 0, number(match.h))),
+    rule("clip-clip",                         clip(clip(x, low, high), less, more),        clipped_twice(x, low, high, less, more)),
+    rule("clip-of-relu",                      clip(relu(x), low, high),                    clipped_twice(x, 0, None, low, high)),
+    rule("relu-of-clip",                      relu(clip(x, low, high)),                    clipped_twice(x, low, high, 0, None)),
+    rule("minimum-of-maximum-is-clip",        minimum(maximum(x, g), h),                   clip(x, bound(g), bound(h))),
+    rule("maximum-of-minimum-is-clip",        maximum(minimum(x, g), h),                   clip(x, bound(h), bound(g)), when=InOrder("h", "g")),
+    rule("minimum-of-relu-is-clip",           minimum(relu(x), h),                         clip(x, 0, bound(h))),
+    rule("relu-of-minimum-is-clip",           relu(minimum(x, h)),                         clip(x, 0, bound(h)), when=IsAboveZero("h")),
 )
 CONDITIONALS: Final = (
     rule("if-true",                                  If(const(True, bool_), x, y),                      x),

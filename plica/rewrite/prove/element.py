@@ -17,11 +17,12 @@ from plica.core import Term, map_bottom_up, post_order
 from plica.ir.graph.expression import Apply, Const, Expr, If, Literal, Project
 from plica.ir.graph.operator import Mismatch, Operator, find
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Combiner, Lit, Load, Lt, Scalar, Select
+from plica.ir.loop.scalar import Combiner, Load, Scalar, Select
 from plica.ir.loop.tensor import Compute, buffer
 from plica.ir.type import DType, TensorType, bool_, f32
 from plica.rewrite.instantiate import is_value
 from plica.rewrite.packs.axes import composed, explicit_order, flipped, remaining
+from plica.rewrite.packs.canonical import clipped_twice
 from plica.rewrite.packs.rearrange import are_zeros, is_zero
 from plica.rewrite.packs.shape import is_explicit, is_identity, is_order
 from plica.rewrite.pattern import Derived, Hole, Rest
@@ -57,6 +58,7 @@ from plica.rewrite.prove.open_shape import (
     unpermuted,
 )
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable, constant
+from plica.rewrite.prove.parameter import PARAMETRIC, clipped_twice_of, demanded, with_parameters
 from plica.rewrite.prove.reduction import FOLDS, flip_axes, reduced
 from plica.rewrite.prove.rule_facts import RuleFacts
 
@@ -89,8 +91,6 @@ FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "r
 FILLS: Final[dict[str, int | None]] = {
     "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
 }  # fmt: skip
-PARAMETRIC: Final[Mapping[str, str]] = {"nn.leaky_relu": "alpha"}
-"""Operators whose scalar function takes an attribute as it takes an operand."""
 COPIES: Final = ("nn.dropout",)
 """Operators that give their argument, whatever their attributes."""
 
@@ -138,6 +138,8 @@ class RuleReading(RuleFacts):
                 return scaled_by_channels(self, node)
             case Derived(function) if function in TOTALS:
                 return total_of_shift(self, node)
+            case Derived(function) if function is clipped_twice:
+                return clipped_twice_of(self, node)
             case Derived():
                 return read_derived(self, node)
             case Project(Apply("split", (part,), given), number):
@@ -169,9 +171,7 @@ class RuleReading(RuleFacts):
 
         def at(index: OpenIndex) -> Scalar:
             found = self.atom(("hole", name, index), dtype, name)
-            if name not in self.positive:
-                return found
-            return Select(Lt(Lit(0, dtype), found), found, Lit(1, dtype))
+            return demanded(self, name, found)
 
         return OpenTensor(dtype, shape, at)
 
@@ -252,9 +252,6 @@ class RuleReading(RuleFacts):
             raise Unprovable(f"the arguments of {record.name} may not broadcast together")
         shape = self.facts.broadcast(shapes)
         values = {name: self.value(value) for name, value in given.items()}
-        if record.name in PARAMETRIC:
-            name = PARAMETRIC[record.name]
-            values[name] = self.parameter(values[name], args[0].dtype)
         meaning, dtype = self._meaning(record, values, args)
         places = [self.facts.project] * len(args)
 
@@ -268,8 +265,14 @@ class RuleReading(RuleFacts):
         self, record: Operator, given: dict[str, Any], args: list[OpenTensor]
     ) -> tuple[Callable[[list[Scalar]], Scalar], DType]:
         """The scalar function of an elementwise operator, and the dtype of its result."""
-        if any(isinstance(value, Hole) for value in given.values()):
-            return self._opaque(record, given, args)
+        if any(isinstance(value, Hole | Derived) for value in given.values()):
+            if record.name not in PARAMETRIC:
+                return self._opaque(record, given, args)
+            plain = {each.name: each.default for each in record.attributes}
+            result = record.relation(plain, *(TensorType((), each.dtype) for each in args))
+            if isinstance(result, Mismatch):
+                raise IllTypedRule(result.message)
+            return with_parameters(self, record.name, given, args[0].dtype), args[0].dtype
         result = record.relation(given, *(TensorType((), each.dtype) for each in args))
         if isinstance(result, Mismatch):
             raise IllTypedRule(result.message)

@@ -13,7 +13,7 @@ from plica.rewrite.packs.axes import (
     PrependsAxes,
     SameShape,
 )
-from plica.rewrite.packs.canonical import IsSplat
+from plica.rewrite.packs.canonical import InOrder, IsAboveZero, IsSplat
 from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.motion import HasNoMoreAxes
 from plica.rewrite.packs.rearrange import AreHalves, CutBehind, RepeatsOnes
@@ -77,6 +77,10 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
         case AreHalves(first, second, axis):
             shapes = (NamedShape(first), NamedShape(second))
             reading.seen.add(("split", 2, attribute[axis], *shapes))
+        case InOrder(low, high):
+            reading.not_above[low] = high
+        case IsAboveZero(name):
+            reading.positive.add(name)
         case ScalesOutputs(layer) | ScalesWideOutputs(layer):
             reading.seen.add(("along", "outputs", "s", layer))
             whole = _layer(reading, layer).result

@@ -36,6 +36,10 @@ class RuleFacts:
         """Unknown numbers that operators with unknown attributes give."""
         self.positive: set[str] = set()
         """Constants whose elements are all above zero."""
+        self.plain: set[str] = set()
+        """Scalar constants that are neither nan nor -0.0."""
+        self.not_above: dict[str, str] = {}
+        """Scalar constants that are not above another."""
         self.theorems: dict[str, None] = {}
         """The laws of the normal forms that were used."""
         self.assumes = True
@@ -72,12 +76,6 @@ class RuleFacts:
             given, part = value.args  # where a hole is None, the dtype is the same on both sides
             return self.memo[part].dtype if given is None else self.value(given)
         return self.dtypes.get(value.name, value) if isinstance(value, Hole) else value
-
-    def parameter(self, value: Any, dtype: DType) -> Any:
-        """A number among attributes as an operand: that of a hole is unknown."""
-        if not isinstance(value, Hole):
-            return value
-        return self.atom(("number", value.name), dtype, value.name)
 
     def legal(self, key: tuple[Any, ...], what: str) -> None:
         """On the left side: remember a well-formed call; on the right side: it must be known."""

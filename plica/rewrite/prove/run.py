@@ -56,6 +56,7 @@ from plica.rewrite.prove.guard import learn_guard
 from plica.rewrite.prove.linear import undefined_atoms
 from plica.rewrite.prove.open_shape import ROOT
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
+from plica.rewrite.prove.parameter import learn_bounds
 from plica.rewrite.rule import Rule
 
 MAX_TYPINGS: Final = 20_000
@@ -177,6 +178,7 @@ class _Case:
         try:
             reading = RuleReading(self.dtypes, self.flags, reorders)
             learn_guard(reading, self.rule.when, self.left)
+            learn_bounds(reading, self.right)
             before = reading.left(self.left)
         except (IllTypedRule, IllTyped) as error:
             raise _IllTypedLeft from error

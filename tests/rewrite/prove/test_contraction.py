@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.core import Name, map_bottom_up
+from plica.core import Name
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop import scalar as sc
-from plica.ir.loop.tensor import buffer
 from plica.ir.op.activation import leaky_relu, relu
 from plica.ir.op.elementwise import cast
 from plica.ir.op.linear import dense, matmul
@@ -39,7 +38,6 @@ from plica.rewrite.packs.scale import (
 from plica.rewrite.packs.word import OneShape, op, v
 from plica.rewrite.pattern import hole, holes
 from plica.rewrite.prove import Unproved, attempt
-from plica.rewrite.prove.element import PARAMETRIC
 from plica.rewrite.prove.linear import linear_form
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import ROOT, SCALAR, AxesOf, BoundIndex, NamedShape
@@ -310,26 +308,3 @@ def test_channels_of_a_weight_are_those_of_data_and_result(slug: str, number: in
             )
             shifted = value_of(layer.on(const(array + numbers_of, "f64"), weight, values))
             np.testing.assert_array_equal(value_of(whole + total), shifted)
-
-
-@given(alpha=st.floats(-4, 4))
-def test_an_attribute_that_is_read_as_an_operand_is_only_a_factor(alpha: float) -> None:
-    for name, attribute in PARAMETRIC.items():
-        element = sc.Load(_buffer(), ())
-        unknown = sc.ScalarVar(Name("unknown"), f32)
-        by_number, by_name = (_body(name, attribute, each) for each in (alpha, unknown))
-        swapped = {unknown: sc.Lit(alpha, f32), element: element}
-        assert by_number is _put(by_name, swapped)
-
-
-def _buffer() -> Any:
-    return buffer("operand0", (), f32)
-
-
-def _body(name: str, attribute: str, given: Any) -> sc.Scalar:
-    made = op(name).compute({attribute: given}, _buffer())
-    return made.body  # type: ignore[no-any-return]
-
-
-def _put(term: sc.Scalar, swapped: dict[Any, Any]) -> Any:
-    return map_bottom_up(lambda node: swapped.get(node, node), term)
