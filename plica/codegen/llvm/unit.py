@@ -85,11 +85,12 @@ class ObjectOptions:
         bounds: tuple[Interval, ...] = (),
         nests: tuple[NestCall, ...] = (),
     ) -> Text:
-        """The function of a kernel."""
+        """The function of a kernel, whose name derives from all of this (`kernel_key`)."""
         how = self.target, self.contract, self.signless
         if self.label:
             return with_lines(kernel, over, name, *how, self.label)
-        return kernel_text(kernel, over, name, *how, bounds, nests)
+        write = partial(kernel_text, kernel, over, name, *how, bounds, nests)
+        return write() if name == NAME_PLACEHOLDER else TEXTS.found(name, write)
 
     def begun(self, text: Text, name: str, renamed: str | None = None) -> Callable[[], bytes]:
         """What LLVM still has to do for the entry of a function, which may get another name."""
@@ -368,6 +369,9 @@ def made(text: str, target: Target, store: ArtefactStore | None, level: int = 2)
         store.put(key, found)
     return found
 
+
+TEXTS: Final[Memo[str, Text]] = Memo(128)
+"""The latest texts of kernels and nests, by their names, which derive from their keys."""
 
 EMITTED: Final[Memo[str, bytes]] = Memo(256)
 """The latest objects of this process, by what they are made from: programs that are compiled one

@@ -23,6 +23,11 @@ def compiled() -> Executable:
     return plica.compile(plica.from_text(SOURCE), threads=1, cache=False)
 
 
+def forget() -> None:
+    unit.TEXTS.clear()
+    unit.EMITTED.clear()
+
+
 def test_objects_are_compiled_once_while_they_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -33,13 +38,13 @@ def test_objects_are_compiled_once_while_they_are_remembered(
         return emit(text, target, level)
 
     monkeypatch.setattr(toolchain, "emit", counted)
-    unit.EMITTED.clear()
+    forget()
     first = compiled()
     number = len(texts)
     assert number == len(set(texts)) > 0
     assert compiled().artefact.objects == first.artefact.objects
     assert len(texts) == number
-    unit.EMITTED.clear()
+    forget()
     assert compiled().artefact.objects == first.artefact.objects
     assert texts[number:] == texts[:number]
 
