@@ -5,6 +5,7 @@ shared by kernels has its own object (`plica.codegen.llvm.common_nest`).
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -400,10 +401,10 @@ def fingerprint() -> str:
 
 def _fingerprint() -> str:
     whole = hashlib.sha256(toolchain.llvm_version().encode())
-    folder = Path(__file__).parents[2]
-    for path in sorted(
-        each for kind in ("*.py", "*.ll", "*.h", "*.wgsl") for each in folder.rglob(kind)
-    ):
-        whole.update(path.relative_to(folder).as_posix().encode())
-        whole.update(path.read_bytes())
+    root = str(Path(__file__).parents[2])
+    found = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names]
+    for path in sorted(each for each in found if each.endswith((".py", ".ll", ".h", ".wgsl"))):
+        whole.update(path.removeprefix(root).replace(os.sep, "/").encode())
+        with open(path, "rb") as file:
+            whole.update(file.read())
     return whole.hexdigest()
