@@ -70,6 +70,7 @@ nav:
       - ONNX: onnx.md
       - PyTorch: torch.md
       - StableHLO: stablehlo.md
+      - TFLite: tflite.md
       - Language models: lm.md
       - Dynamic shapes: open.md
       - Data types and recursion: dynamic.md

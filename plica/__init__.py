@@ -33,6 +33,7 @@ _PUBLIC: Final[dict[str, str]] = {
     "first_difference": "plica.core.digest:first_difference",
     "from_onnx": "plica.frontend.onnx:from_onnx",
     "from_stablehlo": "plica.frontend.stablehlo:from_stablehlo",
+    "from_tflite": "plica.frontend.tflite:from_tflite",
     "from_text": "plica.ir.text.script:from_text",
     "from_torch": "plica.frontend.torch:from_torch",
     "function": "plica.ir.text.script:function",
@@ -56,8 +57,8 @@ _PUBLIC: Final[dict[str, str]] = {
 __all__ = [
     "ArtefactError", "InputError", "Module", "PlicaError", "UnsupportedError", "__version__",
     "alpha_equal", "check", "checkpoint", "compile", "connect", "data", "digest", "extern",
-    "first_difference", "from_onnx", "from_stablehlo", "from_text", "from_torch", "function",
-    "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time",
+    "first_difference", "from_onnx", "from_stablehlo", "from_text", "from_tflite", "from_torch",
+    "function", "grad", "interpret", "jvp", "kernel", "load", "op", "quantise", "script", "time",
     "to_onnx", "to_stablehlo", "training", "tune", "value_and_grad", "vjp",
 ]  # fmt: skip
 
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from plica.frontend.onnx import from_onnx
     from plica.frontend.onnx.writer import to_onnx
     from plica.frontend.stablehlo import from_stablehlo, to_stablehlo
+    from plica.frontend.tflite import from_tflite
     from plica.frontend.torch import from_torch
     from plica.ir.graph.module import Module
     from plica.ir.interpret.interpreter import interpret
