@@ -21,7 +21,7 @@ from plica.cli.fuzz.corpus import Corpus, tested
 from plica.cli.fuzz.jobs import FuzzTask, work_through
 from plica.cli.fuzz.kind import FuzzKind, check_names, cores, examples_of
 from plica.cli.fuzz.table import KINDS
-from plica.rewrite.fuzz.report import Finding, FuzzReport
+from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 
 NOT_OF_A_KIND: Final = frozenset(
     ("command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json")
@@ -198,6 +198,7 @@ def _tell(
             f"{len(line.share[group])} {group}, each {least} times or more ({name})"
             for group, (name, least) in line.seldom().items()
         ]
+        words += [f"{count} {word}" for word, count in line.share[CASES].items()]
         print(f"{kind.name:9} {'; '.join([f'{line.share.examples:7} {kind.cases}', *words])}")
         for group, names in line.never().items():
             more = (

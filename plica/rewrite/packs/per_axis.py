@@ -27,16 +27,23 @@ from plica.rewrite.packs.word import shape
 from plica.rewrite.pattern import Hole, derived
 
 Numbers: TypeAlias = tuple[Any, ...]  # Any: index terms, or integers
+Given: TypeAlias = Numbers | int
+"""Numbers along each axis; an integer is that number along each."""
 Relation: TypeAlias = Literal["<=", "<", "=="]
 
 RELATIONS: Final[dict[Relation, Callable[[int, int], bool]]] = {"<=": le, "<": lt, "==": eq}
 
 
-def _pairs(first: Numbers, second: Numbers) -> list[tuple[int, int]] | None:
-    """The numbers of both tuples along each axis, None where there are not as many."""
-    a, b = plain(first), plain(second)
-    known = all(type(each) is int for each in (*a, *b))
-    return list(zip(a, b, strict=True)) if known and len(a) == len(b) else None
+def _together(*given: Given) -> list[tuple[int, ...]] | None:
+    """The numbers along each axis, None where there are not as many everywhere."""
+    found = [plain(each) for each in given]
+    ranks = {len(each) for each in found if not isinstance(each, int)}
+    if len(ranks) != 1:
+        return None
+    (rank,) = ranks
+    rows = [(each,) * rank if isinstance(each, int) else each for each in found]
+    known = all(type(number) is int for row in rows for number in row)
+    return list(zip(*rows, strict=True)) if known else None
 
 
 def _placed(numbers: Sequence[int]) -> Numbers:
@@ -44,24 +51,40 @@ def _placed(numbers: Sequence[int]) -> Numbers:
 
 
 @derived
-def sums(first: Numbers, second: Numbers) -> Numbers | None:
+def sums(first: Given, second: Given) -> Numbers | None:
     """The sum along each axis."""
-    pairs = _pairs(first, second)
+    pairs = _together(first, second)
     return None if pairs is None else _placed([a + b for a, b in pairs])
 
 
 @derived
-def differences(first: Numbers, second: Numbers) -> Numbers | None:
+def differences(first: Given, second: Given) -> Numbers | None:
     """The difference along each axis."""
-    pairs = _pairs(first, second)
+    pairs = _together(first, second)
     return None if pairs is None else _placed([a - b for a, b in pairs])
 
 
 @derived
-def greatest(first: Numbers, second: Numbers) -> Numbers | None:
+def greatest(first: Given, second: Given) -> Numbers | None:
     """The greater number along each axis."""
-    pairs = _pairs(first, second)
+    pairs = _together(first, second)
     return None if pairs is None else _placed([max(a, b) for a, b in pairs])
+
+
+@derived
+def where_zero(numbers: Given, zero: Given, other: Given) -> Numbers | None:
+    """One number along the axes where the first is 0, another along the others."""
+    rows = _together(numbers, zero, other)
+    return None if rows is None else _placed([b if a else z for a, z, b in rows])
+
+
+@derived
+def counts(starts: Given, stops: Given, steps: Given) -> Numbers | None:
+    """How many elements a slice has along each axis."""
+    rows = _together(starts, stops, steps)
+    if rows is None or any(step < 1 for _, _, step in rows):
+        return None
+    return _placed([len(range(*each)) for each in rows])
 
 
 @derived
@@ -107,11 +130,18 @@ def flipped_along(
     axes: tuple[int, ...] | None, there: Numbers, elsewhere: Numbers
 ) -> Numbers | None:
     """The numbers of the first tuple along some axes, those of the second along the others."""
-    rank, pairs = len(there), _pairs(there, elsewhere)
+    rank, pairs = len(there), _together(there, elsewhere)
     if pairs is None:
         return None
     chosen = range(rank) if axes is None else {each % rank for each in axes}
     return _placed([a if at in chosen else b for at, (a, b) in enumerate(pairs)])
+
+
+@derived
+def integers(numbers: Numbers) -> tuple[int, ...]:
+    """Numbers that an attribute takes as integers."""
+    found: tuple[int, ...] = plain(numbers)
+    return found
 
 
 @derived
@@ -127,17 +157,17 @@ def behind(pads: Any) -> Numbers | None:
 
 
 @derived
-def widths(low: Numbers, high: Numbers) -> tuple[tuple[int, int], ...] | None:
+def widths(low: Given, high: Given) -> tuple[tuple[int, ...], ...] | None:
     """The padding of that many elements before and behind each axis."""
-    pairs = _pairs(low, high)
+    pairs = _together(low, high)
     return None if pairs is None else tuple(pairs)
 
 
 @attrs.frozen
 class AlongEachAxis:
-    """A guard: numbers stand in relations along each axis of a tensor, and there is one for each.
+    """A guard: numbers stand in relations along each axis of a tensor or of an attribute.
 
-    An integer is that number along each axis.
+    There is one number for each of its axes; an integer is that number along each.
     """
 
     of: str

@@ -128,6 +128,7 @@ class GridReading:
         """What a guard says; nothing is known of one of another kind."""
         if not isinstance(guard, AlongEachAxis):
             return
+        self.bounded.add(guard.of)
         for first, _, second in guard.relations:
             for side in (first, second):
                 named = post_order(side) if isinstance(side, Term) else ()
@@ -137,9 +138,6 @@ class GridReading:
             for a, b in zip(self.numbers(first), self.numbers(second), strict=True):
                 self.given[f"({relation} {a} {b})"] = None
 
-    def owe(self, conditions: Sequence[str]) -> None:
-        self.owed += conditions
-
     def same_size(self, a: GridTensor, b: GridTensor, but: Coordinates = ()) -> None:
         """Two sizes agree along each axis: assumed on the left side, owed on the right."""
         found = [f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)]
@@ -148,7 +146,7 @@ class GridReading:
         if self.is_left:
             self.given.update(dict.fromkeys(found))
         else:
-            self.owe(found)
+            self.owed += found
 
     def same_dtype(self, *tensors: GridTensor) -> None:
         for a, b in pairwise(self.dtype_of(each.dtype) for each in tensors):
@@ -178,8 +176,12 @@ class GridReading:
                 given = dict(node.attrs)
                 if name == "concat":
                     return self._concat([self.tensor(each) for each in args], given["axis"])
+                if name == "broadcast_to":
+                    self._ranked(args[0])
                 if name in READERS and len(args) == 1:
                     return READERS[name](self, self.tensor(args[0]), given)
+                if name == "iota":
+                    return self._iota(given)
                 if name == "full":
                     return self._filled(self.numbers(given["shape"]), given)
                 if name == "where":
@@ -239,20 +241,15 @@ class GridReading:
             raise Unprovable("a slice of some axes")
         starts, stops = self.numbers(given["starts"]), self.numbers(given["stops"])
         steps = given["steps"]
-        self.owe([f"(<= 0 {i} {j} {n})" for i, j, n in zip(starts, stops, of.sizes, strict=True)])
+        self.owed.extend(
+            [f"(<= 0 {i} {j} {n})" for i, j, n in zip(starts, stops, of.sizes, strict=True)]
+        )
         if steps is None:
             sizes = tuple(f"(- {j} {i})" for i, j in zip(starts, stops, strict=True))
-            return attrs.evolve(
-                of, sizes=sizes, at=lambda q: of.at(_added(starts, q)),
-            )  # fmt: skip
+            return attrs.evolve(of, sizes=sizes, at=lambda q: of.at(_added(starts, q)))
         by = self.numbers(steps)
-        self.owe([f"(< 0 {each})" for each in by])
-        self.declared["count"] = "(declare-fun count (Int Int) Int)"
-        spans = [f"(- {j} {i})" for i, j in zip(starts, stops, strict=True)]
-        sizes = tuple(f"(count {span} {p})" for span, p in zip(spans, by, strict=True))
-        for span, p, n in zip(spans, by, sizes, strict=True):  # n = ceil(span / p)
-            bound = f"(and (< (* {p} (- {n} 1)) {span}) (<= {span} (* {p} {n})))"
-            self.given[f"(=> (and (<= 0 {span}) (< 0 {p})) (and (<= 0 {n}) {bound}))"] = None
+        self.owed.extend([f"(< 0 {each})" for each in by])
+        sizes = self.counts(starts, stops, by)
 
         def at(q: Coordinates) -> str:
             for c, p, n in zip(q, by, sizes, strict=True):  # products keep the order
@@ -262,6 +259,50 @@ class GridReading:
 
         return attrs.evolve(of, sizes=sizes, at=at)
 
+    def counts(self, starts: Coordinates, stops: Coordinates, steps: Coordinates) -> Coordinates:
+        """How many elements a slice has along each axis: the quotient, rounded up."""
+        self.declared["count"] = "(declare-fun count (Int Int) Int)"
+        found = []
+        for i, j, p in zip(starts, stops, steps, strict=True):
+            span, n = f"(- {j} {i})", f"(count (- {j} {i}) {p})"
+            bound = f"(and (< (* {p} (- {n} 1)) {span}) (<= {span} (* {p} {n})))"
+            self.given[f"(=> (and (<= 0 {span}) (< 0 {p})) (and (<= 0 {n}) {bound}))"] = None
+            found.append(n)
+        return tuple(found)
+
+    def _ranked(self, node: Term) -> None:
+        """A broadcast may add axes, unless the guard speaks of all axes of what it repeats."""
+        parts = [node, *(arg for each in post_order(node) if isinstance(each, Apply)
+                         for arg in each.args)]  # fmt: skip
+        if any(isinstance(each, Hole) and each.name not in self.bounded for each in parts):
+            raise Unprovable("a broadcast may add axes")
+
+    def _broadcast(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
+        """A broadcast to a shape of as many axes."""
+        sizes = self.numbers(given["shape"])
+        fits = [f"(or (= {m} 1) (= {m} {n}))" for m, n in zip(of.sizes, sizes, strict=True)]
+        if self.is_left:
+            self.given.update(dict.fromkeys(fits))
+        else:
+            self.owed += fits
+
+        def at(q: Coordinates) -> str:
+            return of.at(tuple(f"(ite (= {m} 1) 0 {c})"
+                               for c, m in zip(q, of.sizes, strict=True)))  # fmt: skip
+
+        return attrs.evolve(of, sizes=sizes, at=at)
+
+    def _iota(self, given: Mapping[str, Any]) -> GridTensor:
+        """Places along an axis; what dtype they are cast to does not matter for equal places."""
+        if not isinstance(given["dtype"], Hole):
+            raise Unprovable("places of a dtype that is written out")
+        here, sizes = self.on_axis(given["axis"]), self.numbers(given["shape"])
+
+        def at(q: Coordinates) -> str:
+            return f"(to_real (+ 0 0 {' '.join(_chosen(here, q, ('0',) * self.rank))}))"
+
+        return GridTensor(sizes, at, "Real", f"dtype {given['dtype'].name}")
+
     def _pad(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
         if given["mode"] != "constant":
             raise Unprovable("a pad without a constant")
@@ -270,7 +311,7 @@ class GridReading:
             raise Unprovable("a pad with a number of another dtype")
         low = self.pad_numbers(given["pad_width"], "low")
         high = self.pad_numbers(given["pad_width"], "high")
-        self.owe([f"(<= 0 {each})" for each in (*low, *high)])
+        self.owed.extend([f"(<= 0 {each})" for each in (*low, *high)])
         trio = zip(low, of.sizes, high, strict=True)
         sizes = tuple(f"(+ {a} {n} {b})" for a, n, b in trio)
 
@@ -318,9 +359,7 @@ class GridReading:
             raise Unprovable("the dtypes of where may differ")
         self.same_dtype(a, b)
         self.owe_same(condition, a, b)
-        return attrs.evolve(
-            a, at=lambda q: f"(ite {condition.at(q)} {a.at(q)} {b.at(q)})"
-        )  # fmt: skip
+        return attrs.evolve(a, at=lambda q: f"(ite {condition.at(q)} {a.at(q)} {b.at(q)})")
 
     def _elementwise(self, name: str, args: list[GridTensor]) -> GridTensor:
         wanted: Sort = "Bool" if name in CONDITIONS else "Real"
@@ -335,7 +374,7 @@ class GridReading:
     def owe_same(self, *tensors: GridTensor) -> None:
         """Elementwise operators are modelled for one shape: broadcasting is not."""
         for a, b in pairwise(tensors):
-            self.owe([f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)])
+            self.owed.extend([f"(= {m} {n})" for m, n in zip(a.sizes, b.sizes, strict=True)])
 
 
 def _added(first: Sequence[str], second: Sequence[str]) -> Coordinates:
@@ -344,7 +383,7 @@ def _added(first: Sequence[str], second: Sequence[str]) -> Coordinates:
 
 READERS: Final[Mapping[str, Callable[[GridReading, GridTensor, Mapping[str, Any]], GridTensor]]] = {
     "slice": GridReading._slice, "pad": GridReading._pad, "flip": GridReading._flip,
-    "full_like": GridReading._full_like,
+    "full_like": GridReading._full_like, "broadcast_to": GridReading._broadcast,
 }  # fmt: skip
 
 
@@ -366,10 +405,18 @@ def _chosen(here: Coordinates, there: Coordinates, elsewhere: Coordinates) -> Co
     return tuple(f"(ite {y} {a} {b})" for y, a, b in trio)
 
 
+def _where_zero(of: GridReading, number: Any, zero: Any, other: Any) -> Coordinates:
+    trio = zip(of.numbers(number), of.numbers(zero), of.numbers(other), strict=True)
+    return tuple(f"(ite (= {a} 0) {z} {b})" for a, z, b in trio)
+
+
 MEANINGS: Final[Mapping[TermFunction, Callable[..., Coordinates]]] = {
     words.sums: _pairs("+"),
     words.differences: _pairs("-"),
     words.greatest: _greatest,
+    words.where_zero: _where_zero,
+    words.counts: lambda of, i, j, s: of.counts(*map(of.numbers, (i, j, s))),
+    words.integers: lambda of, n: of.numbers(n),
     words.extents: lambda of, x: of.sizes(x),
     words.extent_along: lambda of, x, w: _chosen(of.on_axis(w), of.sizes(x), of.numbers(0)),
     words.extents_beside: lambda of, x, w: _chosen(of.on_axis(w), of.numbers(0), of.sizes(x)),

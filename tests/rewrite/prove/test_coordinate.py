@@ -14,6 +14,7 @@ from plica.rewrite.make import tabled
 from plica.rewrite.match import plain
 from plica.rewrite.packs import per_axis as words
 from plica.rewrite.packs.per_axis import (
+    AlongEachAxis,
     along,
     beside,
     differences,
@@ -31,7 +32,16 @@ from plica.rewrite.prove.open_tensor import Unprovable
 from plica.rewrite.prove.run import attempt
 from plica.rewrite.prove.solver import answer, is_available
 from plica.rewrite.rule import Rule
-from tests.rewrite.prove.xla_rules import XLA, along_axes, full, joined, padded, sliced
+from tests.rewrite.prove.xla_rules import (
+    XLA,
+    along_axes,
+    cut_of,
+    full,
+    joined,
+    padded,
+    sliced,
+    stretched,
+)
 
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
 
@@ -58,6 +68,10 @@ WRONG: Final = (
     wrong("other-order",    joined(x, y),                  joined(y, x), (extents(x), "==", extents(y))),
     wrong("other-axis",     concat((concat((x, y), axis=axis), concat((x, y), axis=axis)), axis=a),
                             concat((concat((x, y), axis=a), concat((x, y), axis=a)), axis=axis), (extents(x), "==", extents(y))),
+    tabled("axes-added", sliced(op("broadcast_to")(x, t), i, j), op("broadcast_to")(sliced(x, stretched(x, 0, i), stretched(x, 1, j)), differences(j, i)), when=AlongEachAxis("t", cut_of(t, i, j))),
+    wrong("not-stretched",  sliced(op("broadcast_to")(x, t), i, j), op("broadcast_to")(sliced(x, i, j), differences(j, i)), *cut_of(t, i, j)),
+    wrong("not-whole",      sliced(op("broadcast_to")(x, t), i, j), op("broadcast_to")(x, differences(j, i)), *cut_of(t, i, j)),
+    wrong("other-places",   op("broadcast_to")(op("iota")(t, axis, e), k), op("iota")(k, axis, e), (0, "<=", t), (0, "<=", k), (0, "<=", extents(x))),
     wrong("padded-scalar",  sliced(pad(x, t, "constant", u), i, j), op("full_like")(sliced(pad(x, t, "constant", u), i, j), u, None),
           (0, "<=", i), (i, "<=", j), (j, "<=", words.before(t)), (j, "<=", padded(x, t))),
 )
@@ -93,7 +107,7 @@ def test_arithmetic_is_no_proof_of_bits() -> None:
     assert not isinstance(attempt(tabled("bits", *sides, when=guard, float=exact)), Proved)
 
 
-@pytest.mark.parametrize("number", [25, 27, 51, 106, 108, 109, 112, 115])
+@pytest.mark.parametrize("number", [11, 25, 27, 51, 83, 105, 108, 112, 115])
 def test_no_instance_refutes_what_is_proved(number: int) -> None:
     proof = coordinate_proof(XLA[number])
     assert all(answer(script) == "unsat" for script in proof.certificate)
@@ -118,4 +132,7 @@ def test_numbers_of_another_rank_are_refused() -> None:
     for each in (words.sums, words.differences, words.greatest, words.widths):
         assert each.compute((1,), (1, 2)) is None
     assert words.before.compute(3) is None
+    assert words.counts.compute((0,), (1,), (0,)) is None
+    assert plain(words.counts.compute((0, 1), (5, 5), 2)) == (3, 2)
+    assert plain(words.where_zero.compute((0, 1), 5, (6, 7))) == (5, 7)
     assert words.along.compute(2, (1, 2)) is None
