@@ -228,14 +228,28 @@ def _rest(x: N) -> tuple[N, N]:
 
 
 def _exp(x: N) -> N:
-    r, raised = _rest(x.at_most(89.0).at_least(-104.0))
+    return _unless_below(-104.0, x, lambda inside: _exp_above(inside.at_most(89.0)))
+
+
+def _exp_above(x: N) -> N:
+    r, raised = _rest(x)
     return scaled(polynomial(r, POWER), raised)
 
 
+def _unless_below(least: float, x: N, of: Callable[[N], N]) -> N:
+    """A function that is 0 below a number, where it is not computed: products that underflow take
+    a hundred cycles, and masked scores are far below."""
+    below, zero = x.is_("olt", least), x.number(0.0)
+    return below.choose(zero, of(below.choose(zero, x)))
+
+
 def _exp2(x: N) -> N:
-    inside = x.at_most(129.0).at_least(-151.0)
-    whole, raised = _nearest(inside)
-    r = inside - whole
+    return _unless_below(-151.0, x, lambda inside: _exp2_above(inside.at_most(129.0)))
+
+
+def _exp2_above(x: N) -> N:
+    whole, raised = _nearest(x)
+    r = x - whole
     return scaled(fma(r, polynomial(r, EXP2), 1.0), raised)
 
 
