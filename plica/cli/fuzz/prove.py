@@ -45,7 +45,7 @@ def every() -> Mapping[str, Iterable[str]]:
 
 def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
     """What became of mutants."""
-    words = ("refuted", "still right", "open", "error")
+    words = ("refuted", "still right", "right of reals", "open", "error")
     counted = ", ".join(f"{report.number(word)} {word}" for word in words)
     rules = len(report["rules"])
     return [f"{report.examples} mutants of {rules} rules, seed {report.seed}: {counted}."]
@@ -68,7 +68,7 @@ KIND: Final = FuzzKind(
                help=f"mutate this pack; repeatable ({', '.join(PACKS)})"),
     ),
     every=every,
-    listed=("still right", "open"),
+    listed=("still right", "right of reals", "open"),
     needs=("z3",),
     numbers=4,
 )  # fmt: skip

@@ -17,19 +17,25 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
+from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.type import DType, TensorType, type_of
+from plica.rewrite.check.instance import Instance
+from plica.rewrite.check.offer import variables_of
 from plica.rewrite.check.run import check, refutation
+from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved, Refuted
+from plica.rewrite.check.widen import widened
 from plica.rewrite.fuzz.report import CASES, Counts, Finding, FuzzReport
 from plica.rewrite.match import match
 from plica.rewrite.mutate.mutant import Mutant
 from plica.rewrite.mutate.rule_edit import contract_edits, guard_edits
 from plica.rewrite.mutate.term_edit import term_edits
+from plica.rewrite.prove.equality import REALS
 from plica.rewrite.prove.run import attempt
 from plica.rewrite.rule import Rule
 
-Word: TypeAlias = Literal["refuted", "still right", "open", "error"]
+Word: TypeAlias = Literal["refuted", "still right", "right of reals", "open", "error"]
 Say: TypeAlias = Callable[[str], None]
 
 MUTANTS_OF_A_RULE: Final = 5
@@ -52,17 +58,25 @@ class MutantVerdict:
 
     @property
     def word(self) -> Word:
-        """`error` where a wrong rule is proved."""
-        if self.proof is not None:
-            return "still right" if self.refutation is None else "error"
-        return "open" if self.refutation is None else "refuted"
+        """`error` where a wrong rule is proved.
+
+        A proof given real arithmetic says nothing of rounding and overflow: where an instance
+        differs by these alone, the equation is right of reals.
+        """
+        wrong = self.refutation
+        if self.proof is None:
+            return "open" if wrong is None else "refuted"
+        if wrong is None:
+            return "still right"
+        of_reals = REALS in self.proof.laws and not differs_in_reals(self.mutant.rule, wrong)
+        return "right of reals" if of_reals else "error"
 
     @property
     def names(self) -> Mapping[str, str]:
         """What a report lists: the mutants that are not refuted, and why."""
         match self.word:
-            case "still right":
-                return {"still right": f"{self.mutant.name}: {self.proof}"}
+            case "still right" | "right of reals" as word:
+                return {word: f"{self.mutant.name}: {self.proof}"}
             case "open":
                 return {"open": self.mutant.name}
         return {}
@@ -142,6 +156,26 @@ def dtypes_at(rule: Rule, wrong: Refuted) -> dict[str, DType]:
         elif isinstance(of, DType):
             dtypes[name] = of
     return dtypes
+
+
+def differs_in_reals(rule: Rule, wrong: Refuted) -> bool:
+    """Whether the sides differ on a counterexample in f64, too, by more than rounding."""
+    example = wrong.counterexample
+    if not isinstance(example.left, Expr):
+        return True
+    arrays = dict(example.inputs)
+    variables = variables_of(example.left)
+    inputs = tuple((var, arrays[str(var.name)]) for var in variables)
+    made = Instance(example.left, inputs, variables)
+    made = widened(made) or made
+    loose = attrs.evolve(rule, contract=max(rule.contract, reassociates))
+    after = loose.at(made.term)
+    if not isinstance(after, Expr):
+        return True
+    trial = Trial(loose, made, after)
+    if trial.ill_made is not None:
+        return True
+    return isinstance(trial.outcome([array for _, array in made.inputs]), SidesDiffer)
 
 
 def fuzz(

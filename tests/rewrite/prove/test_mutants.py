@@ -7,16 +7,19 @@ import json
 import pytest
 
 from plica.cli import main
+from plica.ir.contract import fused, reassociates
 from plica.ir.type import u8
 from plica.rewrite.check.run import refutation
 from plica.rewrite.check.verdict import Proved
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.mutant import Mutant
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.word import b, d, f, op, x
+from plica.rewrite.packs.word import b, d, f, op, v, x
+from plica.rewrite.pattern import hole
 from plica.rewrite.prove.fuzz import (
     MUTANTS_OF_A_RULE,
     RULES_OF_A_SHARE,
+    MutantVerdict,
     dtypes_at,
     fuzz,
     judged_mutant,
@@ -29,6 +32,7 @@ from plica.rewrite.prove.solver import is_available
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
 
 both, either, negated = map(op, ["logical_and", "logical_or", "logical_not"])
+w = hole("w", rank=0)
 OPEN = tabled("no-proof", op("sort")(op("sort")(x)), op("sort")(x))
 RULE = tabled("and-of-nots", both(negated(b), negated(d)), negated(either(b, d)))
 
@@ -102,6 +106,24 @@ def test_a_wrong_mutant_with_a_proof_is_a_finding(monkeypatch: pytest.MonkeyPatc
     assert report.findings
     assert report.findings[0].guilty.startswith(("term", "guard"))
     assert "by mistake, but" in report.findings[0].reason
+
+
+def test_a_proof_of_reals_says_nothing_of_rounding() -> None:
+    sides = (f + v) + w, f + (v + w)
+    mutant = Mutant("contract", "sums", "fused", tabled("sums", *sides, float=fused))
+    found = judged_mutant(mutant, 100)
+    assert found.proof is not None
+    assert found.refutation is not None
+    assert found.word == "right of reals"
+    assert found.refutation.rule == "sums"
+
+
+def test_a_wrong_equation_of_reals_is_an_error() -> None:
+    rule = tabled("sums", f + v, f - v, float=reassociates)
+    wrong = refutation(rule)
+    assert wrong is not None
+    proof = Proved("sums", "by mistake", ("real arithmetic",))
+    assert MutantVerdict(Mutant("term", "sums", "sign", rule), proof, wrong).word == "error"
 
 
 def test_the_command_line_counts_mutants(capsys: pytest.CaptureFixture[str]) -> None:
