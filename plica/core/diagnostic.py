@@ -244,9 +244,15 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str | None:
     """A sentence that suggests the candidate nearest to `word`, or None when none is near.
 
     It is meant to be the `suggestion` of a diagnostic.  The order of the candidates is
-    irrelevant.
+    irrelevant.  The last word of a dotted name in another namespace is nearest.
+
+    >>> did_you_mean("nn.sum", ["nn.silu", "sum"])
+    "Did you mean 'sum'?"
     """
-    near = difflib.get_close_matches(word, sorted(set(candidates)), n=1)
+    known = sorted(set(candidates))
+    last = word.rpartition(".")[2]
+    near = [each for each in known if last != word and each.rpartition(".")[2] == last]
+    near = near or difflib.get_close_matches(word, known, n=1)
     return f"Did you mean '{near[0]}'?" if near else None
 
 

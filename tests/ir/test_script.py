@@ -240,6 +240,7 @@ REFUSALS = [
     ("unbound-name", "3:12", "return z + x", None),
     ("unbound-name", "3:12", "return exp(x)", "Write op.exp."),
     ("unknown-operator", "3:12", "return nn.sofmax(x)", "Did you mean 'nn.softmax'?"),
+    ("unknown-operator", "3:12", "return op.nn.sum(x)", "Did you mean 'sum'?"),
     ("unknown-attribute", "3:22", "return op.sum(x, axes=0)", "Did you mean 'axis'?"),
     ("bad-attribute", "3:27", "return op.sum(x, axis=1.5)", None),
     ("wrong-arity", "3:12", "return op.add(x)", None),

@@ -28,6 +28,8 @@ class OperatorNamespace:
             return found
         if any(each.startswith(f"{whole}.") for each in names()):
             return OperatorNamespace(whole)  # type: ignore[return-value]  # what is called is one
+        if not name.startswith("_") and (elsewhere := find(name)) is not None:
+            raise AttributeError(f"There is no operator {whole}. Did you mean op.{elsewhere.name}?")
         known = [each for each in (*names(), *aliases()) if each.startswith(f"{self.name}.")]
         hint = did_you_mean(name, [each.removeprefix(f"{self.name}.") for each in known])
         raise AttributeError(" ".join(filter(None, (f"There is no operator {whole}.", hint))))
