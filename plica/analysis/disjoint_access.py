@@ -86,7 +86,7 @@ def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
             if known(extent) == 1:
                 places.append(start)
                 continue
-            var = sc.ScalarVar(Name("element", at), i64)
+            var = sc.ScalarVar(Name("an element", at), i64)
             here = here.loop(var, extent)
             places.append(start + var)
         written = intrinsic is None or number >= intrinsic.meaning.inputs
@@ -114,7 +114,7 @@ def are_disjoint(
     for each in [each.var for each in one.context.ranges if each.var not in same]:
         step = _step(one.context, each)
         if step is not None and step == _step(two.context, each):
-            number = sc.ScalarVar(Name(f"{each.name.hint}_step", each.name.index), each.dtype)
+            number = sc.ScalarVar(Name(f"{each.name.hint} step", each.name.index), each.dtype)
             one, two = (_in_steps(access, each, step, number) for access in (one, two))
             var = number if var is each else var
     if one.indices is None or two.indices is None:
@@ -132,7 +132,7 @@ def are_disjoint(
     for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
         if each not in same:
             theirs[each] = sc.ScalarVar(
-                Name(f"{each.name.hint}_other", each.name.index), each.dtype
+                Name(f"{each.name.hint} other", each.name.index), each.dtype
             )
     other = theirs[var]
     assert isinstance(other, sc.ScalarVar)

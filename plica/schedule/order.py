@@ -45,8 +45,11 @@ ZERO: Final = index(0)
 def ways(
     root: Stmt, span: tuple[ScalarVar, ...], buffers: frozenset[Buffer]
 ) -> Mapping[Buffer, tuple[Scalar | None, ...]]:
-    """How each loop of `span` is determined by an element `at, at_1, …` of some buffers, or None if
-    it is not, or not uniformly for all accesses."""
+    """How each loop of `span` is determined by an element of some buffers, or None if it is not, or
+    not uniformly for all accesses.
+
+    Its places are `the element`, `the element_1`, ….
+    """
     found: dict[Buffer, tuple[Scalar | None, ...]] = {}
     for access in accesses(root):
         if access.buffer in buffers:
@@ -76,9 +79,9 @@ def follows(access: Access, span: tuple[ScalarVar, ...]) -> tuple[Scalar | None,
     for number, (start, extent) in enumerate(zip(access.starts, access.extents, strict=True)):
         if start is None:
             continue
-        values.append(dim_var(Name("at", number)))
+        values.append(dim_var(Name("the element", number)))
         if known(extent) != 1:
-            offset = ScalarVar(Name("offset", number), span[0].dtype)
+            offset = ScalarVar(Name("an offset", number), span[0].dtype)
             sizes[offset] = extent
             start = start + offset
         places.append(start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, strategies as st
 
 from plica.ir.loop.statement import Kernel
@@ -10,6 +11,7 @@ from plica.ir.type.dim import dim_var
 from plica.schedule import block, compute_at, do, fuse, loops, parallel, record, reorder, split
 from plica.schedule.do import Body
 from plica.schedule.replay import kernel_of
+from tests.codegen.lower.kernels import read
 from tests.conftest import Golden
 from tests.schedule.hostile import after, keeps, nests, prepared, products, refusal
 from tests.schedule.kernel import matmul, stencil
@@ -75,3 +77,21 @@ def test_only_a_serial_loop() -> None:
         yield parallel(i)
 
     assert refusal(matmul(), schedule) == "plain-loop"
+
+
+@pytest.mark.parametrize("name", ["j", "i_other", "i_step", "element", "offset"])
+def test_names_of_loops_decide_nothing(name: str) -> None:
+    kernel = read(f"""
+def triangle(x: Buffer[(6,), f32], y: Buffer[(24,), f32]):
+    for i in range(6):
+        for {name} in range(6):
+            with block("one", vi=spatial(6, i), vj=spatial(6, {name}), where={name} <= i):
+                y[vi + vj] = x[vi]
+                y[vi + vj + 12] = x[vi]
+""")
+
+    def schedule() -> Body:
+        i, _ = yield loops((yield block("one")))
+        yield parallel(i)
+
+    assert refusal(kernel, schedule) == "independent"

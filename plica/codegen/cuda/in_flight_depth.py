@@ -25,7 +25,7 @@ MAX_ITERATIONS_BEHIND: Final = 7
 """The maximum number of iterations that copies may lag behind."""
 
 
-NEVER: Final = ScalarVar(Name("never"), i64)
+NEVER: Final = ScalarVar(Name("no loop"), i64)
 """The variable of no loop."""
 
 

@@ -13,7 +13,7 @@ from plica.codegen.emit.clike import count_of
 from plica.codegen.emit.clike_operator import by_template
 from plica.codegen.emit.contraction import accumulations, factors
 from plica.codegen.emit.expression import Expressions, linear
-from plica.core import Name, free_vars, substitute
+from plica.core import Name, free_vars, fresh, post_order, substitute
 from plica.ir.loop import NOTHING, Branch, For, Store, scalar as sc
 from plica.ir.type import f32, f64, i32, known, polynomial
 
@@ -59,7 +59,8 @@ def in_lanes(loop: For) -> tuple[For, ...]:
             count, body = min(count, most), then
     if body is loop.body and count in LENGTHS:
         return ()
-    lane, turn = sc.ScalarVar(Name("lane"), kind), sc.ScalarVar(Name("turn"), kind)
+    used = {each.name for each in post_order(body) if isinstance(each, sc.ScalarVar)}
+    lane, turn = (sc.ScalarVar(fresh(Name(each), used), kind) for each in ("lane", "turn"))
 
     def lanes(extent: int, start: sc.Scalar) -> For:
         inside = substitute(body, {loop.var: start + lane})

@@ -281,7 +281,7 @@ def _in_front(stmt: st.For, here: _Here) -> st.Stmt | None:
 
 def _before(access: IndexedAccess, var: ScalarVar) -> IndexedAccess:
     """An access of the iteration before."""
-    other = ScalarVar(Name(f"{var.name.hint}_before", var.name.index), var.dtype)
+    other = ScalarVar(Name(f"{var.name.hint} before", var.name.index), var.dtype)
     moved: dict[Term, Term] = {var: other}
     if (indices := access.indices) is not None:
         indices = tuple([substitute(each, moved) for each in indices])

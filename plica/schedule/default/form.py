@@ -31,7 +31,7 @@ from math import gcd, prod
 from attrs import frozen
 
 from plica.analysis.enclosing import simple
-from plica.core import Name, substitute
+from plica.core import Name, free_vars, fresh, substitute
 from plica.ir.loop.scalar import (
     And,
     Buffer,
@@ -186,9 +186,10 @@ def packer(
     if (known(size) or 0) % lanes:
         whole = Select(Lt(place, size), whole, Lit(0, weight.buffer.dtype))
     fixed = {number: place for number, place in enumerate(packed.indices) if isinstance(place, Lit)}
+    used = {each.name for each in free_vars(whole) if isinstance(each, ScalarVar)}
     axes = tuple(
         [
-            ScalarVar(Name("u", number), i64) if number in fixed else place
+            ScalarVar(fresh(Name("u", number), used), i64) if number in fixed else place
             for number, place in enumerate(packed.indices)
         ]
     )
