@@ -29,6 +29,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from math import prod
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -177,8 +178,10 @@ def _in_window(rule: Rule, left: Scalar, right: Scalar, why: str) -> RuleVerdict
         return OpenQuestion(why)
     count = 0
     options = [_numbers(hole) for hole in constants]
+    if prod(map(len, options)) > MAX_IN_WINDOW:
+        return OpenQuestion(f"{why}, and {len(constants)} constants have too many values to try")
     tried: list[int] = []
-    for numbers in itertools.islice(itertools.product(*options), MAX_IN_WINDOW):
+    for numbers in itertools.product(*options):
         filling: dict[str, Any] = _unknowns(left)
         for hole, each in zip(constants, numbers, strict=True):
             filling[hole.name] = Lit(bool(each), bool_) if hole.dtype is bool_ else literal(each)

@@ -164,3 +164,12 @@ def test_certify() -> None:
 def test_a_computed_rule_that_is_wrong() -> None:
     off = rule("off", x // c, ContextualRewrite(lambda m, known: m.x // m.c + 1))
     assert isinstance(prove_rule(off), WrongRule)
+
+
+def test_more_instances_than_are_tried_show_nothing() -> None:
+    a, *rest = index_constants("a b c d")
+    left = Select(Lt(a, index(5)), x, x + 1) + sum(rest)
+    wrong = rule("wrong", left, x + sum(rest), when=lambda _: True)
+    verdict = prove_rule(wrong)
+    assert isinstance(verdict, OpenQuestion)
+    assert "too many values to try" in verdict.why
