@@ -9,6 +9,7 @@ second function returns the sizes of the workspace, the inputs and the outputs.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +34,8 @@ _WORDS: Final = """
     static static_assert static_cast struct switch template this thread_local throw true try typedef
     typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while
     xor xor_eq linux unix i386
-    main calloc malloc free printf fprintf stderr plica_main plica_params
+    main calloc malloc free printf fprintf stdin stdout stderr errno NULL EOF assert environ
+    _start _init _fini plica_main plica_params
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t uintptr_t
 """
 WORDS: Final = frozenset(_WORDS.split())
@@ -57,12 +59,22 @@ def identifier(text: str) -> str:
 
 
 def checked_word(text: str) -> str:
-    """The name of a function of C that a text gives; words of C are refused."""
-    if (word := identifier(text)) in WORDS:
+    """The name of a function of C that a text gives; words of C and functions of its library, which
+    the function would replace in a whole program, are refused."""
+    if (word := identifier(text)) in WORDS or _is_in_c_library(word):
         message = f"A function of C cannot be named {word!r}."
+        expected = "a name that neither C nor its library has"
         hint = "Name the library otherwise, or give another name."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, None, word, hint))
+        raise UnsupportedError(Diagnostic("unsupported", message, None, expected, word, hint))
     return word
+
+
+def _is_in_c_library(word: str) -> bool:
+    """Whether the libraries of a running program define a name, as far as this system tells."""
+    try:
+        return hasattr(ctypes.CDLL(None), word)
+    except (OSError, TypeError):  # Windows has no table of all names
+        return False
 
 
 def c_parameters(artefact: Artefact) -> tuple[list[str], list[str]]:

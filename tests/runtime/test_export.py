@@ -72,7 +72,7 @@ def test_names_become_names_of_c() -> None:
 
 
 @pytest.mark.skipif(not can_link(), reason="objects are not loaded here")
-@pytest.mark.parametrize("word", ["int", "class", "main"])
+@pytest.mark.parametrize("word", ["int", "class", "main", "write", "exp", "errno"])
 def test_words_of_c_are_no_names(tmp_path: Path, word: str) -> None:
     with pytest.raises(UnsupportedError, match=f"cannot be named '{word}'"):
         export(model().artefact, tmp_path / f"lib{word}.so")
