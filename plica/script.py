@@ -157,7 +157,7 @@ class _KernelWord:
     def __init__(self, word: str) -> None:
         self.__name__ = word
 
-    def __call__(self, *args: object, **named: object) -> NoReturn:
+    def __call__(self, /, *args: object, **named: object) -> NoReturn:
         raise _only_in_scripts(self.__name__)
 
     def __repr__(self) -> str:

@@ -167,6 +167,7 @@ def first_bad(derivation: Derivation, good: Callable[[Term], bool]) -> Bad | Non
 
 def why(derivation: Derivation, term: Term) -> Why:
     """The source operators that `term`, a part of the result, comes from."""
+    _are_of_a_derivation(derivation, term)
     origins = provenance(derivation)
     found = origins.get(term)
     return Why((), ()) if found is None else Why(tuple(found[0]), tuple(found[1]))
@@ -174,6 +175,7 @@ def why(derivation: Derivation, term: Term) -> Why:
 
 def became(derivation: Derivation, source: Term) -> tuple[Term, ...]:
     """The parts of the result that come from `source`, a part of the source term."""
+    _are_of_a_derivation(derivation, source)
     origins = provenance(derivation)
     final = at(derivation, len(derivation.steps))
     return tuple(
@@ -185,6 +187,13 @@ def _is_derivation(of: Derivation) -> None:
     if not isinstance(of, Derivation):
         hint = "rewrite(term, rules) gives one, and so does exe.derivation."
         raise wrong_argument("This is no derivation.", "a Derivation", of, hint)
+
+
+def _are_of_a_derivation(of: Derivation, part: Term) -> None:
+    _is_derivation(of)
+    if not isinstance(part, Term):
+        hint = "post_order(term) lists the parts of a term."
+        raise wrong_argument("This is no part of a term.", "a Term", part, hint)
 
 
 # For each term: its source terms, and the rules that produced it, in order.

@@ -97,7 +97,7 @@ class DeviceExecutable(Executable):
         self._check_timed()
         return super()._noting()
 
-    def seconds(self, *args: object, **named: Any) -> Any:  # Any: as every executable's
+    def seconds(self, /, *args: object, **named: Any) -> Any:  # Any: as every executable's
         """Refuse: nothing measures how long the device works."""
         self._check_timed()
         return super().seconds(*args, **named)

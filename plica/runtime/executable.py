@@ -307,7 +307,7 @@ class Executable:
         speeds = measured_speeds() if bandwidth is None else bandwidth
         return replace(noted, peak=peak, bandwidth=speeds)
 
-    def seconds(self, *args: object, **named: Any) -> Any:  # Any: what devices measure
+    def seconds(self, /, *args: object, **named: Any) -> Any:  # Any: what devices measure
         """How long a device works on a call, without copies to and from it, run by run;
         refused where nothing measures that."""
         message = "How long a device works on a call is known of GPUs."
@@ -322,7 +322,7 @@ class Executable:
             raise UnsupportedError(Diagnostic("unsupported", message))
         return ((launches, self._profile),)
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
@@ -349,7 +349,7 @@ class Executable:
         if code:
             raise self.failure(code)
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since its sizes are numbers already."""
         self._arrays(args, named)
         return self

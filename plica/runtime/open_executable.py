@@ -105,7 +105,7 @@ class OpenExecutable(Executable):
         made = own.compilations + sum(each.compilations for each in special)
         return Stats(own.calls, made, own.bytes + held, self._late)
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for inputs of these sizes; calls with such are left to it from now on.
 
         It can be saved by itself, and it may be faster: whatever can be known of sizes is.
@@ -131,7 +131,7 @@ class OpenExecutable(Executable):
         """The names of the open sizes."""
         return tuple([each.name for each in self._dims])
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)

@@ -83,12 +83,12 @@ class SelectingExecutable(Executable, Generic[S_co]):
         super().__init__(0, selector.interface)  # the code is that of others
         self.selector = selector
 
-    def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, or lists of them
+    def __call__(self, /, *args: object, **named: object) -> Any:  # Any: arrays, or lists of them
         """Run the model; inputs by position or by name."""
         self._calls.add()
         return self.selector.call(self, args, named)
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: it can be saved, exported and looked into."""
         return self.selector.at(self, args, named)
 
@@ -160,7 +160,7 @@ class SelectingExecutable(Executable, Generic[S_co]):
         """A shared library of the best code."""
         self.selector.best().export(path, name)
 
-    def seconds(self, *args: object, **named: Any) -> Any:  # Any: what devices measure
+    def seconds(self, /, *args: object, **named: Any) -> Any:  # Any: what devices measure
         """How long a device works on a call with these inputs, without copies, run by run."""
         options = {name: named.pop(name) for name in ("runs", "before") if name in named}
         exe, given, more = self.selector.select(self, args, named)

@@ -69,7 +69,7 @@ class DoBlock:
     args: tuple[Any, ...] = ()
     named: Mapping[str, Any] = {}
 
-    def __call__(self, *args: Any, **named: Any) -> DoBlock:
+    def __call__(self, /, *args: Any, **named: Any) -> DoBlock:
         """The do-block with these arguments."""
         return evolve(self, args=args, named=named)
 

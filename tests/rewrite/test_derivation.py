@@ -14,6 +14,7 @@ from plica.ir.loop.scalar import Add, Lit, Mul, Scalar, ScalarVar
 from plica.ir.type.dtype import i64
 from plica.rewrite import became, first_bad, fork, rewrite, rule, why
 from plica.rewrite.derivation import at, provenance
+from plica.runtime.error import PlicaError
 from tests.rewrite.index_terms import RULES, VARIABLES, c, index_terms, x
 
 a, b = VARIABLES[:2]
@@ -41,6 +42,13 @@ def test_everything_in_the_result_comes_from_the_source(term: Scalar) -> None:
     origins = provenance(derivation)
     for node in post_order(result):
         assert origins[node][0], node
+
+
+def test_numbers_are_no_parts_of_a_term() -> None:
+    _, derivation = rewrite(a + 0, RULES)
+    for ask in (why, became):
+        with pytest.raises(PlicaError, match="no part of a term"):
+            ask(derivation, 3)  # type: ignore[arg-type]
 
 
 def test_why_names_the_source_and_the_rules() -> None:

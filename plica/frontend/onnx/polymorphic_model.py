@@ -90,7 +90,7 @@ class ShapePolymorphicModel:
         other._flat = self._flat
         return other
 
-    def _read(self, *args: Any, **named: Any) -> Module:  # Any: as `from_opened` takes them
+    def _read(self, /, *args: Any, **named: Any) -> Module:  # Any: as `from_opened` takes them
         found = from_opened(self._opened, *args, **named)
         return over_arrays(found) if self._flat else found
 

@@ -32,6 +32,7 @@ from plica.ir.graph.expression import Apply, attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Combiner
 from plica.ir.op.window import windows
+from plica.ir.text.script.mark import Scripted
 from plica.ir.type.dtype import DType, bool_, i32, i64
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ TYPES: Final = {
 LEAST: Final = -(1 << 63)
 
 
-def to_onnx(of: Module, *, sizes: Mapping[str, int] | None = None) -> ModelProto:
-    """The ONNX model of a module, its tensors in and out under their names.
+def to_onnx(of: Module | Scripted, *, sizes: Mapping[str, int] | None = None) -> ModelProto:
+    """The ONNX model of a module or a decorated function, its tensors in and out under their names.
 
     `sizes` are numbers for its open sizes.  Tuples are flat; kernels, externs, data types,
     recursion that is no loop, and what ONNX has no operator for are refused.

@@ -23,6 +23,7 @@ from plica.ir.graph.unique_binder import rename_apart
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
+from plica.ir.text.script.mark import Scripted, as_module
 from plica.ir.type.infer import infer, type_of
 from plica.ir.type.term import TensorType, TupleType, Type, static_shape
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
@@ -43,9 +44,9 @@ class ScopedFunction:
 Value: TypeAlias = "ArrayValue | ScopedFunction | tuple[Value, ...]"
 
 
-def sized_main(of: Module, sizes: Mapping[str, int]) -> tuple[Module, ex.Function]:
+def sized_main(of: Module | Scripted, sizes: Mapping[str, int]) -> tuple[Module, ex.Function]:
     """A module with numbers for its sizes, and its main function; open ones are refused."""
-    inferred = infer(of)
+    inferred = infer(as_module(of))
     named = {each: sizes[str(each.name)] for each in open_dims(inferred) if str(each.name) in sizes}
     if named:
         inferred = sized(inferred, named)

@@ -101,7 +101,7 @@ class AccelExecutable(Executable):
             raise damaged("What a launch gives has another size.", of.name)
         return found
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the model; inputs by position or by name."""
         self._calls.add()
         return self._run(self._arrays(args, named), lambda part, given: self._parts[part](*given))

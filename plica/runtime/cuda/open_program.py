@@ -54,7 +54,7 @@ class OpenDeviceExecutable(OpenExecutable):
         self._made: OrderedDict[Shapes, Executable] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __call__(self, *args: object, **named: object) -> Any:
+    def __call__(self, /, *args: object, **named: object) -> Any:
         """Run the model; inputs by position or by name, and where it is a GPU a `stream`."""
         self._calls.add()
         more = {}
@@ -68,7 +68,7 @@ class OpenDeviceExecutable(OpenExecutable):
         found = self._special.get(shapes) or self.program_for(shapes)
         return found(*args, **named, **more)
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for the sizes of these inputs; of device arrays only the sizes are
         read."""
         shapes = tuple([tuple(each.shape) for each in self._arrays(args, named)])
@@ -111,11 +111,11 @@ class OpenDeviceExecutable(OpenExecutable):
                 self._made.move_to_end(shapes)
         return found
 
-    def profile(self, *args: object, **named: Any) -> Any:  # Any: as `Executable` takes them
+    def profile(self, /, *args: object, **named: Any) -> Any:  # Any: as `Executable` takes them
         """The time of a call with these inputs, by launch."""
         return self._for(args, named, ("runs", "peak", "bandwidth")).profile(*args, **named)
 
-    def seconds(self, *args: object, **named: Any) -> list[float]:  # Any: as above
+    def seconds(self, /, *args: object, **named: Any) -> list[float]:  # Any: as above
         """How long a GPU works on a call, without copies to and from it, run by run."""
         found: Any = self._for(args, named, ("runs", "before"))
         times: list[float] = found.seconds(*args, **named)

@@ -114,7 +114,7 @@ class CudaExecutable(Executable):
         self._tensors = TensorPorts(ports if is_flat else (), gpu.number)
         self._takes_stream = "stream" in names
 
-    def __call__(self, *args: object, stream: object = None, **named: object) -> Any:
+    def __call__(self, /, *args: object, stream: object = None, **named: object) -> Any:
         """Run the model; inputs by position or by name.
 
         If an input is on the GPU, results are too, otherwise they are numpy arrays. With the

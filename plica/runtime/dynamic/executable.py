@@ -66,7 +66,7 @@ class DynamicExecutable(Executable):
         self._states: list[CallMemory] = []  # those no call is using
         self._flat = flat(typed.result)
 
-    def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, data
+    def __call__(self, /, *args: object, **named: object) -> Any:  # Any: arrays, data
         """Run the program; inputs by position or by name."""
         self._calls.add()
         block = self._given(args, named).block()
@@ -100,7 +100,7 @@ class DynamicExecutable(Executable):
         hint = "It can be saved, and loaded again."
         raise UnsupportedError(Diagnostic("unsupported", message, suggestion=hint))
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself."""
         self._given(args, named)
         return self

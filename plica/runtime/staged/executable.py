@@ -59,7 +59,7 @@ class StagedExecutable(Executable):
         """The names of the sizes that become known while it runs."""
         return tuple(self._measured)
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Run the program; inputs by position or by name."""
         self._calls.add()
         arrays = self._arrays(args, named)
@@ -183,7 +183,7 @@ class StagedExecutable(Executable):
         """The members of the archive that this is written as."""
         return to_members(self._interface, self._program, self._segments, self._driver)
 
-    def at(self, *args: object, **named: object) -> Executable:
+    def at(self, /, *args: object, **named: object) -> Executable:
         """The executable for inputs like these: itself, since it knows sizes when it runs."""
         self._arrays(args, named)
         return self

@@ -107,7 +107,7 @@ class RemoteExecutable:
         self._client, self._held, self._target = client, held, target
         self.inputs, self.outputs = inputs, outputs
 
-    def __call__(self, *args: object, **named: object) -> Array | tuple[Array, ...]:
+    def __call__(self, /, *args: object, **named: object) -> Array | tuple[Array, ...]:
         """Runs it remotely; remote refusals are raised here."""
         from distributed import KilledWorker
 

@@ -198,7 +198,7 @@ class ServedExecutable(DeviceExecutable):
         super().__init__(artefact, {}, DeviceKind(lambda _: program, export=export_library))
         self._served = program
 
-    def seconds(self, *args: object, repeats: int = 10, **named: object) -> float:
+    def seconds(self, /, *args: object, repeats: int = 10, **named: object) -> float:
         """The shortest time of a given number of runs there."""
         if type(repeats) is not int or not 0 < repeats < 1 << 63:
             raise wrong_argument("The number of runs is a whole number.", "1 or more", repeats)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -114,3 +116,19 @@ def test_what_onnx_lacks_is_refused(name: str) -> None:
     text = f"\n@plica.function\ndef main(x: Tensor[(3,), f32]):\n    return {REFUSED[name]}\n"
     with pytest.raises(plica.UnsupportedError, match=f"{name}.*is not written as ONNX"):
         plica.to_onnx(plica.from_text(HEAD + text))
+
+
+def test_a_decorated_function_is_a_program_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+@plica.function
+def f(self: Tensor[(2,), f32]) -> Tensor[(2,), f32]:
+    return op.nn.relu(self)
+"""
+    (tmp_path / "decorated.py").write_text(HEAD + text)
+    monkeypatch.syspath_prepend(tmp_path)
+    f = import_module("decorated").f
+    assert [each.name for each in plica.to_onnx(f).graph.input] == ["self"]
+    data = np.asarray([-1, 2], np.float32)
+    assert np.array_equal(plica.compile(f)(self=data), interpret(f.module, data))

@@ -50,7 +50,7 @@ class Scripted:
         """The term that the script means, for `digest`."""
         return self.module.canonical()
 
-    def __call__(self, *args: object, **named: object) -> Any:  # Any: arrays, tuples, data
+    def __call__(self, /, *args: object, **named: object) -> Any:  # Any: arrays, tuples, data
         """Interprets the script on these values, which is slow.
 
         Law: `f(x)` is `plica.interpret(f, x)`, and `plica.compile(f)(x)` agrees with it.
