@@ -22,6 +22,7 @@ from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
 from plica.rewrite.prove.element import RuleReading
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_tensor import Unprovable
+from plica.rewrite.prove.rounding import DETOUR, direct
 from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
 from plica.rewrite.prove.solver import MISSING, answer, is_available
 
@@ -41,6 +42,8 @@ class Claim:
     scripts: dict[str, None]
     partial: frozenset[Scalar] = frozenset()
     """Unknown numbers that may be undefined."""
+    theorems: dict[str, None] = attrs.Factory(dict)
+    """The laws of the normal form that were used."""
     keeps_bits: bool = True
     """Whether IEEE 754 can be asked: not where a sum in another order was made already."""
 
@@ -132,6 +135,10 @@ def equal(a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
     """The laws under which two scalars are equal."""
     if a is b:
         return ()
+    first, second = direct(a), direct(b)
+    if first is not a or second is not b:
+        claim.theorems[DETOUR] = None
+        return equal(first, second, claim)
     if not is_available("z3"):
         raise Unprovable(MISSING["z3"])
     strict = claim.contract <= signless_zero and _has_floats(a, b)

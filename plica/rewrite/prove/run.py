@@ -243,7 +243,7 @@ def _same_elements(
     a, b = before.at(ROOT), after.at(ROOT)
     if a is b:
         return {}
-    claim = Claim(contract, scripts, undefined_atoms(reading))
+    claim = Claim(contract, scripts, undefined_atoms(reading), reading.theorems)
     return dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
