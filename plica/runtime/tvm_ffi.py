@@ -197,11 +197,18 @@ def ffi_text(artefact: Artefact, word: str) -> str:
     ]
     starts = [f"start_of(given[{at}])" for at in range(len(ports))]
     dims = dims_of(interface)
+    # By names of their own: a model may be called as something is here.
+    kinds = [*["int64_t"] * len(dims), *["void *"] * (len(ports) + 1)]
+    declared = f'extern int64_t model({", ".join(kinds)}) __asm__("{word}");\n'
     if dims:
+        declared += (
+            f"extern int64_t model_sizes({', '.join(['int64_t'] * len(dims))}, int64_t *)\n"
+            f'    __asm__("{word}_sizes");\n'
+        )
         read = [f"given[{each.port}]->shape[{each.axis}]" for each in dims]
         sizes = (
             f"    int64_t sizes[{size_count(artefact)}];\n"
-            f"    int64_t bad = {word}_sizes({', '.join([*read, 'sizes'])});\n"
+            f"    int64_t bad = model_sizes({', '.join([*read, 'sizes'])});\n"
             f'    if (bad)\n        return refuse("ValueError", "{word}", '
             '"the model has no value at these sizes", 0, bad);'
         )
@@ -214,11 +221,11 @@ def ffi_text(artefact: Artefact, word: str) -> str:
     for key, value in {
         "SYMBOL": f"{SYMBOL}{word}", "WORD": word, "IN": str(len(interface.inputs)),
         "OUT": str(len(interface.outputs)), "SIZES": sizes,
-        "CALL": f"{word}({', '.join([*starts, '0'])})",
+        "CALL": f"model({', '.join([*starts, '0'])})",
     }.items():  # fmt: skip
         call = call.replace(f"@{key}@", value)
-    table = "\n".join([f'#include "{word}.h"', "static const port ports[] = {", *rows, "    {0}};"])
-    return f"{_ABI.lstrip()}{table}\n{_CHECKS}{call}"
+    table = "\n".join(["static const port ports[] = {", *rows, "    {0}};"])
+    return f"{_ABI.lstrip()}{declared}{table}\n{_CHECKS}{call}"
 
 
 def _plain(name: str) -> str:

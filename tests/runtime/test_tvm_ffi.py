@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,14 @@ def test_numpy_calls_it(library: Any) -> None:
     assert float(np.from_dlpack(total)) == X.sum()
     wide = np.from_dlpack(library.scale(np.ones((7, 4), np.float32), Y)[0])
     np.testing.assert_array_equal(wide, np.ones((7, 1), np.float32) * Y)
+
+
+@pytest.mark.parametrize("name", ["made", "tensor", "model", "gather", "sizes", "any"])
+def test_a_model_may_be_called_as_something_in_the_wrapper(name: str, tmp_path: Path) -> None:
+    plica.compile(plica.from_text(TEXT)).export(tmp_path / f"lib{name}.so")
+    module = tvm_ffi.load_module(str(tmp_path / f"lib{name}.so"))
+    product, _ = getattr(module, name)(X, Y)
+    np.testing.assert_array_equal(np.from_dlpack(product), X * Y)
 
 
 def test_torch_calls_it(library: Any, one: Any) -> None:
