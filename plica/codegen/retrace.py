@@ -278,6 +278,8 @@ def rebuilt(
         if (again := code()) != (data := objects[symbol].data):
             message = "Its code is not what the compiler makes of it."
             wrong.append(WrongTrace(name, message, key_of(again)[:16], key_of(data)[:16]))
+    if not count and any(b".debug_line" in each.data for each in objects.values()):
+        return "its line tables name a folder, which only the target says"
     if not count:
         return "another version of the compiler made it"
     wrong += [

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import plica
+from plica.cli import main as command
 from plica.codegen.llvm.toolchain import host
 from plica.codegen.target import parse
 from plica.ir.graph.module import Module
@@ -120,3 +121,13 @@ def test_other_machines_are_refused() -> None:
     module = plica.from_text(SOURCE)
     with pytest.raises(UnsupportedError, match="Line tables"):
         plica.compile(module, target=f"cpu:{other} debug=/tmp/lines")
+
+
+def test_verification_says_why_code_with_lines_is_not_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = f"cpu debug={tmp_path / 'texts'}"
+    file = tmp_path / "lines.plica"
+    plica.compile(plica.from_text(SOURCE), target=target).save(file)
+    assert command(["verify", str(file), "--rebuild"]) == 0
+    assert "code made again: its line tables name a folder" in capsys.readouterr().out
