@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import prod
 from typing import Final
 
 from attrs import evolve
@@ -26,7 +25,7 @@ from plica.codegen.cuda.fold import fold
 from plica.codegen.cuda.limit import check
 from plica.codegen.cuda.open_kernel import open_kernel
 from plica.codegen.lower.candidate import Candidate, PassedOver, ScheduleSteps, StagedGroup
-from plica.codegen.lower.chunk import ChunkRows, chunk, row_bytes
+from plica.codegen.lower.chunk import ChunkRows, chunk, elements_of, row_bytes
 from plica.codegen.lower.passes import LOWERING, LoweredKernel, digest_of, lowered
 from plica.codegen.lower.scheduled import (
     ChosenSchedule,
@@ -44,7 +43,6 @@ from plica.ir.graph.expression import Function
 from plica.ir.loop import Each, Kernel
 from plica.ir.loop.stages import as_elements
 from plica.ir.loop.tensor import as_reductions
-from plica.ir.type import known
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.schedule.collapse import collapsed
@@ -181,16 +179,16 @@ def row_counts(rows: ChunkRows) -> tuple[int, ...]:
     Rows that share what they read go together, until that is read for `TOGETHER` rows of results;
     others until they are a few blocks of threads.
     """
-    of = plain(chunk(rows, 1)).kernel
-    if any(row_bytes(each, rows) % ALIGNED for each, own in zip(of.params, rows.rowed, strict=True)
-           if own):  # fmt: skip
+    if any(
+        rowed and row_bytes(each, rows) % ALIGNED
+        for each, rowed in zip(rows.buffers, rows.rowed, strict=True)
+    ):
         return ()
-    many = [prod([known(size) or 0 for size in each.shape]) for each in of.params]
-    own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
-    shared = sum(many) - own
-    most = BESIDE // max(1, many[-1])
+    result, own, shared = elements_of(rows)
+    most = BESIDE // max(1, result)
     if shared > own:
-        most = TOGETHER // max(1, operations(of) // (2 * shared))
+        done = operations(plain(chunk(rows, 1)).kernel)
+        most = TOGETHER // max(1, done // (2 * shared))
     most = 1 << max(0, most.bit_length() - 1)
     return tuple(dict.fromkeys([most, max(1, most // FEWER), 1]))
 

@@ -79,13 +79,14 @@ SHARED: Final = 64
 
 @frozen(eq=False)
 class ChunkRows:
-    """The first axes of a kernel's result, their sizes, and which arguments have the same rows.
+    """The first axes of a kernel's result, their sizes, its buffers, and which of them have rows.
 
     `of` is the function over sizes that are `dims`, whatever they are made of.
     """
 
     axes: int
     sizes: tuple[Scalar, ...]
+    buffers: tuple[Buffer, ...]
     rowed: tuple[bool, ...]
     dims: tuple[ScalarVar, ...]
     of: Function
@@ -137,7 +138,7 @@ def rows_of(function: Function) -> ChunkRows | None:
         places = _outermost(each, first)
         if places is None or not _alike(each, kernel.dims, own, places):
             return None
-    return ChunkRows(count, tuple(sizes), tuple(rowed), dims, over)
+    return ChunkRows(count, tuple(sizes), kernel.params, tuple(rowed), dims, over)
 
 
 def _with_sizes(of: Function, told: dict[Term, ScalarVar]) -> Function | None:
@@ -254,19 +255,26 @@ def chunk(rows: ChunkRows, size: int = SIZES[0]) -> Function:
     return sized(main_module(whole), numbers).main_function()
 
 
+def elements_of(rows: ChunkRows) -> tuple[int, int, int]:
+    """The elements of a row of the result, of a row of everything, and of what rows share."""
+    many = [
+        prod([known(size) or 0 for size in buffer.shape[rows.axes * rowed :]])
+        for buffer, rowed in zip(rows.buffers, rows.rowed, strict=True)
+    ]
+    own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
+    return many[-1], own, sum(many) - own
+
+
 @lru_cache(maxsize=4096)
 def sizes_of(rows: ChunkRows) -> tuple[int, ...]:
     """How many rows are worth being done at once."""
-    of = _loops(chunk(rows, 1))
-    many = [prod([known(n) or 0 for n in each.shape]) for each in of.params]
-    own = sum([count for count, rowed in zip(many, rows.rowed, strict=True) if rowed])
-    shared = sum(many) - own
-    each = operations(of)
+    result, own, shared = elements_of(rows)
+    each = operations(_loops(chunk(rows, 1)))
     if each > MUCH and each > SHARED * shared:
         return (1,)
     if shared <= own:  # at most a vector for each: nothing is gained by reading it less often
         return (1,) if each >= LONG else SIZES[-1:]
-    if shared <= SMALL and many[-1] > VECTOR:
+    if shared <= SMALL and result > VECTOR:
         return SIZES[-1:]
     if shared > FAR:
         return tuple(sorted({MANY, *SIZES, FEW, 1}, reverse=True))

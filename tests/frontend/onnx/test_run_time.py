@@ -276,3 +276,19 @@ def test_a_model_without_code_for_all_sizes_says_why() -> None:
     assert "0 compiled, for each size: Einsum(y): Einsum: einsum takes one group" in repr(exe)
     with pytest.raises(PlicaError, match=r"no one code of it(.|\n)*einsum takes one group"):
         _ = exe.artefact
+
+
+def test_rows_that_are_read_in_two_roles_unless_there_is_one() -> None:
+    """A row alone is compared with its own maximum in place; of several each has two roles."""
+    nodes = [
+        helper.make_node("Hardmax", ["x"], ["v"], axis=3),
+        helper.make_node("InstanceNormalization", ["v", "s", "b"], ["y"]),
+    ]
+    held = model(
+        nodes, ports(x=(F, ["n", 2, 5, 6])), ports(y=(F, None)), dict.fromkeys("sb", rows(2))
+    )
+    exe = plica.compile(held)
+    for n in (1, 3, 70):
+        given = rows(n, 2, 5, 6)
+        (expected,) = runtime(held, {"x": given})
+        np.testing.assert_allclose(exe(given), expected, rtol=1e-4, atol=1e-5)
