@@ -7,7 +7,7 @@ unavailable in languages without it.
 ...     "real({0})", "float({0})", "fabs({0})", "copysign({0}, {1})", "(int)((unsigned){0} >> {1})",
 ...     "{0}", {f32: "float", i32: "int", None: "bool"}, lambda n: f"{n}f", str, str)
 >>> formula_lines("exp2", C)[0][0]
-'const bool v0 = x > 129.0f;'
+'const bool v0 = x < -151.0f;'
 """
 
 from __future__ import annotations
