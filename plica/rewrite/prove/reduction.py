@@ -111,7 +111,7 @@ def reduced(
     some = all(reading.is_known(("nonempty", each)) for each in gone)
     empty = record.name in ("supremum", "infimum") and not some
     free = reading.reorders or combiner in IDEMPOTENT or not of.dtype.is_float
-    order = None if free else facts.count_of(of.shape) if _is_all(gone) else of.shape
+    order = None if free else of.shape  # a sum of all in another shape may add in another order
 
     sizes = facts.count_of(of.shape) if _is_all(gone) else _measured(of.shape)
 
