@@ -84,7 +84,9 @@ class LoadEmitter(AddressEmitter):
             return valued((self._read(buffer, at, sound, beside), None if n else 0, 0))
         kind = memory(buffer.dtype, n)
         near = at.step is not None and 0 < at.step <= APART and buffer.scope == "global"
-        where = partial(self._where, kind=kind, row=apart if near else None)
+        # Lanes may be neighbours although they lie in several rows.
+        one_row = near and apart is not None and all(each.step is not None for each in apart)
+        where = partial(self._where, kind=kind, row=apart if one_row else None)
         if inside.step == 0:
             stored = where(lanes.both(here, inside), lambda: self._read(buffer, at, sound, beside))
         else:

@@ -292,3 +292,17 @@ def test_rows_that_are_read_in_two_roles_unless_there_is_one() -> None:
         given = rows(n, 2, 5, 6)
         (expected,) = runtime(held, {"x": given})
         np.testing.assert_allclose(exe(given), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_over_several_rows_behind_a_choice() -> None:
+    stored = {"c": np.asarray([[[2, -2, -1]]], np.float32)}
+    nodes = [
+        helper.make_node("Sign", ["x"], ["v"]),
+        helper.make_node("Sub", ["v", "c"], ["s"]),
+        helper.make_node("Concat", ["s", "z"], ["y"], axis=0),
+    ]
+    shape = (F, [1, 8, 3, 3])
+    held = model(nodes, ports(x=shape, z=shape), ports(y=(F, None)), stored)
+    x, z = rows(1, 8, 3, 3), rows(1, 8, 3, 3) + 1
+    (expected,) = runtime(held, {"x": x, "z": z})
+    np.testing.assert_array_equal(plica.compile(held)(x, z), expected)
