@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -87,6 +88,9 @@ _DEFAULT_ROW: Final = {
     (ARM, 128): "aarch64", ("arm64", 128): "aarch64",
 }  # fmt: skip
 
+_FIRST_WITH: Final = {"+amx-tile": "sapphirerapids"}
+"""Features that no processor before the named one has."""
+
 _UNKNOWN: Final = MachineDescription("generic", 0, (32 * _K, 512 * _K, 4 * _M))
 
 
@@ -95,6 +99,23 @@ def row_of(architecture: str, cpu: str, vector: int) -> MachineDescription:
     if ARCHITECTURES.get(cpu) == architecture:
         return TABLE[cpu]
     return TABLE.get(_DEFAULT_ROW.get((architecture, vector), architecture), _UNKNOWN)
+
+
+def likely_processor(name: str, features: Collection[str]) -> str:
+    """The processor that LLVM names by its model, or the first one that has its features.
+
+    A hypervisor may state the model of another processor: its row has narrower vectors than any
+    with a feature of these has.
+
+    >>> likely_processor("rocketlake", ("+avx512f", "+amx-tile"))
+    'sapphirerapids'
+    >>> likely_processor("rocketlake", ("+avx512f",)), likely_processor("new", ("+amx-tile",))
+    ('rocketlake', 'new')
+    """
+    for feature, first in _FIRST_WITH.items():
+        if feature in features and name in TABLE and TABLE[name].vector < TABLE[first].vector:
+            return first
+    return name
 
 
 def row_named(name: str) -> MachineDescription:

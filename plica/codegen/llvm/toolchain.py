@@ -24,6 +24,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from plica.codegen.llvm.region import ENTRY
 from plica.codegen.llvm.writer import PLAIN
+from plica.codegen.machine_table import likely_processor
 from plica.codegen.target import Target
 from plica.core import CompilerBug
 from plica.runtime.elf import MACHINES, header
@@ -78,7 +79,7 @@ def host() -> Target:
     found = Target(
         "cpu",
         triple,
-        binding.get_host_cpu_name(),
+        likely_processor(binding.get_host_cpu_name(), given),
         tuple([f"-{each[1:]}" if each[1:] in off else each for each in given]),
         caches=system_caches(),
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
