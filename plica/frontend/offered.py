@@ -50,8 +50,15 @@ def _stablehlo(path: Path) -> Module:
     return from_stablehlo(path)
 
 
+def _tflite(path: Path) -> Module:
+    from plica.frontend.tflite import from_tflite  # as above
+
+    return from_tflite(path)
+
+
 OWN: Final = (
     FrontEnd("stablehlo", "StableHLO, text or bytecode.", (".mlir", ".mlirbc"), _stablehlo),
+    FrontEnd("tflite", "TFLite flatbuffers.", (".tflite",), _tflite),
 )
 """Plica's own front ends that only files tell apart."""
 

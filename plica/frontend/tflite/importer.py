@@ -1,7 +1,10 @@
 """Models in: from the flatbuffer of a TFLite file to a module of the graph language.
 
 Weights become constants; inputs and outputs keep their names and the sizes that the file gives
-them. Everything unsupported is listed at once. Quantised tensors are refused.
+them. Everything unsupported is listed at once.
+
+A tensor with scales is stored as integers: operators compute with the numbers that the integers
+stand for, and the result is quantised by the scale of its own tensor.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ from plica.frontend.tflite.node import EMPTY, TfliteNode
 from plica.frontend.tflite.table import TABLE
 from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, main_module
+from plica.ir.op.namespace import op
 from plica.ir.op.record import tensor_of
 from plica.ir.type import TensorType, infer, static_shape, tensor
-from plica.ir.type.dtype import DType, dtype
+from plica.ir.type.dtype import DType, dtype, f32
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 MARK: Final = b"TFL3"
 CUSTOM: Final = 32
+CASTS: Final = 53
+"""The operator that reads quantised integers as they are stored."""
 
 ELEMENTS: Final = {
     0: "f32", 1: "f16", 2: "i32", 3: "u8", 4: "i64", 6: "bool", 7: "i16", 9: "i8", 10: "f64",
@@ -106,22 +112,38 @@ class _Model:
         return found
 
     def dtype(self, at: int) -> DType:
-        """The element type of a tensor; quantised ones are refused."""
-        place = Place(node=self.name(at))
-        quantised = self.tensors[at].table(4)
-        if quantised is not None and len(quantised.array(2, "<f4")):
-            message = f"The tensor {self.name(at)!r} is quantised."
-            hint = "Convert the model without quantisation, and quantise it here: docs/quantise.md."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place, "floats", "a scale", hint)
-            )
+        """The element type of a tensor in the file."""
         number = self.tensors[at].byte(1)
         if number not in ELEMENTS:
             message, expected = "There are no such elements here.", ", ".join(ELEMENTS.values())
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place, expected, f"type {number} of TFLite")
-            )
+            place, found = Place(node=self.name(at)), f"type {number} of TFLite"
+            raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
         return dtype(ELEMENTS[number])
+
+    def steps(self, at: int) -> tuple[Expr, Expr] | None:
+        """Scale and zero point of a quantised tensor, which broadcast to it."""
+        of = self.tensors[at].table(4)
+        if of is None or not len(scales := of.array(2, "<f4")):
+            return None
+        shape, zeros, axis = self.shape(at), of.array(3, "<i8"), of.number(6)
+        into, count = self.dtype(at), len(scales)
+        zeros = zeros if len(zeros) else np.zeros(count, np.int64)
+        low, high = into.bounds if into.is_integer else (0, -1)
+        if len(zeros) != count or not low <= min(zeros) <= max(zeros) <= high:
+            raise struct.error(f"the tensor {self.name(at)!r} has other zero points than scales")
+        if count > 1:
+            if not 0 <= axis < len(shape) or shape[axis] != count:
+                raise struct.error(f"the tensor {self.name(at)!r} has {count} scales")
+            along = [count if here == axis else 1 for here in range(len(shape))]
+        else:
+            along = []
+        return (const(scales.reshape(along), f32),
+                const(zeros.astype(into.numpy).reshape(along), into))  # fmt: skip
+
+    def numbers(self, at: int) -> Expr:
+        """The numbers that a tensor stands for."""
+        steps = self.steps(at)
+        return self.value(at) if steps is None else op.dequantise(self.value(at), *steps)
 
     def value(self, at: int) -> Expr:
         """The term of a tensor: computed before, or constant."""
@@ -151,9 +173,17 @@ class _Model:
             hint = "docs/tflite.md lists the operators that are."
             raise UnsupportedError(Diagnostic("unsupported", message, place, None, word, hint))
         name, row = TABLE[kind]
-        args = tuple([None if at < 0 else self.value(at) for at in of.numbers(1)])
+        places = of.numbers(1)
+        if kind == CASTS and self.steps(places[0]) is not None:
+            message, hint = f"{name} of a quantised tensor.", "Use DEQUANTIZE."
+            raise UnsupportedError(
+                Diagnostic("unsupported", message, place, "a tensor without scales", None, hint)
+            )
+        args = tuple([None if at < 0 else self.numbers(at) for at in places])
         shapes = tuple([self.shape(at) for at in results])
-        dtypes = tuple([self.dtype(at) for at in results])
+        steps = [self.steps(at) for at in results]
+        dtypes = tuple([self.dtype(at) if by is None else f32
+                        for at, by in zip(results, steps, strict=True)])  # fmt: skip
         options = of.table(4) or EMPTY
         found = row(TfliteNode(name, place, args, options, shapes, dtypes))
         every = [found] if isinstance(found, Expr) else list(found)
@@ -161,14 +191,14 @@ class _Model:
             message = f"{name} has {len(results)} results in the file."
             expected = f"{len(every)}"
             raise UnsupportedError(Diagnostic("unsupported", message, place, expected))
-        for at, each, shape, element in zip(results, every, shapes, dtypes, strict=True):
+        for at, each, shape, element, by in zip(results, every, shapes, dtypes, steps, strict=True):
             typed = tensor_of(each)
             if static_shape(typed) != shape or typed.dtype is not element:
                 message, said = f"{name} gives another type than the file says.", f"{shape}"
                 raise UnsupportedError(
                     Diagnostic("unsupported", message, place, f"{element}{said}", str(typed))
                 )
-            self.values[at] = each
+            self.values[at] = each if by is None else op.quantise(each, *by)
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -324,6 +324,7 @@ TABLE: Final[dict[int, tuple[str, Row]]] = {
     105: ("REVERSE_V2", lambda node: op.flip(node.x(), axis=node.constant(1))),
     108: ("COS", _unary(op.cos)),
     111: ("ELU", _unary(op.nn.elu)),
+    114: ("QUANTIZE", lambda node: node.x()),
     116: ("ROUND", _unary(op.round)),
     117: ("HARD_SWISH", _unary(_hard_swish)),
     123: ("SELECT_V2", _select),

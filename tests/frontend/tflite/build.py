@@ -14,6 +14,16 @@ TYPES = {
 }  # fmt: skip
 
 VERSIONS = {schema.BuiltinOperator.BROADCAST_TO: 2}
+VERSIONS_OF_BYTES = {
+    getattr(schema.BuiltinOperator, name): version
+    for version, names in (
+        (2, "ADD AVERAGE_POOL_2D CONCATENATION DEQUANTIZE GATHER LOGISTIC MAX_POOL_2D MEAN MUL PAD "
+            "RELU SOFTMAX STRIDED_SLICE SUB TANH TRANSPOSE LEAKY_RELU MAXIMUM MINIMUM SPLIT"),
+        (3, "CONV_2D DEPTHWISE_CONV_2D"), (4, "FULLY_CONNECTED"),
+    )
+    for name in names.split()
+}  # fmt: skip
+"""The versions that take int8 tensors."""
 
 
 class Builder:
@@ -56,6 +66,14 @@ class Builder:
         scale = max(int(np.prod(shape[1:])), 1) ** -0.5
         return self.constant(self.draw.normal(0, scale, shape), "float32")
 
+    def scaled(self, at: int, scale: Any, zero: Any = 0, axis: int = 0) -> int:
+        """A tensor with a scale and a zero point, or with one for each place of an axis."""
+        made = self.tensors[at].quantization = schema.QuantizationParametersT()
+        made.scale = np.atleast_1d(np.asarray(scale, np.float32))
+        made.zeroPoint = np.broadcast_to(np.asarray(zero, np.int64), made.scale.shape).copy()
+        made.quantizedDimension = axis
+        return at
+
     def op(
         self, name: str, args: list[int], *shapes: tuple[int, ...], options: Any = None,
         dtype: str = "float32",
@@ -77,6 +95,9 @@ class Builder:
 
     def file(self, *outputs: int) -> bytes:
         """The bytes of the model."""
+        versions = VERSIONS | (
+            VERSIONS_OF_BYTES if any(each.quantization for each in self.tensors) else {}
+        )
         graph = schema.SubGraphT()
         graph.tensors, graph.operators = self.tensors, self.operators
         graph.inputs, graph.outputs = self.inputs, list(outputs)
@@ -88,7 +109,7 @@ class Builder:
             code.builtinCode, code.deprecatedBuiltinCode, code.version = (
                 each,
                 min(each, 127),
-                VERSIONS.get(each, 1),
+                versions.get(each, 1),
             )
             model.operatorCodes.append(code)
         writer = flatbuffers.Builder(1024)
