@@ -26,7 +26,8 @@ def emit_cuda(lowered: Lowered, job: Job) -> Artefact:
         )
 
     version = ".".join(map(str, nvrtc_version() or ()))
-    return assembled(lowered, job, TRIPLE, code, (("nvrtc", version),))
+    versions = (("nvrtc", version),)
+    return assembled(lowered, job, TRIPLE, code, versions, folder=job.target.debug)
 
 
 def assembled(
@@ -37,11 +38,13 @@ def assembled(
     versions: tuple[tuple[str, str], ...] = (),
     *,
     whole: Callable[[Sequence[KernelCode]], str] = joined,
+    folder: str = "",
 ) -> Artefact:
-    """The artefact of a plan, with the code that is made of its text."""
+    """The artefact of a plan, with the code that is made of its text; its lines are those of files
+    in a `folder`."""
     program, plan, target = lowered.program, lowered.plan, job.target
     if not isinstance(plan, WorkspacePlan):
-        opened = open_unit(program, plan, target.gpu, whole)
+        opened = open_unit(program, plan, target.gpu, whole, folder)
         return Artefact(
             interface(lowered.module.main_function(), program),
             ArtefactMachine(triple, target.architecture, ()),
@@ -57,7 +60,7 @@ def assembled(
             opened.program,
             opened.text,
         )
-    made = unit(program, target.gpu, whole, job.workers)
+    made = unit(program, target.gpu, whole, job.workers, folder)
     sizes = [slot.bytes for slot in program.slots]
     layout = arranged(
         sizes, [slot.space for slot in program.slots], plan.where, plan.size, made.scratch

@@ -48,6 +48,8 @@ class KernelCode:
     launches: tuple[KernelLaunch, ...]
     scratch: tuple[int, ...]
     helpers: frozenset[str] = frozenset()
+    sources: tuple[tuple[str, str], ...] = ()
+    """The files that line tables refer to, with their texts: a function's statements, printed."""
 
     @property
     def text(self) -> str:
@@ -77,6 +79,8 @@ class WrittenFunction:
     block: str
     after: str
     launch: KernelLaunch
+    source: str = ""
+    """The printed statements, where the lines of the text say which they are of."""
 
     def text(self, name: str, rows: RowSteps | None = None) -> str:
         """The function; with `rows` it takes the number of rows and selects its own."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from math import prod
@@ -49,6 +51,7 @@ from plica.codegen.lower.index_narrowing import MAX_OPEN_BLOCKS
 from plica.core import CompilerBug, Memo, free_vars
 from plica.ir.loop import Buffer, Scalar, ScalarVar, dtype_of, statement as st
 from plica.ir.loop.memory_scope import WARP, scope
+from plica.ir.text.show.kernel import located_kernel
 from plica.ir.type import i32, i64, known
 from plica.runtime.cuda.tile import TileMap
 
@@ -67,25 +70,34 @@ BLOCKS: Final = "blockIdx.x"
 LANES: Final = 64
 """Neighbours that are written out, at most."""
 
+SOURCE: Final = '"p_source"'
+"""The file of a line, before its function has a name."""
+
 PARTIAL_UNROLL: Final = 4
 """The unroll factor of loops that must not be unrolled completely."""
 
 
 def fold(
-    kernel: st.Kernel, name: str, origin: str = "", rows: RowSteps | None = None
+    kernel: st.Kernel, name: str, origin: str = "", rows: RowSteps | None = None, folder: str = ""
 ) -> KernelCode:
     """CUDA C++ for a kernel lowered for threads; `origin` is said in a comment.
 
-    With `rows` it is executed for as many row chunks as there are blocks.
+    With `rows` it is executed for as many row chunks as there are blocks; with a `folder` its lines
+    are those of printed statements in files there.
     """
-    of = written(kernel)
+    of = _written(kernel, located=True) if folder else written(kernel)
     functions = of.functions
     names = [name] if len(functions) == 1 else [f"{name}_{at}" for at in range(len(functions))]
     head = f"// {origin}\n" if origin else ""
-    body = "\n".join([each.text(word, rows) for each, word in zip(functions, names, strict=True)])
+    files = [os.path.abspath(f"{folder}/{each}.py") for each in names]
+    body = "\n".join([
+        each.text(word, rows).replace(SOURCE, json.dumps(file, ensure_ascii=False))
+        for each, word, file in zip(functions, names, files, strict=True)
+    ])  # fmt: skip
     launches = [evolve(each.launch, function=word)
                 for each, word in zip(functions, names, strict=True)]  # fmt: skip
-    return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers)
+    sources = [(file, each.source) for file, each in zip(files, functions, strict=True) if folder]
+    return KernelCode(f"{head}{body}", tuple(launches), of.scratch, of.helpers, tuple(sources))
 
 
 WRITTEN_KERNELS: Final[Memo[st.Kernel, WrittenKernel]] = Memo(256)
@@ -97,7 +109,7 @@ def written(kernel: st.Kernel) -> WrittenKernel:
     return WRITTEN_KERNELS.found(kernel, partial(_written, kernel))
 
 
-def _written(kernel: st.Kernel) -> WrittenKernel:
+def _written(kernel: st.Kernel, located: bool = False) -> WrittenKernel:
     scratch: list[Buffer] = []
     nests = list(launches_of(kernel.body, scratch))
     inside = [buffer for nest in nests for buffer in large_of_one_thread(nest)]
@@ -106,7 +118,7 @@ def _written(kernel: st.Kernel) -> WrittenKernel:
     functions: list[WrittenFunction] = []
     helpers: set[str] = set()
     for nest in nests:
-        made = _Function(in_registers(nest), params, kernel.inputs, kernel.dims)
+        made = _Function(in_registers(nest), params, kernel.inputs, kernel.dims, located)
         functions.append(made.written())
         helpers |= made.values.helpers
     sizes = tuple([count_of(each) * each.dtype.bytes for each in scratch])
@@ -122,8 +134,11 @@ class _Function:
         params: tuple[Buffer, ...],
         inputs: int,
         dims: tuple[ScalarVar, ...] = (),
+        located: bool = False,
     ) -> None:
         self.params = params
+        printed = st.Kernel(dims, params, inputs, nest)
+        self.source, self.places = located_kernel(printed, "launch") if located else ("", {})
         self.values = Expressions(CUDA, Lines(1), Identifiers(CUDA.reserved))
         names = self.values.names
         self.head: list[str] = []
@@ -171,8 +186,9 @@ class _Function:
         lines += self.waits.ring(end) if ring else []
         rest = [(tag, word) for tag, word in self.numbers.items() if tag != BLOCKS]
         lines += [f"  const int {word} = {tag};" for tag, word in rest]
+        first = f"#line 1 {SOURCE}\n" if self.source else ""
         return WrittenFunction(
-            f'extern "C" __global__ void __launch_bounds__({threads}) ',
+            f'{first}extern "C" __global__ void __launch_bounds__({threads}) ',
             (*self.head, *maps),
             tuple([self.values.buffers[each] for each in self.params]),
             self.numbers.get(BLOCKS, ""),
@@ -186,6 +202,7 @@ class _Function:
                 self.blocks,
                 self.own,
             ),
+            self.source,
         )
 
     def _arranged(self) -> tuple[list[int], int]:
@@ -247,6 +264,8 @@ class _Function:
     def _asynchronous(self, row: Row, item: st.Stmt) -> Sequence[Step]:
         """A statement, after products it may read; copies are under way after it."""
         waits = self.waits
+        if (line := self.places.get(item)) is not None:
+            self.values.lines.do(f"#line {line} {SOURCE}")
         if item in waits.of.copies and self.near.giving is None:
             return (*(row(item) or ()), waits.copied)
         if waits.pending and isinstance(item, st.For | st.Store | st.Bind | st.Branch):

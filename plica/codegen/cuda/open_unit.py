@@ -9,7 +9,7 @@ from attrs import frozen
 from plica.codegen.cuda.code import KernelCode, KernelLaunch
 from plica.codegen.cuda.fold import RowSteps, fold, joined
 from plica.codegen.cuda.limit import check
-from plica.codegen.cuda.unit import parts_of
+from plica.codegen.cuda.unit import parts_of, write_sources
 from plica.codegen.device_program import check_unconditional
 from plica.codegen.interface import size_text
 from plica.codegen.open_memory_plan import OpenPlan
@@ -40,10 +40,11 @@ def open_unit(
     plan: OpenPlan,
     gpu: Gpu,
     whole: Callable[[Sequence[KernelCode]], str] = joined,
+    folder: str = "",
 ) -> OpenUnit:
     """The text and the steps of a program without choices, for any sizes."""
     check_unconditional(program)
-    maker = _Maker(program, gpu)
+    maker = _Maker(program, gpu, folder)
     steps: list[open_step.OpenStep] = []
     launched: list[Launched] = []
     sources: list[str] = []
@@ -73,14 +74,15 @@ def open_unit(
         tuple(dict.fromkeys(size_text(each) for each in (*sizes, *program.needs))),
     )
     codes = [*maker.codes.values()]
+    write_sources(codes)
     return OpenUnit(whole(codes), parts_of(codes, whole), made_of, tuple(launched), tuple(sources))
 
 
 class _Maker:
     """The code of kernels, each written once for each way it is launched."""
 
-    def __init__(self, program: Program, gpu: Gpu) -> None:
-        self.program, self.gpu = program, gpu
+    def __init__(self, program: Program, gpu: Gpu, folder: str) -> None:
+        self.program, self.gpu, self.folder = program, gpu, folder
         self.codes: dict[tuple[int, RowSteps | None], KernelCode] = {}
 
     def code(self, number: int, rows: RowSteps | None = None) -> KernelCode:
@@ -92,7 +94,7 @@ class _Maker:
             name = kernel_name(number, self.program)
             if rows is not None:
                 name = f"{name}_rows_{sum(n == number for n, _ in self.codes)}"
-            made = self.codes[key] = fold(kernel, name, word, rows)
+            made = self.codes[key] = fold(kernel, name, word, rows, self.folder)
             check(made.launches, self.gpu, word)
         return self.codes[key]
 

@@ -34,9 +34,11 @@ GROUPS: Final = frozenset({"sm_90a"})
 
 @frozen
 class GpuTarget:
-    """An architecture of NVIDIA's GPUs."""
+    """An architecture of NVIDIA's GPUs; with `debug`, code has line tables, and that folder the
+    texts of kernels that they refer to."""
 
     architecture: str = DEFAULT
+    debug: str = ""
 
     backend: ClassVar[str] = "cuda"
 
@@ -48,7 +50,7 @@ class GpuTarget:
 
     def describe(self) -> str:
         """A line that `parse_gpu` reads."""
-        return str(self)
+        return f"{self} debug={self.debug}" if self.debug else str(self)
 
     def __str__(self) -> str:
         return f"cuda:{self.architecture}"
@@ -57,6 +59,7 @@ class GpuTarget:
 def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTarget | None:
     """The GPU of a text, or None for other texts; `here` returns this machine's architecture, if
     the text does not name one."""
+    text, _, debug = text.partition(" debug=")
     name, _, architecture = text.partition(":")
     if name != "cuda":
         return None
@@ -64,7 +67,7 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
         found = None if here is None else here()
         best = DEFAULT if found is None else suited(found)
         if best is not None:
-            return GpuTarget(best)
+            return GpuTarget(best, debug)
         message = f"The GPU of this machine is a {found}, on which no code of the targets runs."
         expected = f"one of {', '.join(ARCHITECTURES)}"
         said = "Use target='cpu', or name the GPU that the code is for: 'cuda:sm_80'."
@@ -77,4 +80,4 @@ def parse_gpu(text: str, here: Callable[[], str | None] | None = None) -> GpuTar
         if not re.fullmatch(r"sm_\d+a?", architecture):  # another GPU is no slip of the pen
             hint = did_you_mean(architecture, ARCHITECTURES)
         raise UnsupportedError(Diagnostic("unsupported", message, None, expected, text, hint))
-    return GpuTarget(architecture)
+    return GpuTarget(architecture, debug)

@@ -18,6 +18,9 @@ from attrs import frozen
 from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import Diagnostic, UnsupportedError
 
+LINE: Final = "#line "
+"""A text that says of which lines it is compiles to code with line tables."""
+
 
 @frozen
 class Usage:
@@ -54,6 +57,7 @@ def compiled(text: str, architecture: str, *, fused: bool = True) -> Cubin:
         "--std=c++17",
         "--ptxas-options=-v",
         "--device-int128",
+        *(["--generate-line-info"] if LINE in text else []),
     ]
     program = ctypes.c_void_p()
     _ask(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol
 
 from attrs import frozen
@@ -92,15 +93,19 @@ def unit(
     gpu: Gpu | None = None,
     whole: Callable[[Sequence[KernelCode]], str] = joined,
     workers: Workers | None = None,
+    folder: str = "",
 ) -> Unit:
     """The text and steps of a program without choices, for a GPU's limits; `whole` joins several
-    kernels with shared helpers."""
+    kernels with shared helpers, and their lines are those of files in a `folder`."""
     check_unconditional(program)
-    _write(program, workers)
+    if not folder:
+        _write(program, workers)
     codes: list[KernelCode] = []
     for number, kernel in enumerate(program.kernels):
-        codes.append(fold(kernel, kernel_name(number, program), program.names[number]))
-        check(codes[-1].launches, gpu or Gpu(), program.names[number])
+        name, does = kernel_name(number, program), program.names[number]
+        codes.append(fold(kernel, name, does, folder=folder))
+        check(codes[-1].launches, gpu or Gpu(), does)
+    write_sources(codes)
     steps: list[DeviceStep] = []
     launched: list[Launched] = []
     most: list[int] = []
@@ -131,6 +136,13 @@ def unit(
     return Unit(whole(codes), tuple(steps), tuple(most), tuple(launched), parts, tuple(results))
 
 
+def write_sources(codes: Sequence[KernelCode]) -> None:
+    """Write the files that line tables refer to."""
+    for path, text in [each for code in codes for each in code.sources]:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(f"{text}\n", encoding="utf-8")
+
+
 def parts_of(
     codes: list[KernelCode], whole: Callable[[Sequence[KernelCode]], str]
 ) -> tuple[str, ...]:
@@ -153,7 +165,7 @@ def parts_of(
 def code_ahead(kernel: Kernel, name: str, does: str, target: GpuTarget, fused: bool) -> bytes:
     """The emitted kernel, its launch information, its part of the text, and its code; other
     processes compute this while kernels are still lowered."""
-    if kernel.dims:
+    if kernel.dims or target.debug:
         return b""
     code = fold(kernel, name, does)
     text = joined([code]) if len(code.functions) >= MIN_SEPARATE_CHARACTERS else ""
