@@ -120,7 +120,8 @@ def test_a_rule_that_there_is_not(folder: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_packs_are_compiled_with(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["compile", "model_script.py", "-o", "m.plica", "--packs", "mine.py"]
+    words = ["compile", "model_script.py", "-o", "m.plica", "--packs", "good.py"]
+    (folder / "good.py").write_text(RULES.partition("WRONG")[0])
     assert main([*words, "--contract", "approx(1e-4)"]) == 0
     x, y = np.ones(4, np.float32), np.ones(4, np.float32)
     assert np.shape(plica.load("m.plica")(x, y)) == (4,)
@@ -164,15 +165,28 @@ WRONG = pack("wrong", rule("up", op.floor(x), op.ceil(x)), version="1")
 """
 
 
-def test_a_pack_with_a_wrong_rule_is_warned_of(
+@pytest.mark.parametrize("command", [("compile", "-o", "m.plica"), ("explain",), ("tune",)])
+def test_a_pack_with_a_wrong_rule_is_refused(
+    command: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "wrong.py").write_text(WRONG_PACK)
+    verb, *more = command
+    assert main([verb, "model_script.py", *more, "--packs", "wrong.py"]) == 1
+    said = capsys.readouterr().err
+    assert "wrong.py:6: error: A rule of wrong.py is wrong. [refuted-rule]" in said
+    assert "found: up: refuted" in said
+    assert "plica rules check wrong.py" in said
+    assert not (folder / "m.plica").exists()
+
+
+def test_a_wrong_rule_is_only_warned_of_on_request(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "wrong.py").write_text(WRONG_PACK)
     words = ["compile", "model_script.py", "-o", "m.plica", "--packs", "wrong.py"]
-    assert main(words) == 0
-    said = capsys.readouterr().err
-    assert "warning: A rule of wrong.py is wrong. up: refuted" in said
-    assert "plica rules check wrong.py" in said
+    assert main([*words, "--allow-refuted"]) == 0
+    assert "warning: wrong.py:6: A rule of wrong.py is wrong." in capsys.readouterr().err
+    assert (folder / "m.plica").exists()
 
 
 def test_whole_numbers_that_refute_a_rule_hint_at_dtypes() -> None:

@@ -102,6 +102,7 @@ def place(nodes: tuple[str, ...], operators: tuple[str, ...]) -> str:
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_model(parser)
+    parser.set_defaults(allow_refuted=True)  # this command finds what a wrong rule does
     parser.add_argument(
         "--tolerance",
         type=float,

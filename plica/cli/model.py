@@ -42,6 +42,8 @@ def add_contract(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contract", help="float contract: exact, fused …")
     parser.add_argument("--packs", action="append", default=[], metavar="PACK|FILE.py",
                         help="rules that rewrite the model first; repeatable")  # fmt: skip
+    parser.add_argument("--allow-refuted", action="store_true",
+                        help="only warn of packs with a rule that is refuted")  # fmt: skip
 
 
 def add_model(parser: argparse.ArgumentParser, optional: bool = False) -> None:
@@ -149,27 +151,33 @@ def _check_names(of: OnnxReading, given: Mapping[str, Array]) -> None:
 
 
 def packs_of(arguments: argparse.Namespace) -> tuple[Pack, ...]:
-    """The packs that were named; a warning says which rule of a user's pack is wrong."""
+    """The packs that were named; those of a user are refused if a few instances refute a rule."""
     from plica.cli.named_pack import named_packs
+    from plica.core import RuleRefused
 
     packs = {pack: name for name in arguments.packs for pack in named_packs(name)}
-    for pack, name in packs.items():
-        _warn_of_wrong_rules(pack, name)
+    wrong = [each for pack, name in packs.items() for each in _refuted(pack, name)]
+    if wrong and not arguments.allow_refuted:
+        raise RuleRefused(wrong[0], *wrong[1:])
+    for each in wrong:
+        warnings.warn(str(each), RuntimeWarning, stacklevel=2)
     return tuple(packs)
 
 
-def _warn_of_wrong_rules(pack: Pack, name: str) -> None:
-    """Try each rule of a pack that is not Plica's own on a few instances."""
+def _refuted(pack: Pack, name: str) -> list[Diagnostic]:
+    """The refuted rules of a pack that is not Plica's own, each tried on a few instances."""
     from plica.rewrite.check.run import check
     from plica.rewrite.check.verdict import Refuted
     from plica.rewrite.packs import OWN
 
-    if pack.name in OWN:
-        return
-    for verdict in check(pack, examples=CHECKED_INSTANCES):
-        if isinstance(verdict, Refuted):
-            message = f"A rule of {name} is wrong. {verdict}. See `plica rules check {name}`."
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+    verdicts = () if pack.name in OWN else check(pack, examples=CHECKED_INSTANCES)
+    places = {rule.name: rule.place for rule in pack}
+    hint = f"plica rules check {name} shows a test that fails; --allow-refuted compiles with it."
+    return [
+        Diagnostic("refuted-rule", f"A rule of {name} is wrong.", places[each.rule],
+                   "sides that are equal on every instance", str(each), hint)
+        for each in verdicts if isinstance(each, Refuted)
+    ]  # fmt: skip
 
 
 def compile_model(arguments: argparse.Namespace, given: Mapping[str, Array]) -> StudiedModel:

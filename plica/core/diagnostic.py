@@ -99,6 +99,7 @@ CODES: Final[dict[str, str]] = {
     "bad-rule": "The sides of a rule are not valid patterns or terms.",
     "unbound-hole": "The right side of a rule uses a hole that its left side does not bind.",
     "rule-types": "The two sides of a rule cannot have one type.",
+    "refuted-rule": "An instance shows that the sides of a rule differ.",
     "rule-fails": "A guard, a predicate or the right side of a rule fails on an instance.",
     "looping-rules": "A set of rules rewrites forever.",
     "unknown-pack": "No rule pack has this name.",
