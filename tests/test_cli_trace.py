@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plica.cli import main
+from plica.cli.command import DIFFERS
 from plica.core.digest import digest
 from plica.ir.text.script import from_text
 from plica.ir.text.show import show_module
@@ -97,11 +98,11 @@ def test_diff(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "diff", files("a.json"), files("a.json")]) == 0
     assert "the same" in capsys.readouterr().out
     both = [files("a.json"), files("b.py"), "--program", files("matmul.py")]
-    assert main(["trace", "diff", *both]) == 1
+    assert main(["trace", "diff", *both]) == DIFFERS
     shown = capsys.readouterr().out
     assert "hunk 0" in shown
     assert "+++ after" in shown
-    assert main(["trace", "diff", *both, "--json"]) == 1
+    assert main(["trace", "diff", *both, "--json"]) == DIFFERS
     assert all(row["edits"] and row["effect"] for row in json.loads(capsys.readouterr().out))
 
 
@@ -113,17 +114,19 @@ def test_merge(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     third = walked(matmul(), [(1, 2), (6, 1)])
     files.write("third.json", third.to_json())
     code = main(["trace", "merge", a, b, files("third.json")])
-    assert code == 1
+    assert code == DIFFERS
     assert "ours" in capsys.readouterr().out
 
 
 def test_bisect(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "bisect", files("a.json"), files("matmul.py")]) == 0
     assert "good after all steps" in capsys.readouterr().out
-    assert main(["trace", "bisect", files("bad.json"), files("matmul.py"), "--size", "n=3"]) == 1
+    assert (
+        main(["trace", "bisect", files("bad.json"), files("matmul.py"), "--size", "n=3"]) == DIFFERS
+    )
     assert "step 3 is the first bad one: foreign_spoil" in capsys.readouterr().out
     always = ["--bad", f"{files('ask.py')}:always"]
-    assert main(["trace", "bisect", files("a.json"), files("matmul.py"), *always]) == 1
+    assert main(["trace", "bisect", files("a.json"), files("matmul.py"), *always]) == DIFFERS
     assert "step 0 is the first bad one" in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DIFFERS: Final = 3
-"""The exit code of a command that ran, and found that numbers differ."""
+"""The exit code of a command that ran, and found that results or traces differ."""
 
 
 def json_text(data: object) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from plica.cli.command import Command
+from plica.cli.command import DIFFERS, Command
 from plica.cli.option import ending
 from plica.cli.program import declarations
 from plica.cli.trace_time import configure_time, timed
@@ -134,7 +134,7 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def diff(arguments: argparse.Namespace) -> int:
-    """Prints the hunks, with the effect of each if a program is given; 1 if there are any."""
+    """Prints the hunks, with the effect of each if a program is given; 3 if there are any."""
     from plica.schedule import Effect, diff as compared, effects
 
     a, b = read_trace(arguments.a), read_trace(arguments.b)
@@ -148,7 +148,7 @@ def diff(arguments: argparse.Namespace) -> int:
             for hunk, effect in zip(found.hunks, shown, strict=True)
         ]
         print(json.dumps(rows, indent=2))
-        return 1 if rows else 0
+        return DIFFERS if rows else 0
     for number, (hunk, effect) in enumerate(zip(found.hunks, shown, strict=True)):
         _line(f"hunk {number}", "bold")
         for edit in hunk:
@@ -157,11 +157,11 @@ def diff(arguments: argparse.Namespace) -> int:
             _line(f"    {line}", COLOURS.get(line[:1]))
     if not found.hunks:
         _line(str(found), "green")
-    return 1 if found.hunks else 0
+    return DIFFERS if found.hunks else 0
 
 
 def merge(arguments: argparse.Namespace) -> int:
-    """Print or write the merged trace, or the conflicts."""
+    """Print or write the merged trace, or the conflicts; 3 if there are any."""
     from plica.schedule import Conflicts, merge as merged
 
     base, a, b = (read_trace(each) for each in (arguments.base, arguments.a, arguments.b))
@@ -169,14 +169,14 @@ def merge(arguments: argparse.Namespace) -> int:
     if isinstance(found := merged(base, a, b, program, arguments.kernel), Conflicts):
         for conflict in found.found:
             _line(str(conflict), "red")
-        return 1
+        return DIFFERS
     if program is None:
         print("not replayed; --program FILE.py checks that every step is legal", file=sys.stderr)
     return _give_trace(found, arguments.output)
 
 
 def bisect(arguments: argparse.Namespace) -> int:
-    """Prints the step that makes the program bad; 1 if there is one."""
+    """Prints the step that makes the program bad; 3 if there is one."""
     from plica.schedule import bisect as bisected
     from plica.schedule.diff import described
     from plica.schedule.oracle import agree
@@ -197,7 +197,7 @@ def bisect(arguments: argparse.Namespace) -> int:
     _line(f"asked {found.asked} times, for {len(trace)} steps", "dim")
     for line in found.changes:
         _line(f"    {line}", COLOURS.get(line[:1]))
-    return 1
+    return DIFFERS
 
 
 def minimise(arguments: argparse.Namespace) -> int:
