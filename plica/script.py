@@ -16,9 +16,9 @@ import attrs
 from plica.core import Name, ScriptError
 from plica.ir.graph.expression import const
 from plica.ir.loop.scalar import Scalar
-from plica.ir.text.script.dim import read_dim
 from plica.ir.text.word import KERNEL_WORDS
 from plica.ir.type.dim import DimLike, dim as to_dim, dim_var, normal_dim
+from plica.ir.type.dim_text import read_dim
 from plica.ir.type.dtype import (
     DType,
     bf16,

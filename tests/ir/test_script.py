@@ -33,11 +33,11 @@ from plica.ir.interpret.interpreter import interpret
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op import find
 from plica.ir.text.script import Scripted, as_module, from_text, read_text
-from plica.ir.text.script.dim import read_dim
 from plica.ir.text.script.expression import INSTEAD, PYTHONIC, operator_meant
 from plica.ir.text.script.origin import MAX_PROBLEMS
 from plica.ir.text.show.type import show_dim
 from plica.ir.type.dim import dim_var, same_dim
+from plica.ir.type.dim_text import read_dim
 from plica.runtime.error import PlicaError
 from plica.script import Fn, Tensor, bf16, dim, f32, forall, partial as partial_word
 from tests.ir.test_show import EVERYTHING

@@ -12,15 +12,14 @@ normalise them.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from plica.ir.graph.operator import Attribute, Mismatch
-from plica.ir.loop.scalar import FloorDiv, FloorMod, Lit, Max, Min, Scalar
-from plica.ir.type import DTYPES, DType, dim, dim_var, i64
+from plica.ir.loop.scalar import Lit, Scalar
+from plica.ir.type import DTYPES, DType, dim, dim_text, dim_var, i64
 
 # Any: a reader takes the user's value and returns the form its operator uses.
 Reader: TypeAlias = Callable[[Any], Any]
@@ -203,45 +202,13 @@ def new_shape(value: Any) -> Any:
     return found
 
 
-_NODES: Final[dict[type[ast.operator], Callable[[Scalar, Scalar], Scalar]]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: FloorDiv,
-    ast.Mod: FloorMod,
-}
-_CALLS: Final[dict[str, Callable[[Scalar, Scalar], Scalar]]] = {"min": Min, "max": Max}
-
-
 def read_dim(source: str) -> Scalar | Mismatch:
     """The index term of a text such as `"2*n+1"`; its names are symbolic dims."""
-    wrong = _bad("an index term such as '2*n+1'", source)
-    if len(source) > 1000:
-        return wrong
-    try:
-        tree = ast.parse(source.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser's own refusals
-        return wrong
-    done: list[Scalar] = []
-    work: list[ast.expr | Callable[[Scalar, Scalar], Scalar]] = [tree]
-    while work:
-        match work.pop():
-            case ast.Constant(int() as value) if not isinstance(value, bool) and value < 2**63:
-                done.append(Lit(value, i64))
-            case ast.Name(name):
-                done.append(dim_var(name))
-            case ast.UnaryOp(ast.USub(), operand):
-                work += [_NODES[ast.Sub], operand, ast.Constant(0)]
-            case ast.BinOp(left, op, right) if type(op) in _NODES:
-                work += [_NODES[type(op)], right, left]
-            case ast.Call(ast.Name(name), [left, right], []) if name in _CALLS:
-                work += [_CALLS[name], right, left]
-            case ast.expr():
-                return wrong
-            case build:
-                right_, left_ = done.pop(), done.pop()
-                done.append(build(left_, right_))
-    return dim(done[0])
+    found = dim_text.read_dim(source, dim_var)
+    if isinstance(found, Scalar):
+        return dim(found)
+    message = f"The text of a dim cannot be read: {found}."
+    return Mismatch(BAD, message, "an index term such as '2*n+1'", _shown(source))
 
 
 def attribute(name: str, read: Reader, *default: Any) -> Attribute:

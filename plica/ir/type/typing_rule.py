@@ -104,7 +104,7 @@ def _numbers(
     return "done"
 
 
-_NUMBER: Final = "A number does not fit what stands beside it."
+_NUMBER: Final = "A literal does not fit the dtype of the other argument."
 
 
 def project_rule(state: TypingState, instance: Instance) -> Type | None:

@@ -60,7 +60,7 @@ class Weak:
     def why_not(self, dtype: DType) -> str:
         """Why a number does not fit a dtype."""
         if self.is_float and not dtype.is_float:
-            return f"A number with a fraction is no {dtype}."
+            return f"A float literal does not convert to {dtype}: write an integer, or cast."
         if not dtype.is_float and not dtype.is_integer:
             return f"A number is no {dtype}."
         return f"The number {self.low if self.low < 0 else self.high} is outside {dtype}."

@@ -10,9 +10,9 @@ from plica.ir.graph.expression import Attrs
 from plica.ir.graph.operator import Attribute, Mismatch, Operator, aliases
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op import find, names
-from plica.ir.text.script.dim import read_dim
 from plica.ir.text.script.scope import Word
 from plica.ir.text.script.value import WRONG, ValueReader
+from plica.ir.type.dim_text import read_dim
 
 Operands = tuple[str, list[ast.expr], Attrs]
 

@@ -15,11 +15,11 @@ from typing import Final
 
 from plica.core import Name
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.text.script.dim import read_dim
 from plica.ir.text.script.origin import Origin, Problems, SourceReader
 from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, word
 from plica.ir.text.word import DTYPE_WORDS
 from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, i64
+from plica.ir.type.dim_text import read_dim
 from plica.ir.type.term import TypeTerm
 
 UNIT: Final = TupleType(())
