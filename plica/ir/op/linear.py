@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from plica.ir.graph.expression import Expr
-from plica.ir.graph.operator import Values
+from plica.ir.graph.operator import Mismatch, Values
 from plica.ir.loop.scalar import Buffer, Mul, Runs, Scalar, index
 from plica.ir.loop.tensor import Compute, compute, reduce
 from plica.ir.op import relation as rel
@@ -227,23 +227,34 @@ batch_matmul = primitive(
 # --- einsum --------------------------------------------------------------------------------------
 
 
-def _letters(attrs: Values, given: int) -> tuple[list[str], str]:
-    """The letters of each argument and of the result."""
-    equation = attrs["equation"].replace(" ", "")
+def einsum_letters(equation: str, given: int) -> tuple[list[str], str] | Mismatch:
+    """The letters of each argument and of the result, or what is wrong with the equation."""
+    equation = equation.replace(" ", "")
     left, arrow, result = equation.partition("->")
     parts = left.split(",")
     if not arrow:
         result = "".join(c for c in sorted(set(left) - {","}) if left.count(c) == 1)
-    allowed = all(each.isalpha() or not each for each in (*parts, result))
-    known_letters = set(result) <= set(left) and len(set(result)) == len(result)
-    if not allowed or not known_letters or len(parts) != given:
-        rel.refuse(
-            "bad-attribute",
-            "einsum takes one group of letters for each argument, and letters of those after ->.",
-            f"{given} groups",
-            equation,
-        )
+
+    def wrong(message: str, expected: str, found: str) -> Mismatch:
+        return Mismatch("bad-attribute", f"Equation {equation!r}: {message}", expected, found)
+
+    if len(parts) != given:
+        message = "it has one group of letters for each argument, with commas between."
+        return wrong(message, f"{given} groups", str(len(parts)))
+    if strange := [c for c in ("".join(parts) + result) if not c.isalpha()]:
+        return wrong("axes are letters.", "letters, commas and one ->", repr(strange[0]))
+    if unknown := [c for c in result if c not in left]:
+        message = "a letter after -> is in no argument."
+        return wrong(message, f"letters of {left}", repr(unknown[0]))
+    if len(set(result)) < len(result):
+        return wrong("a letter occurs twice after ->.", "different letters", repr(result))
     return parts, result
+
+
+def _letters(attrs: Values, given: int) -> tuple[list[str], str]:
+    if isinstance(found := einsum_letters(attrs["equation"], given), Mismatch):
+        raise rel.Unfit(found)
+    return found
 
 
 def _einsum_sizes(attrs: Values, shapes: Sequence[rel.Shape]) -> dict[str, Scalar]:
@@ -251,8 +262,8 @@ def _einsum_sizes(attrs: Values, shapes: Sequence[rel.Shape]) -> dict[str, Scala
     sizes: dict[str, Scalar] = {}
     for part, shape in zip(parts, shapes, strict=True):
         if len(part) != len(shape):
-            message = "einsum takes one letter for each axis."
-            rel.refuse("shape-conflict", message, repr(part), rel.shown(shape))
+            message = f"einsum: the letters {part!r} are not one for each axis of the argument."
+            rel.refuse("shape-conflict", message, f"{len(part)} axes", rel.shown(shape))
         for letter, size in zip(part, shape, strict=True):
             if not same_dim(sizes.setdefault(letter, size), size):
                 message = f"einsum: the axes {letter!r} must agree."

@@ -13,6 +13,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import plica
+from plica.core import Malformed
 from plica.frontend.onnx import from_onnx
 from plica.frontend.onnx.polymorphic_model import ShapePolymorphicModel
 from plica.runtime.error import PlicaError
@@ -271,11 +272,33 @@ def test_sides_of_a_branch_have_known_sizes_that_differ() -> None:
 
 
 def test_a_model_without_code_for_all_sizes_says_why() -> None:
-    node = helper.make_node("Einsum", ["x", "x"], ["y"], equation="ij,ik->..")
-    exe = plica.compile(model([node], ports(x=(F, ["n", 4])), ports(y=(F, None))))
-    assert "0 compiled, for each size: Einsum(y): Einsum: einsum takes one group" in repr(exe)
-    with pytest.raises(PlicaError, match=r"no one code of it(.|\n)*einsum takes one group"):
+    pool: dict[str, Any] = {"kernel_shape": [2, 2], "dilations": [2, 2], "ceil_mode": 1}
+    node = helper.make_node("AveragePool", ["x"], ["y"], **pool)
+    exe = plica.compile(model([node], ports(x=(F, [1, 1, "n", 9])), ports(y=(F, None))))
+    assert "0 compiled, for each size: AveragePool(y): ceil_mode with dilations" in repr(exe)
+    with pytest.raises(PlicaError, match=r"no one code of it(.|\n)*ceil_mode with dilations"):
         _ = exe.artefact
+
+
+@pytest.mark.parametrize(
+    ("equation", "why"),
+    [
+        ("ij,ik->..", "axes are letters"),
+        ("ij,jk->iz", "in no argument"),
+        ("ij,jk->ii", "twice after"),
+        ("ij,jk,kl->il", "one group of letters"),
+        ("ijk,jk->ik", "one letter for each axis"),
+    ],
+)
+def test_a_wrong_equation_is_refused_before_sizes_are_known(equation: str, why: str) -> None:
+    node = helper.make_node("Einsum", ["x", "w"], ["y"], equation=equation)
+    whole = model([node], ports(x=(F, ["n", "m"]), w=(F, ["m", 4])), ports(y=(F, None)))
+    with pytest.raises(Malformed, match=why) as caught:
+        plica.compile(whole)
+    (told,) = caught.value.diagnostics
+    assert told.place is not None
+    assert told.expected
+    assert told.found
 
 
 def test_rows_that_are_read_in_two_roles_unless_there_is_one() -> None:

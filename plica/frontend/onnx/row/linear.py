@@ -8,7 +8,9 @@ from typing import Final
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr
+from plica.ir.graph.operator import Mismatch
 from plica.ir.loop.scalar import Scalar
+from plica.ir.op.linear import einsum_letters
 from plica.ir.op.namespace import op
 from plica.ir.type.dim import known
 from plica.runtime.late import lazy_imports
@@ -43,6 +45,8 @@ def _einsum(node: OnnxNode) -> Expr:
         letters = equation.replace(",", "")
         kept = sorted(each for each in set(letters) if letters.count(each) == 1)
         equation += "->" + "".join(kept)
+    if isinstance(wrong := einsum_letters(equation, len(node.all())), Mismatch):
+        node.malformed(wrong.message, str(wrong.expected), str(wrong.found))
     return _contracted(_spread_out(node, equation), equation)
 
 
@@ -50,7 +54,7 @@ def _contracted(given: Sequence[Expr], equation: str) -> Expr:
     """Contracts pair after pair: one sum over the letters of many inputs would be exponential."""
     left, _, result = equation.partition("->")
     terms = left.split(",")
-    if len(terms) != len(given) or len(given) < 3:
+    if len(given) < 3:
         return op.einsum(tuple(given), equation=equation)
     whole, letters = given[0], terms[0]
     for at in range(1, len(given) - 1):
@@ -64,8 +68,9 @@ def _contracted(given: Sequence[Expr], equation: str) -> Expr:
 def _spread_out(node: OnnxNode, equation: str) -> tuple[Expr, ...]:
     """The inputs with axes of 1 as long as the others that have their letter."""
     given, terms = node.all(), equation.partition("->")[0].split(",")
-    if [rank(x) for x in given] != [len(term) for term in terms]:
-        return given  # which `einsum` refuses
+    ranks, letters = [rank(x) for x in given], [len(term) for term in terms]
+    if ranks != letters:
+        node.malformed("Einsum has one letter for each axis.", f"ranks {letters}", f"{ranks}")
     whole: dict[str, Scalar] = {}
     for x, term in zip(given, terms, strict=True):
         for letter, size in zip(term, shape(x), strict=True):
