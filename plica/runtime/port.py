@@ -213,9 +213,17 @@ class Port:
             found = str(array.shape)
             return self._refuse("input-shape", "has the wrong shape", str(self.shape), found, hint)
         flags = array.flags
-        if not (flags.c_contiguous and flags.aligned):
-            array = np.require(array, requirements=("C", "A")).reshape(self.shape)
-        return array
+        if flags.c_contiguous and flags.aligned:
+            return array
+        try:
+            return np.require(array, requirements=("C", "A")).reshape(self.shape)
+        except MemoryError:
+            what, need = (
+                "is not contiguous, and there is no memory for a copy",
+                "a contiguous array",
+            )
+            hint = "Give a smaller input, or one that is contiguous."
+            return self._refuse("no-memory", what, need, f"{self.nbytes} bytes", hint)
 
     def _holds(self, value: bool | int | float) -> bool:
         """Whether a Python number is a value of the dtype; a float may be rounded."""

@@ -327,7 +327,7 @@ class ArtefactStore:
                 Place(file=str(self.folder)),
                 "a folder of this user that no one else may write to",
                 found,
-                "Remove it, or name another folder in PLICA_CACHE.",
+                "Name another folder in PLICA_CACHE, or PLICA_CACHE=off for none.",
             )
             warnings.warn(str(told), RuntimeWarning, stacklevel=3)
         return False

@@ -19,6 +19,15 @@ def test_an_output_that_no_memory_holds_is_refused(size: int) -> None:
     assert caught.value.code == "no-memory"
 
 
+def test_an_input_that_no_memory_holds_a_copy_of_is_refused() -> None:
+    size = 1 << 50
+    view = np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (size,), (0,))
+    found = Port("x", (size,), "f32", np.dtype("float32")).take(view)
+    assert isinstance(found, Diagnostic)
+    assert (found.code, found.found) == ("no-memory", f"{4 * size} bytes")
+    assert str(found.place) == "x"
+
+
 @pytest.mark.parametrize("shape", [(), (0, 5), (3, 7), (1 << 13,), (129, 65)])
 def test_long_results_begin_with_a_line(shape: tuple[int, ...]) -> None:
     made, address = Port("y", shape, "f32", np.dtype("float32")).placed()

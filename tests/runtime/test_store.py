@@ -340,6 +340,7 @@ def test_a_folder_that_others_may_write_to_is_left_alone(tmp_path: Path, writabl
     with pytest.warns(RuntimeWarning, match="unsafe-store") as told:
         assert store.get(key_of("a")) is None
     assert f"{writable:04o}" in str(told[0].message)
+    assert "PLICA_CACHE=off" in str(told[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said once
         store.put(key_of("b"), b"value")

@@ -131,6 +131,8 @@ class GraphMachine:
                                 env[node] = executor(args)
                             except EvaluationError as error:
                                 raise _placed(error, node.op) from error
+                            except MemoryError as error:
+                                raise _placed(_no_memory(error), node.op) from None
                     if len(args) < len(node.args):
                         push(node)
                         stack.extend([each for each in node.args[::-1] if each not in env])
@@ -333,6 +335,12 @@ def _placed(error: EvaluationError, op: str) -> EvaluationError:
     return EvaluationError(
         *[each if each.place else replace(each, place=place) for each in error.diagnostics]
     )
+
+
+def _no_memory(error: MemoryError) -> EvaluationError:
+    message = "There is not enough memory for the result of an operator."
+    hint = "Give smaller inputs."
+    return EvaluationError(Diagnostic("no-memory", message, None, None, str(error), hint))
 
 
 def _too_far(limits: RunLimits, deep: bool) -> EvaluationError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from plica.core.diagnostic import EvaluationError
 from plica.core.name import Name
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Tuple, Var, const
 from plica.ir.graph.module import Defined, Definition, Module, module
+from plica.ir.interpret import evaluate
 from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import DataValue, build, conforms, same_value
 from plica.ir.loop.scalar import Scalar
@@ -581,6 +582,22 @@ def test_a_tensor_no_memory_can_hold_is_refused(shape: tuple[int, ...]) -> None:
         with pytest.raises(EvaluationError) as caught:
             interpret(main_of(body=body))
         assert caught.value.code == "too-large"
+
+
+def test_a_result_that_this_machine_has_no_memory_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def allocate(*_: object) -> NoReturn:
+        raise MemoryError("Unable to allocate 256 GiB")
+
+    monkeypatch.setattr(evaluate, "play", allocate)
+    negative = find("negative")
+    assert negative is not None
+    x = Var(Name("x"), tensor((3,), "f32"))
+    with pytest.raises(EvaluationError, match="256 GiB") as caught:
+        interpret(main_of(x, body=negative(negative(x) + x)), np.zeros(3, np.float32))
+    assert caught.value.code == "no-memory"
+    assert caught.value.diagnostics[0].place is not None
 
 
 def test_nothing_runs_without_a_main() -> None:
