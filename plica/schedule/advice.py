@@ -44,7 +44,7 @@ ADVICE: Final[dict[str, str]] = {
     "exists": "Look the name up with plica.schedule.output_blocks or in the printed kernel.",
     "extent": "Specialise the kernel at a size, or keep the init.",
     "extents": "Reorder loops so that an extent is known outside.",
-    "factors": "Give positive factors whose product is the extent; at most one may be left out.",
+    "factors": "Give positive factors, and None for at most one: it is computed, as in (None, 8).",
     "fields": "Give each field what the primitive's page says.",
     "finished": "Decompose the reduction, or take the step after its last update.",
     "fits": "Give a shape that the block has.",

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, frozen
 
 from plica.core.collector import paused
+from plica.core.extension import raised_at
 from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import ArgumentError, Place, wrong_argument
@@ -180,6 +181,10 @@ def run(
             if (unpacked := _unpacked(wrong, answer, steps)) is None:
                 raise
             raise unpacked from wrong
+        except ArgumentError as wrong:
+            place = raised_at(wrong)
+            placed = wrong if place is None else wrong.placed(place)
+            raise placed.with_traceback(wrong.__traceback__) from None
         except StopIteration as end:
             stack.pop()
             answer, error = end.value, None

@@ -13,7 +13,7 @@ from plica.core.binding import rename, substitute
 from plica.core.digest import digest
 from plica.core.name import Name
 from plica.ir.loop.statement import NOTHING, For, Kernel
-from plica.runtime.error import PlicaError
+from plica.runtime.error import ArgumentError, Place, PlicaError
 from plica.schedule import (
     Handle,
     ScheduleRefused,
@@ -65,6 +65,17 @@ def test_a_trace_replays_to_what_was_recorded() -> None:
 def test_the_kernel_means_the_same() -> None:
     after = scheduled(trace_of(tiled, matmul()), matmul())
     assert same_function(matmul(), after)
+
+
+def test_a_wrong_argument_is_placed_at_its_line() -> None:
+    def schedule() -> Body:
+        i, *_ = yield loops((yield block("C")))
+        yield split(i, 16)  # type: ignore[arg-type]
+
+    with pytest.raises(ArgumentError, match="a tuple of factors") as caught:
+        trace_of(do(schedule), matmul())
+    (told,) = caught.value.diagnostics
+    assert told.place == Place(__file__, schedule.__code__.co_firstlineno + 2)
 
 
 def test_seeds_and_decisions() -> None:
