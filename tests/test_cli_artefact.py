@@ -218,7 +218,7 @@ def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert not Path(out).exists()
 
 
-def test_a_model_file_becomes_an_artefact(folder: Path) -> None:
+def test_a_model_file_becomes_an_artefact(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx")
     helper, floats = onnx.helper, onnx.TensorProto.FLOAT
     given = helper.make_tensor_value_info("x", floats, ["batch", 3])
@@ -230,5 +230,9 @@ def test_a_model_file_becomes_an_artefact(folder: Path) -> None:
     assert main(["compile", model, "-o", str(out), "--dim", "batch=2"]) == 0
     np.save(folder / "relu_x.npy", np.array([[-1, 0, 2], [3, -4, 5]], np.float32))
     assert main(["run", str(out), "--input", f"x={folder / 'relu_x.npy'}"]) == 0
+    assert main(["compile", model, "-o", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["run", str(out), "--input", f"x={folder / 'relu_x.npy'}"]) == 0
+    assert "y: Tensor[(2, 3), f32]\n" in capsys.readouterr().out  # the sizes of this call
     exe = plica.load(out)
     assert [each.name for each in exe.outputs] == ["y"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         np.savez(packed, allow_pickle=False, **named)
         archive.write(arguments.output, packed.getvalue())
     for port, each in zip(exe.outputs, arrays, strict=True):
-        print(port)
+        print(replace(port, shape=np.shape(each)))
         if arguments.output is None:
             print(each)
     return 0
