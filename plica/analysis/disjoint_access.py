@@ -1,4 +1,15 @@
-"""Disjoint accesses: what a statement reads and writes, and whether two accesses can overlap.
+"""Disjoint accesses: whether two iterations of a loop can touch one element of a buffer.
+
+`accesses(stmt, context)` lists the reads and writes of a statement. Each has its buffer, its index
+terms, and the loop ranges and facts that hold there. `are_disjoint(first, second, var, same)` asks
+whether `first` in one iteration of `var` and `second` in a different iteration never overlap.
+False means "not proved". After a variable that moves in steps is replaced by its number of steps,
+there are three tests, the cheapest first:
+
+1. one thread: a fact fixes `var` to the same constant for both accesses;
+2. injectivity: both have equal index terms, and these terms determine `var`;
+3. proof: the variables of the second access are renamed, and some index is proved to differ, once
+   for `var < var'` and once for `var' < var`.
 
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.scalar import index
@@ -31,19 +42,20 @@ from plica.ir.type import from_polynomial, i64, known, polynomial
 __all__ = ["EMPTY", "For", "IndexedAccess", "accesses", "are_disjoint"]
 
 
-MAX_VARIABLES_PROVED: Final = 4  # questions about this many variables are looked into
+MAX_RANGES_PROVED_WITH_ALL_FACTS: Final = 4
+"""With more loop ranges, a proof uses only the facts about the variables of the question."""
 
 
 @frozen(eq=False)
 class IndexedAccess:
-    """An access to a buffer; `indices` is None if the accessed elements are unknown."""
+    """A read or a write; `indices` is None if the accessed elements are unknown."""
 
     buffer: sc.Buffer
     indices: tuple[sc.Scalar, ...] | None
     context: Context
     written: bool
     origin: IndexedAccess | None = None
-    """Where it was first found, for one that was moved to another iteration."""
+    """The access in its own iteration, for one that was shifted to another iteration."""
 
 
 def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
@@ -56,136 +68,148 @@ def accesses(root: Stmt, context: Context) -> tuple[IndexedAccess, ...]:
         if (stmt, here) in seen:
             continue
         seen.add((stmt, here))
-        inside = substatements(stmt)
+        nested = substatements(stmt)
         if isinstance(stmt, Store):
-            found.append(IndexedAccess(stmt.buffer, _plain(stmt.indices, ()), here, True))
-        own = [each for each in stmt._children if each not in inside]
-        bound: list[Term] = []
-        for node in post_order(*own):
+            indices = _loop_indices(stmt.indices, ())
+            found.append(IndexedAccess(stmt.buffer, indices, here, written=True))
+        scalars = [child for child in stmt._children if child not in nested]
+        reduced: list[Term] = []  # axes of reductions, which are no loops of the context
+        for node in post_order(*scalars):
             if isinstance(node, sc.Reduce):
-                bound.extend(node.axes)
-        for node in post_order(*own):
+                reduced.extend(node.axes)
+        for node in post_order(*scalars):
             if isinstance(node, sc.Load):
-                found.append(IndexedAccess(node.buffer, _plain(node.indices, bound), here, False))
+                indices = _loop_indices(node.indices, reduced)
+                found.append(IndexedAccess(node.buffer, indices, here, written=False))
             elif isinstance(node, Region) and not isinstance(stmt, Invoke):
-                found += [IndexedAccess(node.buffer, None, here, way) for way in (False, True)]
+                for written in (False, True):
+                    found.append(IndexedAccess(node.buffer, None, here, written))
         if isinstance(stmt, Invoke):
-            found += _invoked(stmt, here)
-        stack.extend(reversed(list(zip(inside, contexts(stmt, here), strict=True))))
+            found += _intrinsic_accesses(stmt, here)
+        stack.extend(reversed(list(zip(nested, contexts(stmt, here), strict=True))))
     return tuple(found)
 
 
-def _invoked(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
-    """The accesses of an intrinsic: all regions, and writes of its results."""
+def _intrinsic_accesses(call: Invoke, context: Context) -> Iterator[IndexedAccess]:
+    """The accesses of an intrinsic: it reads every region, and writes those of its results."""
     intrinsic = find_intrinsic(call.name)
     for number, region in enumerate(call.operands):
         if not isinstance(region, Region):
             continue
-        here, places = context, list[sc.Scalar]()
-        for at, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+        here, indices = context, list[sc.Scalar]()
+        for axis, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
             if known(extent) == 1:
-                places.append(start)
+                indices.append(start)
                 continue
-            var = sc.ScalarVar(Name("an element", at), i64)
-            here = here.loop(var, extent)
-            places.append(start + var)
-        written = intrinsic is None or number >= intrinsic.meaning.inputs
-        for way in (False, True)[: 1 + written]:
-            yield IndexedAccess(region.buffer, _plain(tuple(places), ()), here, way)
+            offset = sc.ScalarVar(Name("an element", axis), i64)
+            here = here.loop(offset, extent)
+            indices.append(start + offset)
+        is_result = intrinsic is None or number >= intrinsic.meaning.inputs
+        for written in (False, True)[: 1 + is_result]:
+            yield IndexedAccess(region.buffer, _loop_indices(indices, ()), here, written)
 
 
-def _plain(indices: tuple[sc.Scalar, ...], bound: Collection[Term]) -> tuple[sc.Scalar, ...] | None:
-    for each in indices:
-        free = free_vars(each)
-        if has_vectors(each) or not free.isdisjoint(bound):
+def _loop_indices(
+    indices: Sequence[sc.Scalar], reduced: Collection[Term]
+) -> tuple[sc.Scalar, ...] | None:
+    """The indices if they depend on loops and sizes alone, or None.
+
+    They may not depend on loaded values, on lanes of vectors, or on the axes of a reduction.
+    """
+    for index in indices:
+        free = free_vars(index)
+        if has_vectors(index) or not free.isdisjoint(reduced):
             return None
-        if any(isinstance(one, sc.Buffer) for one in free):
+        if any(isinstance(var, sc.Buffer) for var in free):
             return None
-    return indices
+    return tuple(indices)
 
 
 def are_disjoint(
-    one: IndexedAccess, two: IndexedAccess, var: sc.ScalarVar, same: Collection[sc.ScalarVar]
+    first: IndexedAccess, second: IndexedAccess, var: sc.ScalarVar, same: Collection[sc.ScalarVar]
 ) -> bool:
-    """Whether two accesses at different values of a variable never touch one element.
+    """Whether two accesses at different values of `var` never touch one element.
 
-    The variables in `same` have one value for both; all others may differ.
+    The variables in `same` have equal values in both accesses; all others are independent.
     """
-    for each in [each.var for each in one.context.ranges if each.var not in same]:
-        step = _step(one.context, each)
-        if step is not None and step == _step(two.context, each):
-            number = sc.ScalarVar(Name(f"{each.name.hint} step", each.name.index), each.dtype)
-            one, two = (_in_steps(access, each, step, number) for access in (one, two))
-            var = number if var is each else var
-    if one.indices is None or two.indices is None:
-        return False
-    pinned = _pinned(one.context, var)
-    if pinned is not None and pinned is _pinned(two.context, var):
-        return True  # one thread's own work
-    first, second = one.origin or one, two.origin or two
-    if first.indices == second.indices:
-        mine = {each.var for each in one.context.ranges}
-        fixed = {r.var for r in two.context.ranges if r.var in mine and r.var in same}
-        if _apart(first, var, fixed):
-            return True
-    theirs: dict[Term, Term] = {}
-    for each in (*(r.var for r in one.context.ranges), *(r.var for r in two.context.ranges), var):
-        if each not in same:
-            theirs[each] = sc.ScalarVar(
-                Name(f"{each.name.hint} other", each.name.index), each.dtype
+    for loop in [each.var for each in first.context.ranges if each.var not in same]:
+        step = _step(first.context, loop)
+        if step is not None and step == _step(second.context, loop):
+            number = sc.ScalarVar(Name(f"{loop.name.hint} step", loop.name.index), loop.dtype)
+            first, second = (
+                _counted_in_steps(access, loop, step, number) for access in (first, second)
             )
-    other = theirs[var]
+            var = number if var is loop else var
+    if first.indices is None or second.indices is None:
+        return False
+    fixed = _fixed_value(first.context, var)
+    if fixed is not None and fixed is _fixed_value(second.context, var):
+        return True  # both are done by one thread
+    first_origin, second_origin = first.origin or first, second.origin or second
+    if first_origin.indices == second_origin.indices:
+        loops = {each.var for each in first.context.ranges}
+        shared = {r.var for r in second.context.ranges if r.var in loops and r.var in same}
+        if _indices_determine(first_origin, var, shared):
+            return True
+    renamed: dict[Term, Term] = {}
+    ranges = [*first.context.ranges]
+    for loop in (*[r.var for r in (*ranges, *second.context.ranges)], var):
+        if loop not in same:
+            renamed[loop] = sc.ScalarVar(
+                Name(f"{loop.name.hint} other", loop.name.index), loop.dtype
+            )
+    other = renamed[var]
     assert isinstance(other, sc.ScalarVar)
-    ranges = [*one.context.ranges]
     ranged = {each.var for each in ranges}
-    for range_ in two.context.ranges:
-        moved = substitute(range_, theirs)
+    for range_ in second.context.ranges:
+        moved = substitute(range_, renamed)
         if moved.var not in ranged:
             ranges.append(moved)
-    facts = [*one.context.facts, *[substitute(each, theirs) for each in two.context.facts]]
+    facts = [*first.context.facts, *[substitute(fact, renamed) for fact in second.context.facts]]
     context = Context(tuple(ranges)).where(*facts)
     pairs = [
-        (mine, substitute(its, theirs)) for mine, its in zip(one.indices, two.indices, strict=True)
+        (left, substitute(right, renamed))
+        for left, right in zip(first.indices, second.indices, strict=True)
     ]
     agreed: set[Term] = {*same}
-    for one_place, another in pairs:  # versions of a buffer, say: short questions, worth a proof
-        told = free_vars(one_place) | free_vars(another)
-        if told <= agreed:
-            own = Context(tuple([each for each in ranges if each.var in told]))
-            if can_prove(sc.Ne(one_place, another), own):
+    for left, right in pairs:  # such as the version of a buffer: a short question, worth a proof
+        variables = free_vars(left) | free_vars(right)
+        if variables <= agreed:
+            own = Context(tuple([each for each in ranges if each.var in variables]))
+            if can_prove(sc.Ne(left, right), own):
                 return True
     # A superfluous barrier is cheap, a long proof is not: of many facts only related ones are used.
-    quick = len(ranges) > MAX_VARIABLES_PROVED
+    quick = len(ranges) > MAX_RANGES_PROVED_WITH_ALL_FACTS
     for low, high in ((var, other), (other, var)):
-        here = context.where(sc.Lt(low, high))
+        ordered = context.where(sc.Lt(low, high))
         for left, right in pairs:
-            told = free_vars(left) | free_vars(right) | {low, high}
-            about = _near(here, told) if quick else here
-            if can_prove(sc.Ne(left, right), about, quick=quick):
+            variables = free_vars(left) | free_vars(right) | {low, high}
+            facts_used = _facts_about(ordered, variables) if quick else ordered
+            if can_prove(sc.Ne(left, right), facts_used, quick=quick):
                 break
         else:
             return False
     return True
 
 
-def _near(context: Context, told: frozenset[Term]) -> Context:
-    """The facts of a context about some variables alone."""
-    ranges = tuple([each for each in context.ranges if each.var in told])
-    return Context(ranges, tuple([each for each in context.facts if free_vars(each) <= told]))
+def _facts_about(context: Context, variables: frozenset[Term]) -> Context:
+    """The ranges and facts of a context that mention no other variables."""
+    ranges = tuple([each for each in context.ranges if each.var in variables])
+    return Context(ranges, tuple([fact for fact in context.facts if free_vars(fact) <= variables]))
 
 
-def _pinned(context: Context, var: Term) -> sc.Scalar | None:
-    """The constant that a context fixes for a variable, if a fact states one."""
-    for each in context.facts:
-        if isinstance(each, sc.Eq) and each.left is var and known(each.right) is not None:
-            return each.right
+def _fixed_value(context: Context, var: Term) -> sc.Scalar | None:
+    """The constant `c` of a fact `var == c`, or None."""
+    for fact in context.facts:
+        if isinstance(fact, sc.Eq) and fact.left is var and known(fact.right) is not None:
+            return fact.right
     return None
 
 
 def _step(context: Context, var: sc.ScalarVar) -> int | None:
-    """The number that a variable is a multiple of, if a fact says so."""
-    for each in context.facts:
-        match each:
+    """The step `s` of a fact `var % s == 0`, or None."""
+    for fact in context.facts:
+        match fact:
             case sc.Eq(sc.FloorMod(left, sc.Lit(step)), sc.Lit(0)) if left is var and int(step) > 1:
                 return int(step)
             case _:
@@ -193,12 +217,12 @@ def _step(context: Context, var: sc.ScalarVar) -> int | None:
     return None
 
 
-def _in_steps(
+def _counted_in_steps(
     of: IndexedAccess, var: sc.ScalarVar, step: int, number: sc.ScalarVar
 ) -> IndexedAccess:
-    """An access where a variable is a given number of times a number."""
+    """The access with `var` replaced by `number * step`, also in its ranges and facts."""
 
-    def change(node: Term) -> Term:
+    def simplify(node: Term) -> Term:
         match node:
             case sc.FloorDiv(left, sc.Lit(by)) if left is var and by == step:
                 return number
@@ -207,46 +231,49 @@ def _in_steps(
             case _:
                 return node
 
-    def told(each: sc.Scalar) -> sc.Scalar:
-        return substitute(map_bottom_up(change, each), {var: number * step})
+    def rewritten(term: sc.Scalar) -> sc.Scalar:
+        return substitute(map_bottom_up(simplify, term), {var: number * step})
 
     ranges = [evolve(each, var=number, start=each.start // step, stop=(each.stop - 1) // step + 1)
               if each.var is var else each for each in of.context.ranges]  # fmt: skip
-    facts = [told(each) for each in of.context.facts]
-    places = None if of.indices is None else tuple([told(each) for each in of.indices])
-    origin = None if of.origin is None else _in_steps(of.origin, var, step, number)
+    facts = [rewritten(fact) for fact in of.context.facts]
+    indices = None if of.indices is None else tuple([rewritten(index) for index in of.indices])
+    origin = None if of.origin is None else _counted_in_steps(of.origin, var, step, number)
     context = Context(tuple(ranges)).where(*facts)
-    return evolve(of, indices=places, context=context, origin=origin)
+    return evolve(of, indices=indices, context=context, origin=origin)
 
 
-def _apart(access: IndexedAccess, var: sc.ScalarVar, fixed: Collection[sc.ScalarVar]) -> bool:
-    """Whether accesses with different values of `var` touch different elements, and `var` occurs.
+def _indices_determine(
+    access: IndexedAccess, var: sc.ScalarVar, shared: Collection[sc.ScalarVar]
+) -> bool:
+    """Whether `var` occurs in the indices, and different values of it give different elements.
 
-    Those that are `fixed` do not differ.
+    The variables in `shared` are equal in both accesses, so terms of them alone are left out.
     """
     assert access.indices is not None
-    moving = [each for each in access.context.ranges if each.var not in fixed]
-    variables = {each.var for each in moving}
-    places = []
-    for each in access.indices:
+    independent = [each for each in access.context.ranges if each.var not in shared]
+    variables = {each.var for each in independent}
+    indices = []
+    for index in access.indices:
         terms = {
             key: (atoms, factor)
-            for key, (atoms, factor) in polynomial(each).items()
+            for key, (atoms, factor) in polynomial(index).items()
             if any(not variables.isdisjoint(free_vars(atom)) for atom in atoms)
         }
-        places.append(from_polynomial(terms))
-    # Who agrees in all places agrees in each: one that tells its variables is enough, whatever
-    # another (the version of a buffer, say) leaves open.
-    return any(
-        _tells(some, var, moving) for some in (places, *[[each] for each in places if places[1:]])
-    )
+        indices.append(from_polynomial(terms))
+    # Equal elements have all indices equal, so it is enough that one of them determines `var`,
+    # whatever another one (such as the version of a buffer) leaves open.
+    groups = (indices, *[[index] for index in indices if indices[1:]])
+    return any(_are_injective(group, var, independent) for group in groups)
 
 
-def _tells(places: Sequence[sc.Scalar], var: sc.ScalarVar, moving: Sequence[Range]) -> bool:
-    """Whether places that agree have one value of a variable."""
-    free = frozenset[Term]().union(*[free_vars(each) for each in places])
+def _are_injective(
+    indices: Sequence[sc.Scalar], var: sc.ScalarVar, independent: Sequence[Range]
+) -> bool:
+    """Whether equal indices imply an equal value of `var`, which occurs in them."""
+    free = frozenset[Term]().union(*[free_vars(index) for index in indices])
     if var not in free:
         return False
-    loops = [(each.var, each.stop - each.start) for each in moving if each.var in free]
-    reach = [sc.index(1)] * len(places)  # how far they reach does not matter
-    return iteration_map(loops, places, reach).injective
+    loops = [(each.var, each.stop - each.start) for each in independent if each.var in free]
+    unbounded = [sc.index(1)] * len(indices)  # the extents of the indices do not matter here
+    return iteration_map(loops, indices, unbounded).injective
