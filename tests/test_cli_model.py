@@ -77,6 +77,8 @@ def test_bench_refuses_systems_and_files_it_does_not_know(
 ) -> None:
     assert main(["bench", str(mlp), "--against", "nobody"]) == 1
     assert "onnxruntime" in capsys.readouterr().err
+    assert main(["bench", str(mlp), "--against", "onnxruntim"]) == 1
+    assert "Did you mean 'onnxruntime'?" in capsys.readouterr().err
     (tmp_path / "m.py").write_text(SCRIPT)
     assert main(["bench", str(tmp_path / "m.py")]) == 1
     assert "ONNX" in capsys.readouterr().err

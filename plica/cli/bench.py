@@ -72,10 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def peers_of(arguments: argparse.Namespace) -> list[str]:
     """The peers to run; they read ONNX files only."""
+    from plica.core import did_you_mean
+
     words = [word for each in arguments.against for word in each.split(",") if word]
     if unknown := [word for word in words if word not in PEERS]:
         message = f"There is no system {unknown[0]!r} to compare with."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, ", ".join(PEERS)))
+        near = did_you_mean(unknown[0], PEERS)
+        raise UnsupportedError(
+            Diagnostic("unsupported", message, None, ", ".join(PEERS), unknown[0], near)
+        )
     if arguments.model.suffix != ".onnx":
         message, place = "bench times ONNX files.", Place(file=str(arguments.model))
         hint = f"plica explain {shlex.quote(str(arguments.model))} shows the times of its kernels."

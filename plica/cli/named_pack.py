@@ -27,11 +27,10 @@ class WrongUsage(PlicaError):
 
 def named_contract(word: str) -> Contract:
     """The float contract written so."""
-    from plica.ir.contract import KNOWN, named
+    from plica.ir.contract import named, unknown_contract
 
     if (found := named(word)) is None:
-        message = "Unknown float contract."
-        raise WrongUsage(Diagnostic("unsupported", message, None, KNOWN, repr(word)))
+        raise WrongUsage(unknown_contract(word))
     return found
 
 

@@ -309,7 +309,8 @@ def unknown_target(given: object, kinds: Sequence[str] = ()) -> UnsupportedError
         word = given.partition(":")[0].lower()
         near = did_you_mean(given, kinds) or did_you_mean(word, kinds)
         hint = f"Did you mean {word!r}?" if word in kinds else near
-        hint = "GPUs are the target 'cuda'." if word in ("gpu", "nvidia") else hint
+        if word not in kinds and did_you_mean(word, ("gpu", "nvidia")):
+            hint = "GPUs are the target 'cuda'."
     if isinstance(given, str) and given.partition(":")[0] in ELSEWHERE:
         expected = " or ".join(NAMES)
     if isinstance(given, str) and given.partition(":")[0] == "cuda":

@@ -23,8 +23,8 @@ from typing import Final
 
 from attrs import frozen
 
-from plica.core import Term
-from plica.runtime.error import wrong_argument
+from plica.core import Term, did_you_mean
+from plica.runtime.error import Diagnostic, Place, wrong_argument
 
 
 @frozen(eq=False)
@@ -47,8 +47,7 @@ class Contract(Term):
 _NAMES: Final = ("exact", "signless_zero", "fused", "reassociates")
 APPROX: Final = len(_NAMES)
 _APPROX: Final = re.compile(r"approx\(\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*\)")
-KNOWN: Final = "exact, signless_zero, fused, reassociates or approx(rel), as approx(0.001)"
-"""What a contract can be written as."""
+_KNOWN: Final = "exact, signless_zero, fused, reassociates or approx(rel), as approx(0.001)"
 
 exact, signless_zero, fused, reassociates = map(Contract, range(APPROX))
 
@@ -77,6 +76,18 @@ def named(word: str) -> Contract | None:
         return Contract(_NAMES.index(word))
     found = _APPROX.fullmatch(word.strip())
     return approx(rel) if found and 0 < (rel := float(found[1])) < 1 else None
+
+
+def unknown_contract(
+    given: object, code: str = "unsupported", place: Place | None = None
+) -> Diagnostic:
+    """The diagnostic of anything that is no contract.
+
+    >>> unknown_contract("exat").suggestion
+    "Did you mean 'exact'?"
+    """
+    near = did_you_mean(given, _NAMES) if isinstance(given, str) else None
+    return Diagnostic(code, "Unknown float contract.", place, _KNOWN, repr(given), near)
 
 
 def join(contracts: Iterable[Contract]) -> Contract:

@@ -19,7 +19,7 @@ from plica.codegen.backend import OWN, AnyTarget, Backend, backend_named, backen
 from plica.codegen.compilation import check_pipeline
 from plica.codegen.machine_table import row_named
 from plica.core import Malformed
-from plica.ir.contract import KNOWN, Contract, named
+from plica.ir.contract import Contract, named, unknown_contract
 from plica.ir.graph.module import Module
 from plica.ir.passes import PassError, Pipeline
 from plica.rewrite.optimise import DEFAULT_CONTRACT
@@ -134,8 +134,7 @@ def contract_of(given: Contract | str | None) -> Contract:
     found = named(given) if isinstance(given, str) else given
     if isinstance(found, Contract):
         return found
-    message = "Unknown float contract."
-    raise UnsupportedError(Diagnostic("unsupported", message, None, KNOWN, repr(given)))
+    raise UnsupportedError(unknown_contract(given))
 
 
 def packs_listed(packs: object) -> tuple[str | Pack, ...]:

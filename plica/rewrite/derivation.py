@@ -19,7 +19,7 @@ from plica.core import CompilerBug, Term, post_order, rebuild
 from plica.ir.contract import Contract, join
 from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text
-from plica.runtime.error import wrong_argument
+from plica.runtime.error import Diagnostic, InputError, wrong_argument
 from plica.runtime.late import lazy_imports
 from plica.runtime.record import steps_text
 
@@ -129,17 +129,19 @@ class Bad:
         return preformatted(str(self))
 
 
+class NoSuchStep(InputError, IndexError):
+    """A derivation has fewer steps than asked for."""
+
+
 def at(derivation: Derivation, k: int) -> Term:
     """The term after the first `k` steps."""
-    if not 0 <= k <= len(derivation.steps):
-        raise IndexError(f"The derivation has {len(derivation.steps)} steps, there is no {k}.")
+    _has_step(derivation, k)
     return _replay(derivation.source, derivation.steps[:k], None)
 
 
 def fork(derivation: Derivation, k: int) -> Derivation:
     """The derivation as it was after `k` steps."""
-    if not 0 <= k <= len(derivation.steps):
-        raise IndexError(f"The derivation has {len(derivation.steps)} steps, there is no {k}.")
+    _has_step(derivation, k)
     return Derivation(derivation.source, derivation.steps[:k])
 
 
@@ -181,6 +183,20 @@ def became(derivation: Derivation, source: Term) -> tuple[Term, ...]:
     return tuple(
         node for node in post_order(final) if node in origins and source in origins[node][0]
     )
+
+
+def _has_step(of: Derivation, k: int) -> None:
+    """Refuses a number of steps that the derivation does not have."""
+    _is_derivation(of)
+    count = len(of.steps)
+    number: object = k  # whatever a user gives
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise wrong_argument("Steps are counted.", f"a number from 0 to {count}", k)
+    if not 0 <= k <= count:
+        message = f"The derivation has {count} steps, there is no {k}."
+        hint = "0 is the source, and the number of steps is the result."
+        expected = f"a number from 0 to {count}"
+        raise NoSuchStep(Diagnostic("input-value", message, None, expected, str(k), hint))
 
 
 def _is_derivation(of: Derivation) -> None:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from attrs import evolve
 
 from plica.core import RuleRefused, Term, post_order
-from plica.ir.contract import KNOWN, Contract, exact, named
+from plica.ir.contract import Contract, exact, named, unknown_contract
 from plica.ir.graph import Expr, Module
 from plica.rewrite import pattern as pt
 from plica.rewrite.instantiate import late_right_side
@@ -119,7 +120,7 @@ def findings(
         wrong.append(Diagnostic("bad-rule", message, place, "a name, as relu-relu", repr(name)))
     if not isinstance(contract, Contract):
         message = f"The float contract of {name} is not known."
-        wrong.append(Diagnostic("bad-rule", message, place, KNOWN, repr(float)))
+        wrong.append(replace(unknown_contract(float, "bad-rule", place), message=message))
     if isinstance(left, Term) and not isinstance(left, pt.Dominator):
         wrong.extend(_two_demands(name, left, place))
     if not isinstance(left, Term) or type(left).hole:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from plica.core import RuleRefused, Term, post_order
-from plica.ir.contract import KNOWN, Contract, join, named
+from plica.ir.contract import Contract, join, named, unknown_contract
 from plica.ir.graph.module import Module
 from plica.rewrite.derivation import Derivation, Rewritten
 from plica.rewrite.discriminate import Index
@@ -98,7 +98,7 @@ def _within(of: Pack, contract: Contract) -> Pack:
 def pack(
     name: str,
     *rules: Rule | Iterable[Rule],
-    version: str,
+    version: str = "",
     doc: str = "",
     whole: Whole | None = None,
     asked: Asked | None = None,
@@ -108,10 +108,13 @@ def pack(
     if not isinstance(given, str) or not given.strip():
         message = "A pack has a name, by which it is asked for."
         raise RuleRefused(Diagnostic("bad-rule", message, None, "a name", repr(name)))
-    given = version
-    if not isinstance(given, str):
+    stated: object = version  # whatever a user gives
+    if not isinstance(stated, str) or not stated:
         message = f"The version of the pack {name} is a text."
-        raise RuleRefused(Diagnostic("bad-rule", message, None, "a text such as '1'", repr(given)))
+        hint = "Give a version, and change it with the rules."
+        raise RuleRefused(
+            Diagnostic("bad-rule", message, None, "a text such as '1'", repr(version), hint)
+        )
     flat: list[Rule] = []
     for each in rules:
         flat.extend([each] if isinstance(each, Rule) else as_rules(each))
@@ -146,8 +149,7 @@ def rewrite(
     if contract is not None:
         found = named(contract) if isinstance(contract, str) else contract
         if not isinstance(found, Contract):
-            message = "Unknown float contract."
-            raise RuleRefused(Diagnostic("bad-rule", message, None, KNOWN, repr(contract)))
+            raise RuleRefused(unknown_contract(contract, "bad-rule"))
         used = used.within(found)
     done = rewrite_under(term, used)
     return done.term, Derivation(term, done.steps)

@@ -40,6 +40,7 @@ def test_a_target_in_full_is_taken_as_it_is() -> None:
         ),
         ("cpi", "There is no target 'cpi'.", "Did you mean 'cpu'?"),
         ("gpu", "There is no target 'gpu'.", "GPUs are the target 'cuda'."),
+        ("gpuu", "There is no target 'gpuu'.", "GPUs are the target 'cuda'."),
         ("CUDA", "There is no target 'CUDA'.", "Did you mean 'cuda'?"),
         ("nonsense", "There is no target 'nonsense'.", None),
         (3, "There is no target 3.", None),

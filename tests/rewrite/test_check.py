@@ -23,6 +23,7 @@ from plica.rewrite import (
     approx,
     exact,
     fused,
+    hole,
     holes,
     index_constants,
     index_holes,
@@ -72,6 +73,11 @@ def test_sides_of_different_types_are_refused_at_birth() -> None:
     with pytest.raises(RuleRefused) as refused:
         rule("flattened", op.transpose(x), op.reshape(x, (-1,)))
     assert refused.value.code == "rule-types"
+    whole = hole("x", dtypes=("i32",))
+    with pytest.raises(
+        RuleRefused, match="float literal does not convert to i32: write an integer"
+    ):
+        rule("doubled", whole + whole, whole * 2.0)
 
 
 def test_the_same_seed_gives_the_same_verdict() -> None:

@@ -34,6 +34,13 @@ def test_there_is_no_state_beyond_the_end() -> None:
         at(derivation, 2)
     with pytest.raises(IndexError, match="no -1"):
         fork(derivation, -1)
+    with pytest.raises(PlicaError, match="Steps are counted"):
+        at(derivation, "1")  # type: ignore[arg-type]
+    with pytest.raises(PlicaError) as caught:
+        at(derivation, 2)
+    (told,) = caught.value.diagnostics
+    assert (told.code, told.expected, told.found) == ("input-value", "a number from 0 to 1", "2")
+    assert told.suggestion is not None
 
 
 @given(index_terms())

@@ -71,6 +71,7 @@ REFUSED: tuple[tuple[str, Callable[[], object], str, str], ...] = (
     ("index predicate fails",    lambda: rule("r", i * odd, i),                                "rule-fails",   "r fails on an instance"),
     ("index right side",         lambda: rule("r", i * n, lambda m: "i"),                      "rule-types",   "no index term"),
     ("unknown contract",         lambda: rule("r", relu(relu(x)), x, float="roughly"),         "bad-rule",     "The float contract of r"),
+    ("no version",               lambda: pack("p", rule("r", relu(relu(x)), relu(x))),         "bad-rule",     "version of the pack p"),
     ("no contract",              lambda: rule("r", relu(relu(x)), x, float=anything),          "bad-rule",     "The float contract of r"),
     ("no name",                  lambda: rule(" ", relu(relu(x)), relu(x)),                    "bad-rule",     "The name of a rule"),
     ("two demands",              lambda: rule("r", hole("q", rank=1) + hole("q", rank=2), y),  "bad-rule",     "two holes q with different demands"),

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from plica.core.diagnostic import did_you_mean
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.late import lazy_imports
 
@@ -77,7 +78,8 @@ class Dims:
             if ours not in self.names:
                 message = f"A size is given for the dim {name!r}, which the model does not have."
                 there = ", ".join(sorted(self.names)) or "no symbolic dims"
-                wrong.append(Diagnostic("input-unknown", message, place, there, str(name)))
+                near = did_you_mean(str(name), self.names)
+                wrong.append(Diagnostic("input-unknown", message, place, there, str(name), near))
             elif (fault := size_fault(name, size)) is not None:
                 wrong.append(fault)
             elif found.setdefault(ours, int(size)) != int(size):

@@ -106,7 +106,9 @@ def types_differ(left: Expr, right: Term) -> str | None:
     try:
         found = type_of(right)
     except IllTyped as error:
-        return f"the right side is ill-typed: {error}"
+        first = error.diagnostics[0]
+        parts = [f"{label} {value}" for label, value in first.details()]
+        return f"the right side is ill-typed: {first.message} ({', '.join(parts)})"
     if same_type(expected, found):
         return None
     return f"the left side is a {expected}, the right side a {found}"

@@ -90,6 +90,12 @@ def test_what_is_no_size_of_a_dim_is_refused(dims: dict[str, Any], code: str) ->
     assert caught.value.code == code
 
 
+def test_the_nearest_dim_is_suggested() -> None:
+    with pytest.raises(plica.InputError) as caught:
+        plica.from_onnx(relu(), dims={"a_c": 3})
+    assert caught.value.diagnostics[0].suggestion == "Did you mean 'a_b'?"
+
+
 def test_a_value_says_the_sizes_of_its_input_and_of_others() -> None:
     b = np.ones((3, 2), np.float32)
     module = plica.from_onnx(relu(), fixed={"b": b})
