@@ -38,6 +38,13 @@ def _cast(to: str, wanted: list[int]) -> tuple[str, Any]:
     return f"Cast to {to}", ([node("Cast", ["x"], ["y"], to=number)], x, {}, wanted)
 
 
+def _resize(coordinates: str) -> NodeProto:
+    inputs = ["x", "roi", "s"]
+    how = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    return node("Resize", inputs, ["y"], **how)  # type: ignore[arg-type]  # attributes
+
+
+_WITH_NAN: Final = f32(1, NAN, 3, 2, NAN, 0)
 _NORM: Final = [node("MeanVarianceNormalization", ["x"], ["y"])]
 _POW: Final = [node("Pow", ["x", "e"], ["y"])]
 _ROWS: Final = np.array([[1, 2, 3], [-500, -500, -500]], I4)
@@ -76,6 +83,15 @@ CASES: Final[dict[str, tuple[list[NodeProto], Array, dict[str, Array], list[Any]
     ("Unique in order", ([node("Unique", ["x"], ["y"], sorted=0)], f32(3, 1, NAN, 3, NAN), {}, [3, 1, NAN])),
     ("a long Compress", ([node("Compress", ["x", "c"], ["y"], axis=0)], f32(1, 2), {"c": np.array([True, False, True, True])}, [1])),
     ("a long Compress of all", ([node("Compress", ["x", "c"], ["y"])], np.ones((2, 1), np.float32), {"c": np.array([True, False, True, True])}, [1])),
+    ("ReduceMean beyond the type", ([node("ReduceMean", ["x", "ax"], ["y"])], np.array([[2**31 - 1, 2**31 - 1, 5], [LOW, LOW, -5]], I4), AXIS, [1, -1])),
+    ("ReduceSum beyond the type", ([node("ReduceSum", ["x", "ax"], ["y"])], np.array([[2**31 - 1, 2**31 - 1, 5], [LOW, LOW, -5]], I4), AXIS, [3, -5])),
+    ("TopK with nan", ([node("TopK", ["x", "k"], ["v", "y"])], _WITH_NAN, {"k": np.array([3])}, [1, 4, 2])),
+    ("TopK with nan, the least", ([node("TopK", ["x", "k"], ["v", "y"], largest=0)], _WITH_NAN, {"k": np.array([5])}, [5, 0, 3, 2, 1])),
+    *[(f"{kind} with nan, last {last}", ([node(kind, ["x"], ["y"], select_last_index=last)], _WITH_NAN, {}, [4 if last else 1]))
+      for kind in ("ArgMax", "ArgMin") for last in (0, 1)],
+    *[(f"{kind} with nan", ([node(kind, ["x"], ["y"])], _WITH_NAN, {}, [NAN])) for kind in ("ReduceMax", "ReduceMin")],
+    ("Resize by a fraction, corners", ([_resize("align_corners")], f32(0, 1, 2, 3), {"roi": f32(), "s": f32(0.625)}, [0, 2])),
+    ("Resize by a fraction, to one", ([_resize("pytorch_half_pixel")], f32(0, 1, 2, 3, 4, 5), {"roi": f32(), "s": f32(0.25)}, [1.5])),
     ("Pow, Unique, Compress", ([node("Pow", ["x", "x"], ["p"]), node("Unique", ["p"], ["u"]), node("Greater", ["u", "k"], ["b"]),
                                 node("Compress", ["u", "b"], ["y"], axis=0)], f32(1, 2, 2, -1, 0.5, -0.5), {"k": np.array(1, np.float32)}, [4])),
 ])  # fmt: skip
