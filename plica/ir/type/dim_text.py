@@ -21,6 +21,7 @@ from plica.ir.type import i64, normal_dim
 
 TERMS: Final = 4096
 """A dim that multiplies out to more terms is refused: the time to do so may be anything."""
+MAX_CHARACTERS: Final = 1000
 
 _SIGNS: Final[dict[type[ast.operator], type[Scalar]]] = {
     ast.Add: Add, ast.Sub: Sub, ast.Mult: Mul, ast.FloorDiv: FloorDiv, ast.Mod: FloorMod,
@@ -33,6 +34,8 @@ def read_dim(text: str, name: Callable[[str], Scalar | None]) -> Scalar | str:
 
     `name` returns the meaning of a name, or None if it has none.
     """
+    if len(text) > MAX_CHARACTERS:
+        return f"it has more than {MAX_CHARACTERS} characters"
     if text.isidentifier():
         found = name(text)
         return f"no dim is called {text!r}" if found is None else found
