@@ -42,30 +42,11 @@ from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type.dim import known, polynomial
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import LINE, Machine
 from plica.schedule.default.operand_copy import transposed
 from plica.schedule.default.role import block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import shared
-from plica.schedule.default.step import (
-    add_unit_loop,
-    annotate,
-    block,
-    cache_write,
-    child_blocks,
-    compute_at,
-    decompose_reduction,
-    fuse,
-    loop_partition,
-    loops,
-    overlap_split,
-    reorder,
-    set_scope,
-    split,
-    storage_align,
-    transform_layout,
-    unroll,
-    vectorize,
-)
 from plica.schedule.default.winograd_plan import TileExtents, WinogradPlan, collides, plans
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
@@ -180,27 +161,27 @@ class _BilinearSchedule:
     def body(self) -> Body:
         """All stages, from the last to the first: each is placed at its reader."""
         plan, (down, across), size = self.plan, self.extents.tiles, self.extents.size
-        out = yield block(str(self.of.out.label))
+        out = yield st.block(str(self.of.out.label))
         high, _ = (known(each) or 0 for each in self.of.out.extents[-2:])
-        n, o, h, w = yield loops(out)
+        n, o, h, w = yield st.loops(out)
         counts = down // plan.rows, plan.rows
         (block_row, tile_row), h = yield from tiled(h, counts, size, ragged=high % size > 0)
         # All tiles of the grid, including those without results: blocks compute what is read.
-        w, column = yield split(w, (across, size))
+        w, column = yield st.split(w, (across, size))
         part = None
         if across > plan.columns:
-            part, w = yield split(w, (None, plan.columns))
-        strip, tile = yield overlap_split(w, self.strip // size)
-        w = yield fuse(tile, column)
-        vectors, lane = yield split(o, (None, plan.outer))
+            part, w = yield st.split(w, (None, plan.columns))
+        strip, tile = yield st.overlap_split(w, self.strip // size)
+        w = yield st.fuse(tile, column)
+        vectors, lane = yield st.split(o, (None, plan.outer))
         blocks = [each for each in (n, block_row, part) if each is not None]
         # Cores share the first of those: strips overlap, so that they would write the same.
         strips = (vectors, strip) if tile_row is None else (tile_row, strip, vectors)
-        yield reorder(*blocks, *strips, h, lane, w)
+        yield st.reorder(*blocks, *strips, h, lane, w)
         finished = yield from self.finished(strips[-1], len(blocks) + len(strips))
         total, product = yield from self.multiplied(blocks[-1], len(blocks))
         transformed = yield from self.transformed(blocks[-1], len(blocks))
-        padded = yield block(str(self.of.padded.label))
+        padded = yield st.block(str(self.of.padded.label))
         column, copied = yield from self.copied(padded, blocks[-1] if plan.copies_blocks else n)
         if plan.teams > 1:  # while each buffer of a block has one writer
             yield from shared(blocks[1:])
@@ -222,18 +203,18 @@ class _BilinearSchedule:
     def finished(self, vectors: Handle, depth: int) -> Nests:
         """The results of a strip, which is transposed where something is done to each."""
         size, outer = self.extents.size, self.plan.outer
-        image = yield block(str(self.of.image.label))
-        half = yield block(str(self.of.half.label))
-        yield compute_at(image, vectors)
+        image = yield st.block(str(self.of.image.label))
+        half = yield st.block(str(self.of.half.label))
+        yield st.compute_at(image, vectors)
         i, tiles, o = yield from inside(image, depth, (size, self.strip, outer))
-        tile, j = yield split(tiles, (None, size))
-        yield reorder(tile, i, o, j)
-        yield compute_at(half, tile)
-        yield set_scope(image, 0, "local")
+        tile, j = yield st.split(tiles, (None, size))
+        yield st.reorder(tile, i, o, j)
+        yield st.compute_at(half, tile)
+        yield st.set_scope(image, 0, "local")
         nests: list[LaneNest] = [((i,), o, j)]
         i, j, o = yield from inside(half, depth + 1, (size, self.extents.span, outer))
-        yield reorder(j, o, i)
-        yield set_scope(half, 0, "local")
+        yield st.reorder(j, o, i)
+        yield st.set_scope(half, 0, "local")
         nests.append(((j,), o, i))
         return nests
 
@@ -243,15 +224,15 @@ class _BilinearSchedule:
         """A product of matrices for each place of a tile: its sums, and the loops of a result."""
         plan, extents = self.plan, self.extents
         vectors, steps = plan.tile.vectors, plan.tile.steps
-        total = yield block(str(self.of.product.label))
-        yield compute_at(total, around)
-        product = yield cache_write(total, 0, "local")
+        total = yield st.block(str(self.of.product.label))
+        yield st.compute_at(total, around)
+        product = yield st.cache_write(total, 0, "local")
         whole = extents.span**2, self.count, extents.outputs
         place, tiles, o = yield from inside(product, depth, whole)
-        passes, step = yield split(tiles, (None, steps))
-        groups, vector, lane = yield split(o, (None, vectors, plan.outer))
-        yield reorder(place, groups, passes, step, vector, lane)
-        yield compute_at(total, passes)
+        passes, step = yield st.split(tiles, (None, steps))
+        groups, vector, lane = yield st.split(o, (None, vectors, plan.outer))
+        yield st.reorder(place, groups, passes, step, vector, lane)
+        yield st.compute_at(total, passes)
         yield from self.laid_out(product, plan.outer, extents.outputs)
         if self.cores_share_stages:
             yield from shared((place,))
@@ -262,16 +243,16 @@ class _BilinearSchedule:
         plan, extents = self.plan, self.extents
         tile = min(plan.tile.steps, self.count), plan.tile.vectors * plan.outer, extents.channels
         step, o, c = yield from inside(total, depth, tile)
-        vector, lane = yield split(o, (None, plan.outer))
+        vector, lane = yield st.split(o, (None, plan.outer))
         factors = [each for each in (plan.inner // self.unrolled, self.unrolled) if each > 1]
-        c_outer, *c_inner = yield split(c, (None, *factors))
-        yield reorder(c_outer, *c_inner, step, vector, lane)
+        c_outer, *c_inner = yield st.split(c, (None, *factors))
+        yield st.reorder(c_outer, *c_inner, step, vector, lane)
         written = c_inner[-1:] if self.unrolled > 1 else []
         yield from in_lanes(((*written, step, vector), lane, None))
-        yield decompose_reduction(total, c_outer)
+        yield st.decompose_reduction(total, c_outer)
         often = -(-self.count // plan.tile.steps)
         if plan.fetches and often > 1:
-            yield annotate(c_outer, "fetch_next", self.fetched(often))
+            yield st.annotate(c_outer, "fetch_next", self.fetched(often))
 
     @property
     def unrolled(self) -> int:
@@ -293,21 +274,21 @@ class _BilinearSchedule:
     def transformed(self, around: Handle, depth: int) -> Nests:
         """The data of a block, in the order in which it is multiplied."""
         plan, span, count = self.plan, self.extents.span, self.count
-        data = yield block(str(self.of.data.label))
-        columns = yield block(str(self.of.columns.label))
-        yield compute_at(data, around)
+        data = yield st.block(str(self.of.data.label))
+        columns = yield st.block(str(self.of.columns.label))
+        yield st.compute_at(data, around)
         whole = span**2, count, self.extents.channels
         place, tiles, c = yield from inside(data, depth, whole)
         steps = plan.tile.steps if count % plan.tile.steps == 0 else plan.columns
-        run, tile = yield split(tiles, (None, steps))
-        vectors, c = yield split(c, (None, plan.inner))
-        i, j = yield split(place, (None, span))
-        yield reorder(run, tile, vectors, i, c, j)
-        yield compute_at(columns, vectors)
+        run, tile = yield st.split(tiles, (None, steps))
+        vectors, c = yield st.split(c, (None, plan.inner))
+        i, j = yield st.split(place, (None, span))
+        yield st.reorder(run, tile, vectors, i, c, j)
+        yield st.compute_at(columns, vectors)
         nests: list[LaneNest] = [((i,), c, j)]
         i, j, c = yield from inside(columns, depth + 3, (span, span, plan.inner))
-        yield reorder(j, c, i)
-        yield set_scope(columns, 0, "local")
+        yield st.reorder(j, c, i)
+        yield st.set_scope(columns, 0, "local")
         nests.append(((j,), c, i))
         yield from self.laid_out(data, plan.inner, self.extents.channels)
         if self.cores_share_stages:
@@ -316,10 +297,10 @@ class _BilinearSchedule:
 
     def copied(self, padded: Handle, around: Handle) -> Generator[Any, Any, tuple[Handle, Handle]]:
         """The data with its border, channels last: the loops over columns and over lanes."""
-        yield compute_at(padded, around)
-        row, column, c = (yield loops(padded))[-3:]
-        vectors, lane = yield split(c, (None, self.plan.inner))
-        yield reorder(row, vectors, column, lane)
+        yield st.compute_at(padded, around)
+        row, column, c = (yield st.loops(padded))[-3:]
+        vectors, lane = yield st.split(c, (None, self.plan.inner))
+        yield st.reorder(row, vectors, column, lane)
         if self.plan.shares and not self.plan.copies_blocks:
             yield from shared((row,))
         return column, lane
@@ -330,15 +311,15 @@ class _BilinearSchedule:
         if lengths.count(0) == 2:
             yield from transposed(padded, column, lane)
             return
-        parts: tuple[Handle, ...] = yield loop_partition(column, tuple(filter(None, lengths)))
+        parts: tuple[Handle, ...] = yield st.loop_partition(column, tuple(filter(None, lengths)))
         is_data = [n == 1 for n, length in enumerate(lengths) if length]
         for part, copies in zip(parts, is_data, strict=True):
-            (copy,) = yield child_blocks(part)
-            lane = (yield loops(copy))[-1]
+            (copy,) = yield st.child_blocks(part)
+            lane = (yield st.loops(copy))[-1]
             if copies:
                 yield from transposed(copy, part, lane)
             else:
-                yield vectorize(lane)
+                yield st.vectorize(lane)
 
     def columns_of_data(self) -> tuple[int, int, int]:
         """How many columns lie before those of the data, how many these are, how many follow."""
@@ -351,12 +332,12 @@ class _BilinearSchedule:
 
     def laid_out(self, of: Handle, lanes: int, channels: int) -> Body:
         """The layout of data or products: places of a tile do not meet in the nearest cache."""
-        yield transform_layout(of, "write", 0, self.passes(lanes))
+        yield st.transform_layout(of, "write", 0, self.passes(lanes))
         steps, bytes_ = self.plan.tile.steps, self.extents.dtype.bytes
         apart = -(-self.count // steps) * steps * channels * bytes_
         if collides(apart, self.extents.span**2, self.machine):
             line = LINE // bytes_
-            yield storage_align(of, 0, 1, 2 * line, line)
+            yield st.storage_align(of, 0, 1, 2 * line, line)
 
     def passes(self, lanes: int) -> IndexMap:
         """The layout of data and products: those of a pass lie together, on few pages."""
@@ -378,7 +359,7 @@ def tiled(
     if not outer and not inner:
         return (None, None), loop
     whole = [count for count, wanted in zip(counts, (outer, inner), strict=True) if wanted]
-    found = yield split(loop, (*whole, size))
+    found = yield st.split(loop, (*whole, size))
     *around, last = found
     return (around[0] if outer else None, around[-1] if inner else None), last
 
@@ -388,10 +369,10 @@ def inside(
 ) -> Generator[Any, Any, tuple[Handle, ...]]:
     """The loops of a block inside a number of others, for axes of given extents: moves drop unit
     axes."""
-    every: tuple[Handle, ...] = yield loops(of)
+    every: tuple[Handle, ...] = yield st.loops(of)
     rest, found = iter(every[depth:]), list[Handle]()
     for extent in extents:
-        found.append((yield add_unit_loop(of)) if extent == 1 else next(rest))
+        found.append((yield st.add_unit_loop(of)) if extent == 1 else next(rest))
     return tuple(found)
 
 
@@ -400,7 +381,7 @@ def in_lanes(nest: LaneNest) -> Body:
     another there, so that they share what they read and compute."""
     unrolled, lane, rows = nest
     for each in unrolled:
-        yield unroll(each)
-    yield vectorize(lane)
+        yield st.unroll(each)
+    yield st.vectorize(lane)
     if rows is not None:
-        yield annotate(rows, "unroll_explicit", True)
+        yield st.annotate(rows, "unroll_explicit", True)

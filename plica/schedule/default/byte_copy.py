@@ -13,19 +13,11 @@ from plica.core import free_vars
 from plica.ir.loop.scalar import Add, Cast, Load, Mul
 from plica.ir.loop.statement import Block, Store
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import LINE, QUAD
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import is_guarded, reads
 from plica.schedule.default.share import shared
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    decompose_padding,
-    loops,
-    reorder,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.primitive.decompose_padding import padded
@@ -43,20 +35,19 @@ def widened_sides(of: Block) -> tuple[Load, Load] | None:
 def in_parts(of: Block, *, shares: bool) -> Body:
     """Neighbours of a row are copied from several rows at once, as vectors where these are rows; a
     border is filled before."""
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
+    copy, every = yield from opened(of)
     if any(each.indices[-1:] == of.vars[-1:] for each in reads(of)):
         yield from in_rows(of, copy, every)
         if shares:
             yield from shared(every[:-1])
         return
     if _has_border(of):
-        fill = yield decompose_padding(copy, every[-1])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield unroll(every[-1])
+        fill = yield st.decompose_padding(copy, every[-1])
+        filled: tuple[Handle, ...] = yield st.loops(fill)
+        yield st.vectorize(filled[-1])
+    yield st.unroll(every[-1])
     if _reads_rows(of):
-        yield vectorize(every[-2])
+        yield st.vectorize(every[-2])
     if shares:
         yield from shared(every[:-2] or every[:1])
 
@@ -64,10 +55,10 @@ def in_parts(of: Block, *, shares: bool) -> Body:
 def in_rows(of: Block, copy: Handle, every: tuple[Handle, ...]) -> Body:
     """A copy along rows is vectorized; its border is filled before."""
     if padded(of) is not None:
-        fill = yield decompose_padding(copy, every[-1])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield vectorize(every[-1])
+        fill = yield st.decompose_padding(copy, every[-1])
+        filled: tuple[Handle, ...] = yield st.loops(fill)
+        yield st.vectorize(filled[-1])
+    yield st.vectorize(every[-1])
 
 
 def _reads_rows(of: Block) -> bool:
@@ -95,14 +86,14 @@ def _line_by_line(of: Block, every: tuple[Handle, ...]) -> Body:
     several = LINE // max(1, (known(of.extents[-2]) or 0) * widest)
     inner: tuple[Handle, ...] = every[:-2]
     if found and several > 1 and (vectors := known(of.extents[found[0]]) or 0) > 1:
-        outer, beside_it = yield split(every[found[0]], (None, min(several, vectors)))
+        outer, beside_it = yield st.split(every[found[0]], (None, min(several, vectors)))
         rest = every[found[0] + 1 : -2]
         inner = (*every[: found[0]], outer, *rest, beside_it)
         if rest:
-            yield reorder(*inner)
+            yield st.reorder(*inner)
     if is_guarded(of):  # what is outside is at the ends alone
         for each in inner:
-            yield annotate(each, "cut_choices", True)
+            yield st.annotate(each, "cut_choices", True)
 
 
 def in_vectors(of: Block, lanes: int | None = None) -> Body:
@@ -111,14 +102,13 @@ def in_vectors(of: Block, lanes: int | None = None) -> Body:
     If given, the number of lanes that are contiguous in the source.
     """
     if all(kind == "spatial" for kind in of.kinds):
-        found = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(found)
+        _, every = yield from opened(of)
         if len(every) > 1 and (known(of.extents[-1]) or 0) <= QUAD and _reads_rows(of):
-            yield unroll(every[-1])
-            yield vectorize(every[-2])
+            yield st.unroll(every[-1])
+            yield st.vectorize(every[-2])
             yield from _line_by_line(of, every)
             return
         if every and lanes is not None and (known(of.extents[-1]) or 0) > lanes:
-            every = yield split(every[-1], (None, lanes))
+            every = yield st.split(every[-1], (None, lanes))
         if every:
-            yield vectorize(every[-1])
+            yield st.vectorize(every[-1])

@@ -25,10 +25,11 @@ from typing import Any, Final
 from plica.core import free_vars
 from plica.ir.loop import Block, Kernel
 from plica.ir.type import i32, known
+from plica.schedule import primitive as st
 from plica.schedule.default.byte_copy import widened_sides
 from plica.schedule.default.coded_digit import digit_tile, digits_of
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import summed, vectors, vectors_inside
+from plica.schedule.default.nest import in_registers, opened, summed, vectors, vectors_inside
 from plica.schedule.default.operand_copy import transposed
 from plica.schedule.default.role import (
     BlockFlow,
@@ -40,19 +41,6 @@ from plica.schedule.default.role import (
     turns_rows,
 )
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    merge_loops,
-    reorder,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -114,32 +102,27 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
 
     @do
     def schedule() -> Body:
-        adds = yield block(str(total.label))
-        column, rows, lane, run = yield loops(adds)
-        groups, tiles_, step = yield split(column, (None, group, r))
-        outer, vector = yield split(rows, (None, v))
-        yield reorder(groups, run, outer, tiles_, step, vector, lane)
-        some = yield block(str(part.label))
-        yield compute_at(some, tiles_)
-        yield set_scope(some, 0, "local")
-        every: tuple[Handle, ...] = yield loops(some)
+        adds, (column, rows, lane, run) = yield from opened(total)
+        groups, tiles_, step = yield st.split(column, (None, group, r))
+        outer, vector = yield st.split(rows, (None, v))
+        yield st.reorder(groups, run, outer, tiles_, step, vector, lane)
+        some = yield from in_registers(part, tiles_)
+        every: tuple[Handle, ...] = yield st.loops(some)
         inside = every[AROUND:]
         spatial, over = inside[: places + 1], inside[places + 1 :]
-        yield reorder(*over, *spatial)
-        sums = yield block(str(dots.label))
-        yield compute_at(sums, over[-1])
-        yield set_scope(sums, 0, "local")
+        yield st.reorder(*over, *spatial)
+        sums = yield from in_registers(dots, over[-1])
         yield from vectors(spatial)
-        yield decompose_reduction(some, over[0])
+        yield st.decompose_reduction(some, over[0])
         yield from _multiplied(sums, dots, AROUND + len(over), (digits, r, v), dot.intrinsic)
         yield from vectors((step, vector, lane))
         for each in panels:
-            made = yield block(str(each.label))
-            yield compute_at(made, run)
-            *_, last = yield loops(made)
+            made = yield st.block(str(each.label))
+            yield st.compute_at(made, run)
+            *_, last = yield st.loops(made)
             if made_by(each).dtype.is_integer:
-                yield vectorize(last)
-        yield decompose_reduction(adds, run)
+                yield st.vectorize(last)
+        yield st.decompose_reduction(adds, run)
         yield from _finished(out, total, groups, group * r)
         runs = yield from _made_together(before, kept)
         for each in (*before, *kept):
@@ -153,22 +136,22 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
 
 def _multiplied(sums: Handle, of: Block, outside: int, tile: Sequence[int], intrinsic: str) -> Body:
     """Digits by codes: the instruction for each digit, column and vector of a tile."""
-    every: tuple[Handle, ...] = yield loops(sums)
+    every: tuple[Handle, ...] = yield st.loops(sums)
     inside = every[outside:]
     places = len([n for n in tile if n > 1])
     several, lane = inside[:places], inside[places]
     *terms, part = inside[places + 1 :]
-    yield reorder(*terms, *several, lane, part)
-    begun = yield decompose_reduction(sums, terms[0])
+    yield st.reorder(*terms, *several, lane, part)
+    begun = yield st.decompose_reduction(sums, terms[0])
     yield from vectors_inside(begun, outside)
-    yield tensorize(lane, intrinsic)
+    yield st.tensorize(lane, intrinsic)
     for each in several:
-        yield unroll(each)
+        yield st.unroll(each)
     quads = next(n for n in reversed(terms_of(of)[:-1]) if n > 1)
     few = [n for n in range(1, quads + 1) if quads % n == 0 and n * prod(tile) <= MAX_WRITTEN_OUT]
     if few and few[-1] > 1 and tile[0] > 1:  # LLVM takes chains of products of i16 apart
-        _, near = yield split(terms[-1], (None, few[-1]))
-        yield unroll(near)
+        _, near = yield st.split(terms[-1], (None, few[-1]))
+        yield st.unroll(near)
 
 
 def _finished(of: Block, total: Block, groups: Handle, columns: int) -> Body:
@@ -176,16 +159,15 @@ def _finished(of: Block, total: Block, groups: Handle, columns: int) -> Body:
     (read,) = [load for load in reads(of) if load.buffer is made_by(total)]
     (row,) = free_vars(read.indices[1])
     lanes = known(read.buffer.shape[-1]) or 1
-    last = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(last)
+    last, every = yield from opened(of)
     at = of.vars.index(row)
-    vectors_, inner = yield split(every[at], (None, lanes))
+    vectors_, inner = yield st.split(every[at], (None, lanes))
     width = min(columns, lanes)
     if columns % width:
         width = columns
-    outer, many, lane = yield split(every[-1], (None, columns // width, width))
-    yield reorder(outer, *every[:at], vectors_, *every[at + 1 : -1], many, inner, lane)
-    yield merge_loops(groups, outer)
+    outer, many, lane = yield st.split(every[-1], (None, columns // width, width))
+    yield st.reorder(outer, *every[:at], vectors_, *every[at + 1 : -1], many, inner, lane)
+    yield st.merge_loops(groups, outer)
     yield from transposed(last, inner, lane)
 
 
@@ -197,8 +179,7 @@ def _made_together(before: Sequence[Block], kept: Sequence[Block]) -> Generator[
     first, *rest = kept  # units come first, then all that is made of scaled data
     around, nests = list[Handle](), list[Handle]()
     for each in kept:
-        one = yield block(str(each.label))
-        every: tuple[Handle, ...] = yield loops(one)
+        _, every = yield from opened(each)
         around.append(every[0])
         nests.append(every[GROUPS - 1])
     scaled = {made_by(first)}
@@ -208,19 +189,18 @@ def _made_together(before: Sequence[Block], kept: Sequence[Block]) -> Generator[
             scaled |= {made_by(each)}
             later.append(each)
     if len(rest) > 1:
-        yield merge_loops(*nests[1:])
+        yield st.merge_loops(*nests[1:])
     for each in reversed(later):
-        yield compute_at((yield block(str(each.label))), nests[1])
-    yield merge_loops(*nests[:2])
+        yield st.compute_at((yield st.block(str(each.label))), nests[1])
+    yield st.merge_loops(*nests[:2])
     for each in reversed([each for each in before if each not in later]):
-        yield compute_at((yield block(str(each.label))), nests[0])
+        yield st.compute_at((yield st.block(str(each.label))), nests[0])
     return around[0]
 
 
 def _of_data(of: Block) -> Body:
     """The data stages go along their lanes."""
-    one = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(one)
+    one, every = yield from opened(of)
     if is_reduction(of):
         *_, lane, term = every
         yield from summed(one, (term,), (lane,))
@@ -228,7 +208,7 @@ def _of_data(of: Block) -> Body:
         yield from transposed(one, *every[-2:])
     elif made_by(of).dtype.bytes < i32.bytes:
         *_, lane, part = every
-        yield unroll(part)
-        yield vectorize(lane)
+        yield st.unroll(part)
+        yield st.vectorize(lane)
     else:
-        yield vectorize(every[-1])
+        yield st.vectorize(every[-1])

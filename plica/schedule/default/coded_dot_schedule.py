@@ -19,10 +19,11 @@ from typing import Final
 
 from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.coded import CODES, digit_cuts
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import BYTE, Machine
-from plica.schedule.default.nest import vectors_inside
+from plica.schedule.default.nest import in_registers, opened, vectors_inside
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,
@@ -32,20 +33,6 @@ from plica.schedule.default.role import (
     terms_of,
 )
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -98,13 +85,10 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
 
     @do
     def schedule() -> Body:
-        result = yield block(str(out.label))
-        every: tuple[Handle, ...] = yield loops(result)
+        _, every = yield from opened(out)
         weight = every[rank - 1]
         for each in folds[::-1]:
-            one = yield block(str(each.label))
-            yield compute_at(one, weight)
-            yield set_scope(one, 0, "local")
+            yield from in_registers(each, weight)
         for each in folds:
             read = {load.buffer for load in reads(each)}
             own = [scale for scale in scales if made_by(scale) in read]
@@ -113,7 +97,7 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
         for each in data:
             yield from _of_data(each, machine)
         if pays(machine, prod([known(n) or 1 for n in dots.extents]), kernel.params):
-            yield parallel(weight)
+            yield st.parallel(weight)
 
     return schedule()
 
@@ -123,8 +107,7 @@ def _summed(
 ) -> Body:
     """Term loops around the lanes, with the stages computed for each; the last terms are
     unrolled."""
-    one = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(one)
+    one, every = yield from opened(of)
     terms = terms_of(of)
     lanes = len(made_by(of).shape) - rank
     outside = len(every) - len(terms) - lanes
@@ -133,57 +116,51 @@ def _summed(
     while cut > bool(scales or pair) and count * terms[cut - 1] <= MAX_WRITTEN_OUT:
         cut -= 1
         count *= terms[cut]
-    yield reorder(*folded, *lane)
+    yield st.reorder(*folded, *lane)
     for loop in lane:
-        yield vectorize(loop)
-    yield decompose_reduction(one, folded[0])
+        yield st.vectorize(loop)
+    yield st.decompose_reduction(one, folded[0])
     for scale in scales:
-        made = yield block(str(scale.label))
-        yield compute_at(made, folded[0])
-        yield set_scope(made, 0, "local")
+        made = yield from in_registers(scale, folded[0])
         assert isinstance(scale.body, Store)
         if is_row(scale.body.value, scale.vars[-1]):
             yield from vectors_inside(made, outside + 1)
         else:
-            every = yield loops(made)
+            every = yield st.loops(made)
             for loop in every[outside + 1 :]:
-                yield unroll(loop)
+                yield st.unroll(loop)
     if pair:
         codes, dots = pair
         for each in (dots, codes):
-            made = yield block(str(each.label))
-            yield compute_at(made, folded[-1])
-            yield set_scope(made, 0, "local")
+            made = yield from in_registers(each, folded[-1])
         yield from _multiplied(dots, machine)
         yield from _unpacked(codes, machine)
     for loop in folded[cut:]:
-        yield unroll(loop)
+        yield st.unroll(loop)
 
 
 def _multiplied(of: Block, machine: Machine) -> Body:
     """Digits by bytes, in one instruction for all digits."""
     assert machine.dot is not None
-    one = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(one)
+    one, every = yield from opened(of)
     terms = of.kinds.count("reduce")
     lane, (*steps, digit, quad) = every[len(every) - terms - 1], every[len(every) - terms :]
-    yield reorder(*steps, lane, digit, quad)
-    begun = yield decompose_reduction(one, [*steps, lane][0])
+    yield st.reorder(*steps, lane, digit, quad)
+    begun = yield st.decompose_reduction(one, [*steps, lane][0])
     yield from vectors_inside(begun, len(every) - terms - 1)
     width = known(made_by(of).shape[-1])
-    yield tensorize(lane, f"{machine.dot.pairs}{width}")
+    yield st.tensorize(lane, f"{machine.dot.pairs}{width}")
     for each in steps:
-        yield unroll(each)
+        yield st.unroll(each)
 
 
 def _unpacked(of: Block, machine: Machine) -> Body:
     """A run of bytes, in vectors of those that are unpacked alike."""
-    one = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(one)
+    _, every = yield from opened(of)
     parts, lane = yield from _alike(of, every[-1], machine)
-    yield unroll(parts)
-    yield annotate(lane, "fetch", FETCHED)
-    yield vectorize(lane)
+    yield st.unroll(parts)
+    yield st.annotate(lane, "fetch", FETCHED)
+    yield st.vectorize(lane)
 
 
 def _alike(of: Block, last: Handle, machine: Machine) -> Body:
@@ -191,7 +168,7 @@ def _alike(of: Block, last: Handle, machine: Machine) -> Body:
     assert isinstance(of.body, Store)
     count = known(of.extents[-1]) or 1
     cuts = digit_cuts(of.body.value, of.vars[-1], count, machine.vector // BYTE)
-    parts, lane = yield split(last, (None, cuts[1] if cuts else count))
+    parts, lane = yield st.split(last, (None, cuts[1] if cuts else count))
     return parts, lane
 
 
@@ -199,7 +176,6 @@ def _of_data(of: Block, machine: Machine) -> Body:
     """The data stages go along their last axis, unless that is summed."""
     if "reduce" in of.kinds:
         return
-    found = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(found)
+    _, every = yield from opened(of)
     _, lane = yield from _alike(of, every[-1], machine)
-    yield vectorize(lane)
+    yield st.vectorize(lane)

@@ -22,23 +22,12 @@ from typing import Final
 from plica.core import free_vars
 from plica.ir.loop import Block, Kernel, loads
 from plica.ir.type import f32, known
+from plica.schedule import primitive as st
 from plica.schedule.default.coded import CODES
 from plica.schedule.default.machine import FEW_LANES, Machine
-from plica.schedule.default.nest import vectors_inside
+from plica.schedule.default.nest import in_registers, opened, vectors_inside
 from plica.schedule.default.role import block_flow, is_reduction, made_by
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -98,30 +87,25 @@ def _schedule(  # noqa: PLR0917  # the blocks, and where they are
 
     @do
     def schedule() -> Body:
-        result = yield block(str(out.label))
-        every: tuple[Handle, ...] = yield loops(result)
-        weight, beside = yield split(every[column], (None, columns))
+        _, every = yield from opened(out)
+        weight, beside = yield st.split(every[column], (None, columns))
         outer, inner = [*every[:column], weight], [beside]
         if row is not None:
-            panel, tile, below = yield split(every[row], (None, tiles, rows))
+            panel, tile, below = yield st.split(every[row], (None, tiles, rows))
             outer[row] = panel
             outer.append(tile)
             inner.insert(0, below)
-        yield reorder(*outer, *inner)
+        yield st.reorder(*outer, *inner)
         for each in folds[::-1]:
-            one = yield block(str(each.label))
-            yield compute_at(one, outer[-1])
-            yield set_scope(one, 0, "local")
+            one = yield from in_registers(each, outer[-1])
             around = yield from _written_out(one, each, rank, (rows, columns))
         for each in scales:
-            one = yield block(str(each.label))
-            yield compute_at(one, around[-1])
-            yield set_scope(one, 0, "local")
+            one = yield from in_registers(each, around[-1])
             yield from vectors_inside(one, len(around))
         for each in inner:
-            yield unroll(each)
+            yield st.unroll(each)
         if pays(machine, terms * prod(sizes[:rank]), kernel.params):
-            yield parallel(weight)
+            yield st.parallel(weight)
 
     return schedule()
 
@@ -135,7 +119,7 @@ def _written_out(one: Handle, of: Block, rank: int, tile: tuple[int, int]) -> Bo
     """The loops of a fold: blocks, then unrolled loops, then lanes. Returns the outer ones, down to
     blocks."""
     together = sum(size > 1 for size in tile)
-    every: tuple[Handle, ...] = yield loops(one)
+    every: tuple[Handle, ...] = yield st.loops(one)
     terms, lanes = of.kinds.count("reduce"), int(len(made_by(of).shape) > rank)
     own = every[len(every) - terms - lanes - together :]
     inner, lane, folded = own[:together], own[together : together + lanes], own[together + lanes :]
@@ -144,10 +128,10 @@ def _written_out(one: Handle, of: Block, rank: int, tile: tuple[int, int]) -> Bo
     while cut and count * sizes[cut - 1] <= MAX_WRITTEN_OUT:
         cut -= 1
         count *= sizes[cut]
-    yield reorder(*folded, *inner, *lane)
+    yield st.reorder(*folded, *inner, *lane)
     for each in (*folded[cut:], *inner):
-        yield unroll(each)
+        yield st.unroll(each)
     for each in lane:
-        yield vectorize(each)
-    yield decompose_reduction(one, folded[0])
+        yield st.vectorize(each)
+    yield st.decompose_reduction(one, folded[0])
     return (*every[: len(every) - len(own)], folded[0])

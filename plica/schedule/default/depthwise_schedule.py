@@ -21,6 +21,7 @@ from math import prod
 from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.depthwise import (
     CHOSEN,
     FEW,
@@ -36,19 +37,6 @@ from plica.schedule.default.machine import MASKED, Machine
 from plica.schedule.default.nest import vectors as in_vectors
 from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    decompose_reduction,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    unroll,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -105,16 +93,16 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        total = yield block(str(of.label))
-        last = yield block(str(last_of.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        vectors, lane = yield split(every[around - 1], (None, lanes))
+        total = yield st.block(str(of.label))
+        last = yield st.block(str(last_of.label))
+        every: tuple[Handle, ...] = yield st.loops(total)
+        vectors, lane = yield st.split(every[around - 1], (None, lanes))
         batch, terms = list(every[: around - 1]), every[around:]
         several = [(vectors, parts(-1, lanes))]
         tiles: list[Handle] = []
         steps: list[Handle] = []
         if apart:
-            outer, inner = yield split(batch.pop(), (None, high))
+            outer, inner = yield st.split(batch.pop(), (None, high))
             tiles, steps = [outer], [inner]
             of_rows = parts(-2, high)
             step = terms_of_place(data.indices[-2]).get(of.vars[around - 2], 0)
@@ -123,27 +111,27 @@ def window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if by_channel and batch:
             several.append((batch[-1], (sizes[around - 3], True, 0)))  # rows are no tiles
         beside = len(terms) - together
-        yield reorder(*batch, *tiles, vectors, *terms[:beside], *steps, *terms[beside:], lane)
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, vectors)
+        yield st.reorder(*batch, *tiles, vectors, *terms[:beside], *steps, *terms[beside:], lane)
+        yield st.set_scope(total, 0, "local")
+        yield st.reverse_compute_at(last, vectors)
         yield from in_vectors((*terms[serial_terms(taps, columns) :], *steps, lane))
-        yield decompose_reduction(total, terms[0])
+        yield st.decompose_reduction(total, terms[0])
         if ahead:
-            yield annotate(lane, "fetch", ahead)
-        inside: tuple[Handle, ...] = yield loops(last)
+            yield st.annotate(lane, "fetch", ahead)
+        inside: tuple[Handle, ...] = yield st.loops(last)
         *many, whole = inside[len(batch) + len(tiles) + 1 :]
         # Of the end of a row some lanes only.
-        yield from in_vectors((*many, *(yield split(whole, (None, lanes)))))
+        yield from in_vectors((*many, *(yield st.split(whole, (None, lanes)))))
         for each, (count, has_middle, _) in several if choices else ():
             if count > 2 and (has_middle or machine.masks or count > FEW):
-                yield annotate(each, "cut_choices", True)
+                yield st.annotate(each, "cut_choices", True)
             else:
-                yield unroll(each)
+                yield st.unroll(each)
         if shares and batch:
             whole = batch[-1] if by_channel else batch[0]
             if len(batch) > 1 and not by_channel:
-                whole = yield fuse(*batch)
-            yield parallel(whole)
+                whole = yield st.fuse(*batch)
+            yield st.parallel(whole)
 
     return schedule()
 

@@ -17,24 +17,12 @@ from math import prod
 from plica.ir.loop.scalar import Add, BitAnd, Cast, Load, Mul, ShiftRight
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import i8, i32, known
+from plica.schedule import primitive as st
 from plica.schedule.default.digit_product import DIGITS, digit_tile
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import along_row, vectors, vectors_inside
+from plica.schedule.default.nest import along_row, opened, vectors, vectors_inside
 from plica.schedule.default.role import block_flow, made_by
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -62,48 +50,47 @@ def digit_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     before = [e for e in flow.blocks.values() if e not in (of, total, kept, flow.result)]
 
     def schedule() -> Body:
-        adds = yield block(str(total.label))
-        last = yield block(str(kept.label))
-        sums = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(adds)
+        adds = yield st.block(str(total.label))
+        last = yield st.block(str(kept.label))
+        sums = yield st.block(str(of.label))
+        every: tuple[Handle, ...] = yield st.loops(adds)
         *around, outer, beside, lane, groups = every
         inner: list[Handle] = []
         if around:
-            tiles, step = yield split(around.pop(), (None, high))
+            tiles, step = yield st.split(around.pop(), (None, high))
             around.append(tiles)
             inner.append(step)
         order = [outer, *around]
-        yield reorder(*order, groups, *inner, beside, lane)
-        yield set_scope(adds, 0, "local")
-        yield reverse_compute_at(last, order[-1])
-        yield compute_at(sums, groups)
-        yield set_scope(sums, 0, "local")
+        yield st.reorder(*order, groups, *inner, beside, lane)
+        yield st.set_scope(adds, 0, "local")
+        yield st.reverse_compute_at(last, order[-1])
+        yield st.compute_at(sums, groups)
+        yield st.set_scope(sums, 0, "local")
         yield from vectors((*inner, beside, lane))
-        yield decompose_reduction(adds, groups)
+        yield st.decompose_reduction(adds, groups)
         yield from vectors_inside(last, len(order))
         # The sums of a run, without unit loops.
-        mine: tuple[Handle, ...] = yield loops(sums)
+        mine: tuple[Handle, ...] = yield st.loops(sums)
         inside = list(mine[len(order) + 1 :])
         *many, part, byte = inside
         words = [many.pop()] if run > 1 else []
         digits, *rest, own = many
-        yield reorder(*words, *rest, digits, own, part, byte)
-        begun = yield decompose_reduction(sums, [*words, *rest, digits][0])
+        yield st.reorder(*words, *rest, digits, own, part, byte)
+        begun = yield st.decompose_reduction(sums, [*words, *rest, digits][0])
         yield from vectors_inside(begun, len(order) + 1)
-        yield tensorize(own, f"{dot.words}{bits}")
+        yield st.tensorize(own, f"{dot.words}{bits}")
         for each in (*rest, digits):
-            yield unroll(each)
+            yield st.unroll(each)
         count = DIGITS * vectors_across * high * parts
         few = max([n for n in range(1, run + 1) if run % n == 0 and n * count <= LONGEST] or [1])
         if few > 1:
-            _, near = yield split(words[0], (None, few))
-            yield unroll(near)
+            _, near = yield st.split(words[0], (None, few))
+            yield st.unroll(near)
         for other in before:
             yield from along_row(other)
-        finished = yield block(str(flow.result.label))
-        *_, row = yield loops(finished)
-        _, own_lanes = yield split(row, (None, lanes))
-        yield vectorize(own_lanes)
+        _, (*_, row) = yield from opened(flow.result)
+        _, own_lanes = yield st.split(row, (None, lanes))
+        yield st.vectorize(own_lanes)
         if shares:
             yield from shared(order[:1])
 

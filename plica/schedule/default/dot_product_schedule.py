@@ -15,6 +15,7 @@ from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Kernel, Load, Stages
 from plica.ir.type import i8, i16, known, u8
 from plica.runtime.late import lazy_imports
+from plica.schedule import primitive as st
 from plica.schedule.default.byte_copy import in_parts, in_vectors, widened_sides
 from plica.schedule.default.machine import (
     GIVEN_ROWS,
@@ -35,19 +36,6 @@ from plica.schedule.default.role import (
 )
 from plica.schedule.default.run_schedule import written_out
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.default.tile import (
     USUAL_OPEN_SIZE,
     RegisterTile,
@@ -163,31 +151,31 @@ def dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         together = _together(count // tile.steps, tile.steps, depth, machine)
 
     def schedule() -> Body:
-        total = yield block(str(of.label))
-        last = yield block(str(blocks.epilogue.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        vectors, many = yield split(every[vector], (None, tile.vectors))
+        total = yield st.block(str(of.label))
+        last = yield st.block(str(blocks.epilogue.label))
+        every: tuple[Handle, ...] = yield st.loops(total)
+        vectors, many = yield st.split(every[vector], (None, tile.vectors))
         order: list[Handle] = [vectors, *[every[at] for at in around]]
         tiled = [many]
         place = 0  # of the loop that the copy is made in
         if step is not None:
-            outer, group, inner = yield split(every[step], (None, together, tile.steps))
+            outer, group, inner = yield st.split(every[step], (None, together, tile.steps))
             order = [*order[1:], outer, vectors, group] if near else [*order, outer, group]
             place = len(order) - 3
             tiled = [inner, many]
         lane, part = every[spatial[-1]], every[terms[-1]]
         inside = [every[at] for at in terms[:-1]]
-        yield reorder(*order, *inside, *tiled, lane, part)
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, order[-1])
+        yield st.reorder(*order, *inside, *tiled, lane, part)
+        yield st.set_scope(total, 0, "local")
+        yield st.reverse_compute_at(last, order[-1])
         if near and quads is not None:
-            copy = yield block(str(quads.label))
-            yield compute_at(copy, order[place])
-        start = yield decompose_reduction(total, inside[0])
+            copy = yield st.block(str(quads.label))
+            yield st.compute_at(copy, order[place])
+        start = yield st.decompose_reduction(total, inside[0])
         yield from vectors_inside(start, len(order))
-        yield tensorize(lane, dot.intrinsic)
+        yield st.tensorize(lane, dot.intrinsic)
         for each in tiled:
-            yield unroll(each)
+            yield st.unroll(each)
         yield from written_out([sizes[at] for at in terms[:-1]], tile, inside)
         turned = _step_major(blocks)[0] and tile.steps % dot.lanes == 0
         yield from _finished(last, len(order), dot.lanes if turned else tile.steps, tile.steps)
@@ -213,19 +201,19 @@ def summed_by_ones(kernel: Kernel, packed: Block, dot: Dot) -> Body:
         if not _is_of_ones(each, dot):
             continue
         (after,) = flow.readers[made_by(each)]
-        total = yield block(str(each.label))
-        last = yield block(str(after.label))
-        every: tuple[Handle, ...] = yield loops(total)
+        total = yield st.block(str(each.label))
+        last = yield st.block(str(after.label))
+        every: tuple[Handle, ...] = yield st.loops(total)
         spatial = each.kinds.count("spatial")
         lane, *terms, part = every[spatial - 1 :]
-        yield reorder(*every[: spatial - 1], *terms, lane, part)
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, every[spatial - 2])
-        start = yield decompose_reduction(total, terms[0])
+        yield st.reorder(*every[: spatial - 1], *terms, lane, part)
+        yield st.set_scope(total, 0, "local")
+        yield st.reverse_compute_at(last, every[spatial - 2])
+        start = yield st.decompose_reduction(total, terms[0])
         for one in (start, last):
-            *_, own = yield loops(one)
-            yield vectorize(own)
-        yield tensorize(lane, dot.intrinsic)
+            *_, own = yield st.loops(one)
+            yield st.vectorize(own)
+        yield st.tensorize(lane, dot.intrinsic)
 
 
 def _is_of_ones(of: Block, dot: Dot) -> bool:
@@ -288,9 +276,9 @@ def _roles(of: Block, spatial: list[int]) -> tuple[int, int | None]:
 
 def _finished(last: Handle, outside: int, lanes: int, steps: int) -> Body:
     """The result of a tile, vectorized along steps if it is contiguous there."""
-    every: tuple[Handle, ...] = yield loops(last)
+    every: tuple[Handle, ...] = yield st.loops(last)
     inside = every[outside:]
     if inside and lanes < steps:
-        inside = (*inside[:-1], *(yield split(inside[-1], (None, lanes))))
+        inside = (*inside[:-1], *(yield st.split(inside[-1], (None, lanes))))
     if inside:
         yield from vectors(inside)

@@ -32,23 +32,12 @@ from plica.core import free_vars
 from plica.ir.loop import Block, Kernel, Load, Store
 from plica.ir.loop.scalar import Add, Mul
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.dot_tile import TOGETHER, dot_tile
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import summed, vectors
+from plica.schedule.default.nest import opened, summed, vectors
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    loop_partition,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -111,27 +100,26 @@ class _DotTemplate:
 
         @do
         def schedule() -> Body:
-            out = yield block(str(self.flow.result.label))
-            every: tuple[Handle, ...] = yield loops(out)
+            _, every = yield from opened(self.flow.result)
             tiles: dict[int, Handle] = {}
             inner: list[Handle] = []
             for axis, length in self.own.items():
                 inside = every[axis]
                 if length < self.size(axis):
-                    tiles[axis], inside = yield split(every[axis], (None, length))
+                    tiles[axis], inside = yield st.split(every[axis], (None, length))
                 inner.append(inside)
             long = sorted(tiles, key=self.size, reverse=True)  # the longer side goes by once
             around = [axis for axis in range(len(every)) if axis not in self.own]
             outer = [*[every[axis] for axis in around], *[tiles[axis] for axis in long]]
-            yield reorder(*outer, *inner)
+            yield st.reorder(*outer, *inner)
             yield from self.sums(outer)
             yield from self.results(inner)
             if not self.shares:
                 return
             if wide := [axis for axis in around if self.size(axis) > 1]:
-                yield parallel(every[wide[0]])
+                yield st.parallel(every[wide[0]])
             elif long:
-                yield parallel(tiles[long[0]])
+                yield st.parallel(tiles[long[0]])
 
         return schedule()
 
@@ -140,10 +128,10 @@ class _DotTemplate:
         *before, _ = self.flow.blocks.values()
         around, found = list(outer), list[tuple[Block, Handle]]()
         for stage in reversed(before):
-            one = yield block(str(stage.label))
+            one = yield st.block(str(stage.label))
             if around:
-                yield compute_at(one, around[-1])
-            yield set_scope(one, 0, "local")
+                yield st.compute_at(one, around[-1])
+            yield st.set_scope(one, 0, "local")
             found.append((stage, one))
             if is_reduction(stage) and stage is not self.part:  # its parts are made term by term
                 runs = yield from self.vectors(stage, one, moved=bool(outer))
@@ -162,7 +150,7 @@ class _DotTemplate:
             size = self.own.get(at, 1) if at < rank else known(extent) or 0
             if not moved or (size > 1 and not (in_runs and at == rank)):
                 dims.append((at, kind == "reduce"))
-        every: tuple[Handle, ...] = yield loops(one)
+        every: tuple[Handle, ...] = yield st.loops(one)
         inside = dict(zip(dims, every[len(every) - len(dims) :], strict=True))
         terms = [loop for (_, reduces), loop in inside.items() if reduces]
         spatial = {at: loop for (at, reduces), loop in inside.items() if not reduces}
@@ -173,7 +161,7 @@ class _DotTemplate:
         if terms:
             yield from summed(one, terms, (*many, lane))
             return terms[0]
-        yield reorder(*many, lane)
+        yield st.reorder(*many, lane)
         yield from vectors((*many, lane))
         return None
 
@@ -182,12 +170,12 @@ class _DotTemplate:
         *rows, lane = inner
         width = [*self.own.values()][-1]
         for loop in rows:
-            yield unroll(loop)
+            yield st.unroll(loop)
         rest = width % TOGETHER
         if rest and width > TOGETHER:
-            lane, last = yield loop_partition(lane, (width - rest, None))
-            yield unroll(last)
+            lane, last = yield st.loop_partition(lane, (width - rest, None))
+            yield st.unroll(last)
         if width > TOGETHER + rest:
-            several, lane = yield split(lane, (None, TOGETHER))
-            yield unroll(several)
-        yield unroll(lane) if width < TOGETHER else vectorize(lane)
+            several, lane = yield st.split(lane, (None, TOGETHER))
+            yield st.unroll(several)
+        yield st.unroll(lane) if width < TOGETHER else st.vectorize(lane)

@@ -29,6 +29,7 @@ from plica.analysis.enclosing import simple
 from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import known, polynomial
+from plica.schedule import primitive as st
 from plica.schedule.default.byte_copy import in_vectors, widened_sides
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.depthwise import is_of_channels
@@ -39,20 +40,6 @@ from plica.schedule.default.nest import vectors_inside
 from plica.schedule.default.quantised import Axes, QuantisedContraction, quantised, stored
 from plica.schedule.default.role import contraction_blocks, reads
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_padding,
-    decompose_reduction,
-    loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
@@ -202,27 +189,27 @@ def dot_window_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     shares = pays(machine, prod(sizes), kernel.params)
 
     def schedule() -> Body:
-        total = yield block(str(of.label))
-        last = yield block(str(blocks.epilogue.label))
-        copy = yield block(str(copied.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        tiles, columns = yield split(every[column], (None, wide))
+        total = yield st.block(str(of.label))
+        last = yield st.block(str(blocks.epilogue.label))
+        copy = yield st.block(str(copied.label))
+        every: tuple[Handle, ...] = yield st.loops(total)
+        tiles, columns = yield st.split(every[column], (None, wide))
         order = [every[at] for at in around]
         if row is not None:
-            order += yield split(every[row], (None, high))
+            order += yield st.split(every[row], (None, high))
         place = order[-2] if row is not None else None
         order += [every[vector], tiles]
         inside, part = [every[at] for at in terms[:-1]], every[terms[-1]]
-        yield reorder(*order, *inside, columns, every[lane], part)
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, tiles)
+        yield st.reorder(*order, *inside, columns, every[lane], part)
+        yield st.set_scope(total, 0, "local")
+        yield st.reverse_compute_at(last, tiles)
         if place is not None:
-            yield compute_at(copy, place)
-        start = yield decompose_reduction(total, inside[0])
+            yield st.compute_at(copy, place)
+        start = yield st.decompose_reduction(total, inside[0])
         yield from vectors_inside(start, len(order))
-        yield tensorize(every[lane], dot.windows)
+        yield st.tensorize(every[lane], dot.windows)
         for each in (*inside, columns):
-            yield unroll(each)
+            yield st.unroll(each)
         yield from vectors_inside(last, len(order))
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
@@ -242,9 +229,9 @@ def _band(of: Block, row: sc.ScalarVar) -> int | None:
 
 def _bordered(of: Block, copy: Handle) -> Body:
     """Rows are copied in vectors of channels, their border is filled before."""
-    every: tuple[Handle, ...] = yield loops(copy)
+    every: tuple[Handle, ...] = yield st.loops(copy)
     if padded(of) is not None:
-        fill = yield decompose_padding(copy, every[-2])
-        filled: tuple[Handle, ...] = yield loops(fill)
-        yield vectorize(filled[-1])
-    yield vectorize(every[-1])
+        fill = yield st.decompose_padding(copy, every[-2])
+        filled: tuple[Handle, ...] = yield st.loops(fill)
+        yield st.vectorize(filled[-1])
+    yield st.vectorize(every[-1])

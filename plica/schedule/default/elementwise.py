@@ -26,13 +26,13 @@ from plica.core import free_vars, post_order
 from plica.ir.loop import Kernel, Store, scalar as sc
 from plica.ir.type import known, polynomial
 from plica.runtime.late import lazy_imports
+from plica.schedule import primitive as st
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
-from plica.schedule.default.step import annotate, block, fuse, loops, parallel, split, vectorize
 from plica.schedule.do import Body, DoBlock as Do, do
-from plica.schedule.handle import Handle
 
 with lazy_imports(__name__):
     from plica.schedule.default.gathered import gathered_schedule, shared_rows
@@ -131,21 +131,20 @@ def elementwise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        one = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(one)
+        _, every = yield from opened(of)
         *outer, last = every
         if ahead:
-            yield annotate(last, "fetch", ahead)
+            yield st.annotate(last, "fetch", ahead)
         if not shares:
-            yield vectorize(last)
+            yield st.vectorize(last)
             return
         if rows == 1:
-            piece, last = yield split(last, (None, piece_of(sizes[-1]) or sizes[-1]))
+            piece, last = yield st.split(last, (None, piece_of(sizes[-1]) or sizes[-1]))
             outer = [*outer, piece]
         whole = outer[0]
         if len(outer) > 1:
-            whole = yield fuse(*outer)
-        yield vectorize(last)
-        yield parallel(whole)
+            whole = yield st.fuse(*outer)
+        yield st.vectorize(last)
+        yield st.parallel(whole)
 
     return schedule()

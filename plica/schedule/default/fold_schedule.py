@@ -33,10 +33,12 @@ from attrs import frozen
 from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Kernel, Select, Store
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.column import VECTORS_IN_FLIGHT, WIDE_ROW_VECTORS
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,
@@ -47,20 +49,6 @@ from plica.schedule.default.role import (
     terms_of,
 )
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    cache_write,
-    compute_at,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -185,28 +173,27 @@ class _FoldNest:
 
         @do
         def schedule() -> Body:
-            out = yield block(str(result.label))
-            every: tuple[Handle, ...] = yield loops(out)
+            _, every = yield from opened(result)
             outer, lane = [*every[: self.around]], every[-1]
             shared = [axis for axis, size in zip(outer, sizes_of(result), strict=False) if size > 1]
             if self.together:
-                part, lane = yield split(lane, (None, self.together))
+                part, lane = yield st.split(lane, (None, self.together))
                 outer.append(part)
             terms: Sequence[Handle] = outer
             for each in reversed(blocks[:-1]):
-                stage = yield block(str(each.label))
+                stage = yield st.block(str(each.label))
                 if place := (terms if _makes_parts(each, self.flow) else outer):
-                    yield compute_at(stage, place[-1])
+                    yield st.compute_at(stage, place[-1])
                 if not is_reduction(each):
-                    *_, along = yield loops(stage)
+                    *_, along = yield st.loops(stage)
                     yield from self.elements(along, _length(each))
                     continue
                 if not self.streams:
-                    yield set_scope(stage, 0, "local")
+                    yield st.set_scope(stage, 0, "local")
                 terms = yield from self.fold(stage, each)
             yield from self.elements(lane, _length(result))
             if self.shares and (shared or outer):
-                yield parallel((shared or outer[-1:])[0])
+                yield st.parallel((shared or outer[-1:])[0])
 
         return schedule()
 
@@ -217,29 +204,29 @@ class _FoldNest:
                  if of in self.flow.readers.get(made_by(each), ()) or each is of]  # fmt: skip
         if joins and size == self.long and not any(_makes_parts(each, self.flow) for each in parts):
             # Accumulators stay in registers, whose copy can be read at any index.
-            copy = yield cache_write(stage, 0, "local")
-            yield from self.vectors((yield loops(copy))[-1:], size)
-        every: tuple[Handle, ...] = yield loops(stage)
+            copy = yield st.cache_write(stage, 0, "local")
+            yield from self.vectors((yield st.loops(copy))[-1:], size)
+        every: tuple[Handle, ...] = yield st.loops(stage)
         many = 2 if size < self.width else 1  # vectors of a row may be an axis of their own
         lane, terms = every[-many - count : -count], every[len(every) - count :]
-        yield reorder(*terms, *lane)
+        yield st.reorder(*terms, *lane)
         yield from self.vectors(lane, size)
-        yield decompose_reduction(stage, terms[0])
+        yield st.decompose_reduction(stage, terms[0])
         if self.cuts and (size == self.long or not joins):
             for each in (*terms, *lane[:-1]):
-                yield annotate(each, "cut_choices", True)
+                yield st.annotate(each, "cut_choices", True)
         return terms
 
     def elements(self, lane: Handle, size: int) -> Body:
         """The last loop of a stage that folds nothing: long row after long row, or columns."""
         if size == self.long > self.width:  # columns, one after another, again and again
-            _, column = yield split(lane, (None, self.width))
-            yield unroll(column)
+            _, column = yield st.split(lane, (None, self.width))
+            yield st.unroll(column)
             return
         if size > self.long:
-            rows, lane = yield split(lane, (None, self.long))
+            rows, lane = yield st.split(lane, (None, self.long))
             if size % self.long:
-                yield annotate(rows, "cut_choices", True)
+                yield st.annotate(rows, "cut_choices", True)
         yield from self.vectors((lane,), size)
 
     def vectors(self, lane: Sequence[Handle], size: int) -> Body:
@@ -247,10 +234,10 @@ class _FoldNest:
         row has its full length."""
         *many, last = lane
         if not many and not self.streams and size >= self.long > self.lanes:
-            *many, last = yield split(last, (None, self.lanes))
+            *many, last = yield st.split(last, (None, self.lanes))
         for each in many:
-            yield unroll(each)
-        yield unroll(last) if 2 * size < self.lanes else vectorize(last)
+            yield st.unroll(each)
+        yield st.unroll(last) if 2 * size < self.lanes else st.vectorize(last)
 
 
 def _is_padded(of: Block) -> bool:

@@ -27,9 +27,9 @@ from attrs import frozen
 from plica.core import free_vars, post_order
 from plica.ir.loop import Store, scalar as sc
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from plica.schedule.default.share import pays, touched
-from plica.schedule.default.step import block, loops, parallel, reorder, split, unroll
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -92,12 +92,12 @@ def gathered_schedule(label: str, of: Store, found: SharedRows, machine: Machine
 
     @do
     def schedule() -> Body:
-        one = yield block(label)
-        every: tuple[Handle, ...] = yield loops(one)
-        groups, rows = yield split(every[found.axis], (None, found.together))
-        yield reorder(groups, *every[found.axis + 1 :], rows)
-        yield unroll(rows)
+        one = yield st.block(label)
+        every: tuple[Handle, ...] = yield st.loops(one)
+        groups, rows = yield st.split(every[found.axis], (None, found.together))
+        yield st.reorder(groups, *every[found.axis + 1 :], rows)
+        yield st.unroll(rows)
         if pays(machine, prod(sizes), touched(of)):
-            yield parallel(groups if outer is None else every[outer])
+            yield st.parallel(groups if outer is None else every[outer])
 
     return schedule()

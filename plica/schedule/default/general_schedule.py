@@ -35,23 +35,10 @@ from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, loads
 from plica.ir.loop.scalar import FloorDiv, Lit, Pair
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
-from plica.schedule.default.step import (
-    block,
-    cache_write,
-    compute_at,
-    compute_inline,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
@@ -298,19 +285,19 @@ class _Nests:
     def steps(self, machine: Machine) -> Body:
         """The steps of all nests, last first: producers go into existing loops."""
         for each in self.inlined:
-            inlined = yield block(str(each.label))
-            yield compute_inline(inlined)
+            inlined = yield st.block(str(each.label))
+            yield st.compute_inline(inlined)
         rows, stores = self.rows, 0
         row: Handle | None = None
         for nest in reversed(self.nests):
-            last, moved = (yield block(nest.last.label)), False
+            last, moved = (yield st.block(nest.last.label)), False
             if row is not None and nest.last.out not in self.outputs:
                 with suppress(ScheduleRefused):
-                    yield compute_at(last, row)
+                    yield st.compute_at(last, row)
                     moved = True
                     if nest.last.stores_inside(rows) <= MAX_TOTALS_IN_REGISTERS:
-                        yield set_scope(last, 0, "local")  # not in the row of the result
-            every: tuple[Handle, ...] = yield loops(last)
+                        yield st.set_scope(last, 0, "local")  # not in the row of the result
+            every: tuple[Handle, ...] = yield st.loops(last)
             sizes = nest.last.sizes
             axes = [each for each in nest.last.block.vars[rows:] if not moved or sizes[each] != 1]
             own = _by_axis(axes, every)
@@ -327,7 +314,7 @@ class _Nests:
                 shared = next((loop for loop, size in whole if size > 1), None)
                 if shares and shared is not None:
                     with suppress(ScheduleRefused):
-                        yield parallel(shared)
+                        yield st.parallel(shared)
                 stores = 0
 
     def nest(  # a nest and where it stands
@@ -347,8 +334,8 @@ class _Nests:
         inside, alone = of.inside(own), of.is_alone
         near = machine.masks and inside is not None and inside.is_few
         if alone and near and of.last.out in self.outputs:
-            alone, last = False, (yield cache_write(last, 0, "local"))
-            own = _by_axis([each for each in of.axes if sizes[each] != 1], (yield loops(last)))
+            alone, last = False, (yield st.cache_write(last, 0, "local"))
+            own = _by_axis([each for each in of.axes if sizes[each] != 1], (yield st.loops(last)))
         spread = {axis: own.pop(axis) for axis in of.axes if axis in own}
         outer, lane, stays = yield from _parted(of, spread, inside)
         if alone:
@@ -357,12 +344,12 @@ class _Nests:
             return outer
         outer = [*[(loop, 1) for loop in own.values()], *outer]
         if own or not stays:
-            yield reorder(*[loop for loop, _ in outer], *([] if lane is None else [lane]))
+            yield st.reorder(*[loop for loop, _ in outer], *([] if lane is None else [lane]))
         home = [*around, *[loop for loop, _ in outer]][-1:]
         for fold in reversed(of.folds):
             yield from _placed(fold, home, inside, local=near)
         if lane is not None and inside is not None and inside.vectors:
-            yield vectorize(lane)
+            yield st.vectorize(lane)
         return outer
 
 
@@ -373,18 +360,18 @@ def _in_lanes(of: _Element, own: dict[Term, Handle], machine: Machine) -> Body:
     if lane is None or lane not in own:
         return
     if (size := of.sizes[lane]) >= MIN_LANES and of.goes_along(lane):
-        yield vectorize(own.pop(lane))
+        yield st.vectorize(own.pop(lane))
     elif not size and of.goes_along(lane, apart=MAX_STRIDE):
         vectors = MAX_OPEN_VECTORS if len(own) == 1 else 1  # what is left of a row is done masked
         count = vectors * machine.lanes(of.out.dtype)
-        own[lane], inner = yield split(own[lane], (None, count))
-        yield vectorize(inner)
+        own[lane], inner = yield st.split(own[lane], (None, count))
+        yield st.vectorize(inner)
     elif (times := of.repeats(lane)) > 1:
-        own[lane], inner = yield split(own[lane], (None, times))
-        yield unroll(inner)
+        own[lane], inner = yield st.split(own[lane], (None, times))
+        yield st.unroll(inner)
     elif not size and (across := of.crosses(lane)) in own:
-        own[lane], inner = yield split(own[lane], (None, MAX_ROWS_NEAR))
-        yield reorder(own[lane], own[across], inner)
+        own[lane], inner = yield st.split(own[lane], (None, MAX_ROWS_NEAR))
+        yield st.reorder(own[lane], own[across], inner)
 
 
 def _by_axis(axes: Sequence[Term], every: Sequence[Handle]) -> dict[Term, Handle]:
@@ -402,7 +389,7 @@ def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) ->
         if inside is None or axis is not of.axes[inside.at]:
             outer.append((loop, size))
         elif inside.together < size:
-            panels, lane = yield split(loop, (None, inside.together))
+            panels, lane = yield st.split(loop, (None, inside.together))
             outer.append((panels, -(-size // inside.together)))
         else:
             lane = loop
@@ -413,12 +400,12 @@ def _parted(of: _Nest, spread: Mapping[Term, Handle], inside: _Inside | None) ->
 
 def _placed(fold: _Element, home: Sequence[Handle], inside: _Inside | None, *, local: bool) -> Body:
     """A reduction in the loop where its elements are needed, if any."""
-    one = yield block(fold.label)
+    one = yield st.block(fold.label)
     for each in home:
-        yield compute_at(one, each)
+        yield st.compute_at(one, each)
     if local:
-        yield set_scope(one, 0, "local")
-    every: tuple[Handle, ...] = yield loops(one)
+        yield st.set_scope(one, 0, "local")
+    every: tuple[Handle, ...] = yield st.loops(one)
     lanes = [] if inside is None else [fold.axes()[inside.at]]
     left = [
         axis for axis in fold.block.vars
@@ -441,11 +428,11 @@ def _begun(
     if lane is None or inside is None:
         return
     if terms:
-        yield reorder(*others, *terms, lane)
+        yield st.reorder(*others, *terms, lane)
     if inside.vectors:
-        yield vectorize(lane)
+        yield st.vectorize(lane)
     if terms:
-        yield decompose_reduction(fold, terms[0])
+        yield st.decompose_reduction(fold, terms[0])
 
 
 def _is_read_once(of: Block, reader: Block) -> bool:

@@ -9,12 +9,27 @@ The init of a reduction gets the loop kinds of its loops at decomposition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from plica.ir.loop import Block
-from plica.schedule.default import step as st
+from plica.schedule import primitive as st
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
+
+
+def opened(of: Block) -> Generator[Any, Any, tuple[Handle, tuple[Handle, ...]]]:
+    """A block of the kernel, and the loops around it."""
+    one = yield st.block(str(of.label))
+    return one, (yield st.loops(one))
+
+
+def in_registers(of: Block, loop: Handle) -> Generator[Any, Any, Handle]:
+    """Computes a block inside a loop of what reads it, and keeps its results in registers."""
+    one: Handle = yield st.block(str(of.label))
+    yield st.compute_at(one, loop)
+    yield st.set_scope(one, 0, "local")
+    return one
 
 
 def vectors(of: Sequence[Handle]) -> Body:
@@ -42,6 +57,6 @@ def along_row(of: Block) -> Body:
     """Vectorises the last loop of a block that is computed once, if it is no reduction."""
     if "reduce" in of.kinds:
         return
-    every: tuple[Handle, ...] = yield st.loops((yield st.block(str(of.label))))
+    _, every = yield from opened(of)
     if every:
         yield st.vectorize(every[-1])

@@ -13,22 +13,13 @@ from typing import Final
 from plica.core import Term, free_vars
 from plica.ir.loop import Block, Store, scalar as sc
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.coded import CODES
 from plica.schedule.default.machine import Machine
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import is_guarded, made_by, reads, reads_rows, sizes_of, turns_rows
 from plica.schedule.default.sample import is_sample, row_length
 from plica.schedule.default.share import share_of, shared
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    decompose_padding,
-    loops,
-    reorder,
-    split,
-    transpose_tile,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 from plica.schedule.problem import ScheduleRefused
@@ -43,8 +34,7 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
     if is_sample(of):
         yield from made_ready(of, shares=cores > 1)
         return
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
+    copy, every = yield from opened(of)
     apart = cores > 1 and not near
     counts = [known(size) or 1 for size in of.extents] if apart else [1] * len(every)
     sizes = dict(zip(every, counts, strict=True))
@@ -52,18 +42,18 @@ def copied_operand(of: Block, machine: Machine, cores: int, *, near: bool, turns
     guarding = [loop for loop, var in own if var in _guard_vars(of)]
     if turns and len(every) > 2 and reads_rows(of):  # a row of what is read, then the next
         *outer, blocks, row, lane = every
-        yield reorder(row, blocks)
+        yield st.reorder(row, blocks)
         every = (*outer, row, blocks, lane)
     if near and is_guarded(of):
         with suppress(ScheduleRefused):  # rows in strides are copied under a guard
-            fill = yield decompose_padding(copy, every[-1])
-            filled: tuple[Handle, ...] = yield loops(fill)
-            yield vectorize(filled[-1])
+            fill = yield st.decompose_padding(copy, every[-1])
+            filled: tuple[Handle, ...] = yield st.loops(fill)
+            yield st.vectorize(filled[-1])
     around = [loop for loop in guarding if loop is not every[-1]]
     transposes = turns and turns_rows(of)
     if transposes:
         for loop in around:
-            yield annotate(loop, "cut_choices", True)
+            yield st.annotate(loop, "cut_choices", True)
     else:
         yield from rows_in_vectors(of, every[-1], machine, *around)
     if apart:
@@ -82,21 +72,20 @@ def is_unpacked(of: Block) -> bool:
 
 def unpacked_panel(of: Block) -> Body:
     """Rows of a weight in vectors; those of a block are written out, because they share scales."""
-    one = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(one)
+    _, every = yield from opened(of)
     sizes, count = sizes_of(of)[2:-1], 1
     for loop, size in reversed([*zip(every[len(every) - 1 - len(sizes) : -1], sizes, strict=True)]):
         if (count := count * size) <= MAX_WRITTEN_OUT:
-            yield unroll(loop)
-    yield vectorize(every[-1])
+            yield st.unroll(loop)
+    yield st.vectorize(every[-1])
 
 
 def transposed(copy: Handle, rows: Handle, lanes: Handle) -> Body:
     """A copy in squares that registers transpose, or in vectors that are gathered."""
     try:
-        yield transpose_tile(copy, rows, lanes)
+        yield st.transpose_tile(copy, rows, lanes)
     except ScheduleRefused:  # another condition for each row
-        yield vectorize(lanes)
+        yield st.vectorize(lanes)
 
 
 def _guard_vars(of: Block) -> frozenset[Term]:
@@ -110,14 +99,13 @@ def _guard_vars(of: Block) -> frozenset[Term]:
 
 def made_ready(of: Block, *, shares: bool) -> Body:
     """A copy as a whole, before everything else."""
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
+    _, every = yield from opened(of)
     *lines, column = every
     length = row_length(of.body.value) if isinstance(of.body, Store) else None
     if length is not None:
-        row, column = yield split(column, (None, length))
+        row, column = yield st.split(column, (None, length))
         lines.append(row)
-    yield vectorize(column)
+    yield st.vectorize(column)
     if shares and lines:
         yield from shared(lines[:1])
 
@@ -125,7 +113,7 @@ def made_ready(of: Block, *, shares: bool) -> Body:
 def rows_in_vectors(of: Block, row: Handle, machine: Machine, *around: Handle) -> Body:
     """Copies rows in vectors; without partial reads, the inside of a row and its fill are separate,
     and so are iterations of loops `around` that contain both."""
-    yield vectorize(row)
+    yield st.vectorize(row)
     if is_guarded(of) and not machine.masks:
         for loop in (*around, row):
-            yield annotate(loop, "cut_choices", True)
+            yield st.annotate(loop, "cut_choices", True)

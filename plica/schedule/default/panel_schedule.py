@@ -16,22 +16,14 @@ from typing import Any
 
 from plica.ir.loop.statement import Block, Kernel
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import vectors
+from plica.schedule.default.nest import opened, vectors
 from plica.schedule.default.operand_copy import copied_operand, made_ready, rows_in_vectors
 from plica.schedule.default.panel import Panel
 from plica.schedule.default.role import contraction_blocks, made_by, terms_of
 from plica.schedule.default.run_schedule import TileNest, epilogue_after, run_within, written_out
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    reorder,
-    set_scope,
-    split,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -48,24 +40,24 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
     spatial = len(sums.kinds) - runs - len(depth)
 
     def tiled(of: Handle) -> Generator[Any, Any, TileNest]:
-        every: tuple[Handle, ...] = yield loops(of)
+        every: tuple[Handle, ...] = yield st.loops(of)
         *around, output, row = every[:spatial]
         over = every[spatial:]
-        tiles, step = yield split(output, (None, panel.tile.steps))
-        group, column, vector, lane = yield split(
+        tiles, step = yield st.split(output, (None, panel.tile.steps))
+        group, column, vector, lane = yield st.split(
             row, (None, panel.group, panel.tile.vectors, panel.lanes)
         )
-        yield reorder(*around, group, tiles, column, *over, step, vector, lane)
+        yield st.reorder(*around, group, tiles, column, *over, step, vector, lane)
         return TileNest((*around, group, tiles, column), over, (step, vector), lane)
 
     def schedule() -> Body:
-        total = yield block(str((blocks.total or sums).label))
-        last = yield block(str(blocks.epilogue.label))
-        copy = (yield block(str(columns.label))) if columns is not None and not whole else None
+        total = yield st.block(str((blocks.total or sums).label))
+        last = yield st.block(str(blocks.epilogue.label))
+        copy = (yield st.block(str(columns.label))) if columns is not None and not whole else None
         nest = yield from tiled(total)
         order, over = nest.around, nest.terms
         *around, group, _, _ = order
-        yield set_scope(total, 0, "local")
+        yield st.set_scope(total, 0, "local")
         steps = yield from epilogue_after(nest, blocks.tail, tiled, last)
         if runs:
             counts = {spatial - 2: panel.tile.steps, spatial - 1: panel.columns}
@@ -74,9 +66,9 @@ def panel_schedule(kernel: Kernel, panel: Panel, machine: Machine) -> Do:
         else:
             steps.append((list(over), depth, nest.lane))
         if copy is not None:
-            yield compute_at(copy, group)
+            yield st.compute_at(copy, group)
         yield from vectors((*nest.places, nest.lane))
-        yield decompose_reduction(total, over[0])
+        yield st.decompose_reduction(total, over[0])
         for terms, extents, _ in [each for each in steps if each[0]]:
             yield from written_out(extents, panel.tile, terms)
         yield from _finished(panel, last, len(order))
@@ -100,29 +92,28 @@ def _extents(of: Block) -> list[int]:
 
 
 def _finished(panel: Panel, last: Handle, outside: int) -> Body:
-    every: tuple[Handle, ...] = yield loops(last)
+    every: tuple[Handle, ...] = yield st.loops(last)
     *steps, row = every[outside:]
-    yield from vectors((*steps, *(yield split(row, (None, panel.lanes)))))
+    yield from vectors((*steps, *(yield st.split(row, (None, panel.lanes)))))
 
 
 def _copied(of: Block, copy: Handle, outside: int, machine: Machine) -> Body:
     """Columns of a row are copied together, then those of the next."""
-    every: tuple[Handle, ...] = yield loops(copy)
+    every: tuple[Handle, ...] = yield st.loops(copy)
     tile, *terms, column = every[outside:]
     if terms:
-        yield reorder(*terms, tile)
+        yield st.reorder(*terms, tile)
     yield from rows_in_vectors(of, column, machine, tile)
 
 
 def _all_copied(of: Block, terms: int, panel: Panel, machine: Machine, cores: int) -> Body:
     """The same for all columns, those of a group together: tiles may be so far apart that lines of
     all of them would be in each other's place."""
-    copy = yield block(str(of.label))
-    every: tuple[Handle, ...] = yield loops(copy)
+    _, every = yield from opened(of)
     *around, tile = every[: -terms - 1]
     *over, column = every[-terms - 1 :]
-    groups, tile = yield split(tile, (None, panel.group))
-    yield reorder(*around, groups, *over, tile, column)
+    groups, tile = yield st.split(tile, (None, panel.group))
+    yield st.reorder(*around, groups, *over, tile, column)
     yield from rows_in_vectors(of, column, machine, tile)
     if cores > 1:
         yield from shared([*around, groups])

@@ -52,10 +52,11 @@ from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import i64, known, polynomial
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import MIN_ELEMENTS, Machine
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import block, loop_partition, loops, parallel, vectorize
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -297,19 +298,18 @@ def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        rows = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(rows)
+        _, every = yield from opened(of)
         pieces: tuple[Handle, ...] = (every[last],)
         if last in found:
-            pieces = yield loop_partition(every[last], found[last])
+            pieces = yield st.loop_partition(every[last], found[last])
         for each in pieces:
-            yield vectorize(each)
+            yield st.vectorize(each)
         for at in range(last - 1, -1, -1):
             parts: tuple[Handle, ...] = (every[at],)
             if at in found:
-                parts = yield loop_partition(every[at], found[at])
+                parts = yield st.loop_partition(every[at], found[at])
             for each, length in zip(parts, found.get(at, (sizes[at],)), strict=True):
                 if shares(at, length):
-                    yield parallel(each)
+                    yield st.parallel(each)
 
     return schedule()

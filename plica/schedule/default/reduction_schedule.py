@@ -29,25 +29,12 @@ from math import prod
 
 from plica.ir.loop import Block, Kernel, Lit
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import summed, vectors
+from plica.schedule.default.nest import in_registers, opened, summed, vectors
 from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    compute_at,
-    decompose_reduction,
-    fuse,
-    loops,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -95,11 +82,10 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        out = yield block(str(flow.result.label))
-        every: tuple[Handle, ...] = yield loops(out)
+        _, every = yield from opened(flow.result)
         rows = every[:around]
         if together:
-            outer, last = yield split(rows[-1], (None, TOGETHER))
+            outer, last = yield st.split(rows[-1], (None, TOGETHER))
             yield from _rows_together(outer, last, before, around)
             rows = (*rows[:-1], outer)
             if shares:
@@ -107,9 +93,9 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             return
         handles: list[tuple[Block, Handle]] = []
         for each in reversed([each for each in before if each not in runs]):
-            one = yield block(str(each.label))
+            one = yield st.block(str(each.label))
             if rows:
-                yield compute_at(one, rows[-1])
+                yield st.compute_at(one, rows[-1])
             handles.append((each, one))
             if each in run_of:  # what its runs read comes into the loop over rows after them
                 yield from _run_within(one, each, run_of[each], around)
@@ -119,8 +105,8 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         if len(every) > around:
             lane = every[-1]
             if known(flow.result.extents[-1]) is None:
-                _, lane = yield split(lane, (None, machine.lanes(made_by(flow.result).dtype)))
-            yield vectorize(lane)
+                _, lane = yield st.split(lane, (None, machine.lanes(made_by(flow.result).dtype)))
+            yield st.vectorize(lane)
             yield from _fetched(lane, flow.result, room)
         if shares:
             yield from _shared(rows)
@@ -132,8 +118,8 @@ def _shared(rows: Sequence[Handle]) -> Body:
     """Rows that cores share."""
     whole = rows[0]
     if len(rows) > 1:
-        whole = yield fuse(*rows)
-    yield parallel(whole)
+        whole = yield st.fuse(*rows)
+    yield st.parallel(whole)
 
 
 def _go_together(
@@ -157,16 +143,16 @@ def _rows_together(outer: Handle, last: Handle, before: Sequence[Block], around:
     """Some rows, each in vectors; then the totals of all of them as one vector."""
     handles: list[tuple[Block, Handle]] = []
     for each in reversed(before):
-        one = yield block(str(each.label))
-        yield compute_at(one, outer)
+        one = yield st.block(str(each.label))
+        yield st.compute_at(one, outer)
         handles.append((each, one))
     for was, one in handles:
         yield from _within_row(one, was, around, kept=None, adds=False)
-        every: tuple[Handle, ...] = yield loops(one)
+        every: tuple[Handle, ...] = yield st.loops(one)
         within = sum(known(size) != 1 for size in was.extents[around:])
         row = every[len(every) - within - 1]
-        yield unroll(row) if within else vectorize(row)
-    yield vectorize(last)
+        yield st.unroll(row) if within else st.vectorize(row)
+    yield st.vectorize(last)
 
 
 def _is_near(of: Block, machine: Machine) -> bool:
@@ -205,14 +191,12 @@ def _looped_terms(of: Block, rows: int) -> int:
 
 def _run_within(wide: Handle, was: Block, run: Block, rows: int) -> Body:
     """A run where its total is added up: inside the loops over runs, around those over lanes."""
-    every: tuple[Handle, ...] = yield loops(wide)
+    every: tuple[Handle, ...] = yield st.loops(wide)
     terms = _looped_terms(was, rows)
     lane, over = every[-1 - terms], every[len(every) - terms :]
-    yield reorder(*over, lane)
-    one = yield block(str(run.label))
-    yield compute_at(one, over[-1])
-    yield set_scope(one, 0, "local")
-    inside: tuple[Handle, ...] = yield loops(one)
+    yield st.reorder(*over, lane)
+    one = yield from in_registers(run, over[-1])
+    inside: tuple[Handle, ...] = yield st.loops(one)
     lanes = 2 if known(run.extents[-3]) != 1 else 1  # vectors side by side
     if known(run.extents[-1]) == 1:  # of one term
         yield from vectors(inside[-lanes:])
@@ -241,19 +225,19 @@ def _within_row(of: Handle, was: Block, outside: int, *, kept: int | None, adds:
     if adds:
         there.sort(key="reduce".__ne__)
     if kept is None or not there:
-        yield set_scope(of, 0, "local")
+        yield st.set_scope(of, 0, "local")
     if not there:
         return
-    every: tuple[Handle, ...] = yield loops(of)
+    every: tuple[Handle, ...] = yield st.loops(of)
     inside = every[len(every) - len(there) :]
     spatial = [each for each, kind in zip(inside, there, strict=True) if kind == "spatial"]
     terms = [each for each, kind in zip(inside, there, strict=True) if kind == "reduce"]
     if spatial and terms and not adds:
-        yield reorder(*terms, *spatial)
+        yield st.reorder(*terms, *spatial)
     if spatial:
         yield from vectors(spatial)
     if terms:
-        yield decompose_reduction(of, terms[0])
+        yield st.decompose_reduction(of, terms[0])
     if spatial and kept is not None:
         yield from _fetched(spatial[-1], was, kept)
 
@@ -263,4 +247,4 @@ def _fetched(of: Handle, was: Block, room: int) -> Body:
     evict data that is still needed."""
     length = known(was.extents[-1]) or 0
     if length >= LONG and length * made_by(was).dtype.bytes <= room:
-        yield annotate(of, "fetch", length)
+        yield st.annotate(of, "fetch", length)

@@ -16,6 +16,7 @@ from typing import Any
 
 from attrs import frozen
 
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import LINE
 from plica.schedule.default.nest import vectors
 from plica.schedule.default.register_tile import (
@@ -38,17 +39,6 @@ from plica.schedule.default.run_schedule import (
     written_out,
 )
 from plica.schedule.default.share import SharedReads, share_of, shared
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    reorder,
-    set_scope,
-    split,
-    unroll,
-)
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
@@ -112,11 +102,11 @@ class _TileSchedule:
     def at_once(self) -> Body:
         """All terms of a tile, then the epilogue."""
         of, blocks = self.of, self.blocks
-        total = yield block(str((blocks.total or blocks.reduction).label))
-        last = yield block(str(blocks.epilogue.label))
+        total = yield st.block(str((blocks.total or blocks.reduction).label))
+        last = yield st.block(str(blocks.epilogue.label))
         nest = yield from self.tiled(total)
         order, over = nest.around, nest.terms
-        yield set_scope(total, 0, "local")
+        yield st.set_scope(total, 0, "local")
         sums = yield from epilogue_after(nest, blocks.tail, self.tiled, last)
         if of.runs:
             counts, ends = self.counts(), (of.lane, self.lanes)
@@ -124,13 +114,13 @@ class _TileSchedule:
         else:
             sums.append((list(over), term_extents(of), nest.lane))
         if self.pads and blocks.data is not None:  # after all that reads it
-            copy = yield block(str(blocks.data.label))
-            yield compute_at(copy, order[self.outside - 1])
+            copy = yield st.block(str(blocks.data.label))
+            yield st.compute_at(copy, order[self.outside - 1])
         yield from vectors((*nest.places, nest.lane))
-        yield decompose_reduction(total, over[0])
+        yield st.decompose_reduction(total, over[0])
         for one in [one for one in sums if one[0]]:
             if self.ahead:
-                yield annotate(one[-1], "fetch", self.ahead)
+                yield st.annotate(one[-1], "fetch", self.ahead)
             yield from self.summed_up(one, of.depth)
         yield from self.finished(last, len(order))
         if self.cores > 1:
@@ -152,17 +142,17 @@ class _TileSchedule:
     def tiled(self, of_block: Handle) -> Generator[Any, Any, TileNest]:
         """Splits the loops of a block into tiles, and reorders them."""
         of, tile, beside, rows = self.of, self.tile, self.beside, self.rows
-        every: tuple[Handle, ...] = yield loops(of_block)
-        vectors, inner, lane = yield split(every[of.lane], (None, tile.vectors, self.lanes))
+        every: tuple[Handle, ...] = yield st.loops(of_block)
+        vectors, inner, lane = yield st.split(every[of.lane], (None, tile.vectors, self.lanes))
         many = [inner]
         ahead = [vectors]
         step: list[Handle] = []
         behind: list[Handle] = []
         first: list[Handle] = []
         if of.steps is not None:
-            outer, inner = yield split(every[of.steps], (None, tile.steps))
+            outer, inner = yield st.split(every[of.steps], (None, tile.steps))
             if self.block_of:
-                most, outer = yield split(outer, (None, self.block_of))
+                most, outer = yield st.split(outer, (None, self.block_of))
                 first = [most]
             step, behind = [inner], [outer]
         if not of.blocked:
@@ -170,19 +160,19 @@ class _TileSchedule:
         batch = [every[at] for at in of.batch]
         around = [every[at] for at in loops_outside(of, beside)]
         if rows and not is_one_row(of):
-            most, last = yield split(around[-1], (None, rows))
+            most, last = yield st.split(around[-1], (None, rows))
             first, around = [*around[:-1], most], [last]
         elif rows:
-            most, last = yield split(vectors, (None, rows))
+            most, last = yield st.split(vectors, (None, rows))
             first, behind = [most], [last]
         step = [*([] if beside is None else [every[beside]]), *step]
         over = every[len(of.extents) - len(of.terms) :]
         order = (*batch, *first, *ahead, *around, *behind)
         outside = self.outside if self.pads else 0
         if self.blocks.again is not None:
-            yield reorder(*order[:outside], *over, *order[outside:], *step, *many, lane)
+            yield st.reorder(*order[:outside], *over, *order[outside:], *step, *many, lane)
         else:
-            yield reorder(*order, *over, *step, *many, lane)
+            yield st.reorder(*order, *over, *step, *many, lane)
         return TileNest(order, over, (*step, *many), lane)
 
     def summed_up(self, sums: Sums, depth: int) -> Body:
@@ -192,9 +182,9 @@ class _TileSchedule:
         passes = _passes(of, tile, self.block_of) if self.fetches else 0
         if of.sliding:
             for each in terms:
-                yield unroll(each)
+                yield st.unroll(each)
         elif of.widened and len(terms) > 1:
-            yield unroll(terms[-1])  # the numbers of a word
+            yield st.unroll(terms[-1])  # the numbers of a word
         elif passes:
             yield from _fetched(depth, extents, tile, lanes, terms, passes, lanes * of.dtype.bytes)
             if lanes * of.dtype.bytes <= BRIEF and has_rows(extents[1:]):
@@ -207,12 +197,12 @@ class _TileSchedule:
         """The loops of the result inside a tile, which has one for each part that is more than
         one."""
         of, tile = self.of, self.tile
-        every: tuple[Handle, ...] = yield loops(last)
+        every: tuple[Handle, ...] = yield st.loops(last)
         inside = list(every[outside:])
         counts = self.counts()
         there = [at for at in of.result if counts.get(at, 1) > 1]
         found = dict(zip(there, inside[len(inside) - len(there) :], strict=True))
-        *many, lane = yield split(found[of.lane], (None, self.lanes))
+        *many, lane = yield st.split(found[of.lane], (None, self.lanes))
         steps = [found[at] for at in (of.steps,) if at in found]
         rows = [found[at] for at in (self.beside,) if at in found]
         # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
@@ -220,7 +210,7 @@ class _TileSchedule:
         turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
         order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
         if len(order) > 1:
-            yield reorder(*order)
+            yield st.reorder(*order)
         yield from vectors(order)
 
     def by_cores(self, order: Sequence[Handle], times: Sequence[TileLoop]) -> Body:
@@ -282,8 +272,8 @@ def _fetched(  # noqa: PLR0917  # as the schedule
     if inside == 1 and not waits:
         few = next((f for f in (4, 2) if extents[0] % f == 0 and f * tile.vectors <= passes + 1), 1)
         if few > 1:
-            loop, inner = yield split(loop, (None, few))
-            yield unroll(inner)
+            loop, inner = yield st.split(loop, (None, few))
+            yield st.unroll(inner)
             inside = few
     lines = -(-inside * tile.vectors * vector // (LINE * passes))
-    yield annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))
+    yield st.annotate(loop, "fetch_next", (depth * tile.vectors * lanes, passes, lines))

@@ -32,21 +32,9 @@ from typing import Any, TypeAlias
 from attrs import frozen
 
 from plica.ir.loop.statement import Block
-from plica.schedule.default.nest import vectors
+from plica.schedule import primitive as st
+from plica.schedule.default.nest import in_registers, vectors
 from plica.schedule.default.role import ContractionBlocks, terms_of
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    decompose_reduction,
-    loops,
-    merge_loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
@@ -86,20 +74,18 @@ def run_within(
     vectorized axis and its vector length.
     """
     long = tuple([each for each in terms_of(of) if each > 1])
-    one = yield block(str(of.label))
-    yield compute_at(one, loop)
-    yield set_scope(one, 0, "local")
-    every: tuple[Handle, ...] = yield loops(one)
+    one = yield from in_registers(of, loop)
+    every: tuple[Handle, ...] = yield st.loops(one)
     spatial = [at for at in sorted(counts) if counts[at] > 1]
     inside = every[len(every) - len(spatial) - len(long) :]
     found = dict(zip(spatial, inside, strict=False))
-    *many, last = yield split(found.pop(lane[0]), (None, lane[1]))
+    *many, last = yield st.split(found.pop(lane[0]), (None, lane[1]))
     rest = inside[len(spatial) :]
-    yield reorder(*rest, *found.values(), *many, last)
+    yield st.reorder(*rest, *found.values(), *many, last)
     yield from vectors((*found.values(), *many, last))
     if not rest:  # of one term
         return [], (), last
-    yield decompose_reduction(one, rest[0])
+    yield st.decompose_reduction(one, rest[0])
     return list(rest), long, last
 
 
@@ -126,15 +112,15 @@ def epilogue_after(
     sums do not stay in registers.
     """
     if tail is None:
-        yield reverse_compute_at(last, total.around[-1])
+        yield st.reverse_compute_at(last, total.around[-1])
         return []
-    one = yield block(str(tail.label))
+    one = yield st.block(str(tail.label))
     nest = yield from tiled(one)
-    yield merge_loops(total.around[-1], nest.around[-1])
-    yield set_scope(one, 0, "local")
-    yield reverse_compute_at(last, total.around[-1])
+    yield st.merge_loops(total.around[-1], nest.around[-1])
+    yield st.set_scope(one, 0, "local")
+    yield st.reverse_compute_at(last, total.around[-1])
     yield from vectors((*nest.places, nest.lane))
-    yield decompose_reduction(one, nest.terms[0])
+    yield st.decompose_reduction(one, nest.terms[0])
     both = zip(nest.terms, terms_of(tail), strict=True)
     long = [(loop, count) for loop, count in both if count > 1]
     return [([loop for loop, _ in long], tuple([count for _, count in long]), nest.lane)]
@@ -155,24 +141,24 @@ def run_by_run(
     """
     assert blocks.total is not None
     assert blocks.again is not None
-    total = yield block(str(blocks.total.label))
-    whole = yield block(str(blocks.again.label))
-    last = yield block(str(blocks.epilogue.label))
+    total = yield st.block(str(blocks.total.label))
+    whole = yield st.block(str(blocks.again.label))
+    last = yield st.block(str(blocks.epilogue.label))
     nest, back = (yield from tiled(total)), (yield from tiled(whole))
     if merged:
-        yield merge_loops(nest.around[merged - 1], back.around[merged - 1])
-    yield set_scope(whole, 0, "local")
-    yield reverse_compute_at(last, back.around[-1])
+        yield st.merge_loops(nest.around[merged - 1], back.around[merged - 1])
+    yield st.set_scope(whole, 0, "local")
+    yield st.reverse_compute_at(last, back.around[-1])
     sums = yield from run_within(blocks.reduction, nest.around[-1], counts, lane)
     if merged and blocks.data is not None:
-        copy = yield block(str(blocks.data.label))
-        yield compute_at(copy, nest.terms[0])
-    start = yield decompose_reduction(total, nest.terms[0])
+        copy = yield st.block(str(blocks.data.label))
+        yield st.compute_at(copy, nest.terms[0])
+    start = yield st.decompose_reduction(total, nest.terms[0])
     for each in (*nest.places, *back.places):
-        yield unroll(each)
-    begun: tuple[Handle, ...] = yield loops(start)
+        yield st.unroll(each)
+    begun: tuple[Handle, ...] = yield st.loops(start)
     for each in (nest.lane, back.lane, begun[-1]):
-        yield vectorize(each)
+        yield st.vectorize(each)
     nests = [begun[: len(back.around)], nest.around, back.around]
     return last, nests[1:2] if merged else nests, sums
 
@@ -209,8 +195,8 @@ def written_out(
     if extent <= SHORT and extent * count <= longest:
         rows = extents[at - 1] if at else 0
         if longest == WINDOW and 1 < rows <= SHORT and rows * extent * count <= WINDOW:
-            yield unroll(terms[at - 1])
-        yield unroll(terms[at])
+            yield st.unroll(terms[at - 1])
+        yield st.unroll(terms[at])
         return
     # Elements of four terms are one short vector, of which products take the lanes.
     picked = longest == WINDOW and count + tile.steps <= HELD
@@ -219,6 +205,6 @@ def written_out(
         few = [(factor, LONGEST) for factor in (4, 3, 5, 7, 2) if factor * near > SCALED]
     for factor, most in few:
         if extent % factor == 0 and factor * count <= most:
-            _, inner = yield split(terms[at], (None, factor))
-            yield unroll(inner)
+            _, inner = yield st.split(terms[at], (None, factor))
+            yield st.unroll(inner)
             return

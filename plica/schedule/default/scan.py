@@ -39,29 +39,13 @@ from plica.core import Name, free_vars, post_order
 from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store, statements
 from plica.ir.loop.index_map import IndexMap, index_map
 from plica.ir.type import known, polynomial
+from plica.schedule import primitive as st
 from plica.schedule.block_class import carried_by
 from plica.schedule.dataflow import touched
 from plica.schedule.default.general_schedule import block_schedule
 from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.nest import vectors as in_vectors
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    block,
-    cache_read,
-    cache_write,
-    compute_at,
-    decompose_reduction,
-    loops,
-    parallel,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    transform_layout,
-    transpose_tile,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -214,8 +198,8 @@ def _side_by_side(rows: int) -> int:
 
 def _opened(name: Name, of: ScanBlock) -> Body:
     """The block of a scan and the loop of each of its variables, with the carry in registers."""
-    scan = yield block(str(name))
-    every: tuple[Handle, ...] = yield loops(scan)
+    scan = yield st.block(str(name))
+    every: tuple[Handle, ...] = yield st.loops(scan)
     return scan, dict(zip(of.node.vars, every, strict=True))
 
 
@@ -223,7 +207,7 @@ def _shared(of: ScanBlock, loop: Handle | None, machine: Machine) -> Body:
     """The outermost loop in parallel, if that pays."""
     buffers = (*of.reads, of.kept.buffer)
     if loop is not None and of.shares and pays(machine, of.shares, buffers):
-        yield parallel(loop)
+        yield st.parallel(loop)
 
 
 def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: Machine) -> Body:
@@ -231,32 +215,32 @@ def _in_squares(name: Name, of: ScanBlock, row: ScalarVar, side: int, machine: M
     scan, by = yield from _opened(name, of)
     crossed = [each for each in of.reads if of.crosses(of.place(each), row)]
     places = [(each, of.place(each) or ()) for each in crossed]
-    outer, lane = yield split(by[row], (None, side))
-    around, step = yield split(by[of.along], (None, side))
+    outer, lane = yield st.split(by[row], (None, side))
+    around, step = yield st.split(by[of.along], (None, side))
     others = [by[each] for each in of.rows if each is not row]
-    yield reorder(*others, outer, around, step, lane)
+    yield st.reorder(*others, outer, around, step, lane)
     copies: list[Handle] = []
     for buffer, place in places:  # the first that is left is always read next
-        copy = yield cache_read(scan, of.reads.index(buffer), "local")
+        copy = yield st.cache_read(scan, of.reads.index(buffer), "local")
         copies.append(copy)
-        yield compute_at(copy, around)
-        yield transform_layout(copy, "write", 0, _lane_major(place, row, side))
+        yield st.compute_at(copy, around)
+        yield st.transform_layout(copy, "write", 0, _lane_major(place, row, side))
     _, writes = touched(of.node)
-    kept = yield cache_write(scan, writes.index(of.kept.buffer), "local")
-    yield reverse_compute_at(kept, around)
-    yield transform_layout(
+    kept = yield st.cache_write(scan, writes.index(of.kept.buffer), "local")
+    yield st.reverse_compute_at(kept, around)
+    yield st.transform_layout(
         scan, "write", writes.index(of.kept.buffer), _lane_major(of.kept.indices, row, side)
     )
-    yield set_scope(scan, writes.index(of.carry), "local")
-    yield vectorize(lane)
-    yield decompose_reduction(scan, around)
+    yield st.set_scope(scan, writes.index(of.carry), "local")
+    yield st.vectorize(lane)
+    yield st.decompose_reduction(scan, around)
     for copy in copies:
-        *_, lanes, steps = yield loops(copy)
-        yield reorder(steps, lanes)
-        yield transpose_tile(copy, steps, lanes)
-    *_, rows, steps = yield loops(kept)
-    yield transpose_tile(kept, rows, steps)
-    yield unroll(step)
+        *_, lanes, steps = yield st.loops(copy)
+        yield st.reorder(steps, lanes)
+        yield st.transpose_tile(copy, steps, lanes)
+    *_, rows, steps = yield st.loops(kept)
+    yield st.transpose_tile(kept, rows, steps)
+    yield st.unroll(step)
     yield from _shared(of, others[0] if others else outer, machine)
 
 
@@ -278,19 +262,19 @@ def _along_lanes(name: Name, of: ScanBlock, lane: ScalarVar, machine: Machine) -
     held = VECTORS_CARRIED * machine.lanes(of.carry.dtype)
     strips: list[Handle] = []
     if size > CARRIED_NEAR:
-        strip, inner = yield split(inner, (None, CARRIED_NEAR))
+        strip, inner = yield st.split(inner, (None, CARRIED_NEAR))
         strips.append(strip)
     others = [by[each] for each in of.rows if each is not lane]
     lanes, vectors = machine.lanes(of.carry.dtype), list[Handle]()
     if lanes < size <= held and size % lanes == 0:  # whole vectors, each in a register of its own
-        several, inner = yield split(inner, (None, lanes))
+        several, inner = yield st.split(inner, (None, lanes))
         vectors.append(several)
-    yield reorder(*others, *strips, by[of.along], *vectors, inner)
+    yield st.reorder(*others, *strips, by[of.along], *vectors, inner)
     if size <= held:
         _, writes = touched(of.node)
-        yield set_scope(scan, writes.index(of.carry), "local")
+        yield st.set_scope(scan, writes.index(of.carry), "local")
     yield from in_vectors((*vectors, inner))
-    yield decompose_reduction(scan, by[of.along])
+    yield st.decompose_reduction(scan, by[of.along])
     outermost = [*others, *strips]
     yield from _shared(of, outermost[0] if outermost else None, machine)
 
@@ -299,13 +283,13 @@ def _along_rows(name: Name, of: ScanBlock, row: ScalarVar | None, machine: Machi
     """Each row from its beginning to its end, a few of them side by side."""
     scan, by = yield from _opened(name, of)
     _, writes = touched(of.node)
-    yield set_scope(scan, writes.index(of.carry), "local")
+    yield st.set_scope(scan, writes.index(of.carry), "local")
     if row is None:
-        yield decompose_reduction(scan, by[of.along])
+        yield st.decompose_reduction(scan, by[of.along])
         return
-    outer, beside = yield split(by[row], (None, _side_by_side(of.size(row))))
+    outer, beside = yield st.split(by[row], (None, _side_by_side(of.size(row))))
     others = [by[each] for each in of.rows if each is not row]
-    yield reorder(*others, outer, by[of.along], beside)
-    yield unroll(beside)
-    yield decompose_reduction(scan, by[of.along])
+    yield st.reorder(*others, outer, by[of.along], beside)
+    yield st.unroll(beside)
+    yield st.decompose_reduction(scan, by[of.along])
     yield from _shared(of, others[0] if others else outer, machine)

@@ -44,11 +44,11 @@ from plica.ir.loop.stage import Each, Scatter
 from plica.ir.loop.stages import Names, Stages, loads, pairs, reductions, stages, with_element
 from plica.ir.loop.statement import Block, Branch, Kernel, Store
 from plica.ir.type import known
+from plica.schedule import primitive as st
 from plica.schedule.default.general_schedule import block_schedule
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.step import block, loops, parallel, split, vectorize
+from plica.schedule.default.nest import opened
 from plica.schedule.do import Body, DoBlock as Do, do
-from plica.schedule.handle import Handle
 
 MIN_LANES: Final = 8
 """Fewer neighbours are no vector: what part of one has stored is not at hand for the next."""
@@ -245,17 +245,17 @@ def _scatter_steps(of: Block, machine: Machine) -> Body:
     assert isinstance(of.body, Branch)
     store = of.body.then
     assert isinstance(store, Store)
-    every: tuple[Handle, ...] = yield loops((yield block(str(of.label))))
+    _, every = yield from opened(of)
     by = dict(zip(of.vars, every, strict=True))
     sizes = {var: known(size) for var, size in zip(of.vars, of.extents, strict=True)}
     last = of.vars[-1]
     if store.indices[-1:] == (last,):
         if (size := sizes[last]) is None:
-            _, lane = yield split(by[last], (None, machine.lanes(store.buffer.dtype)))
-            yield vectorize(lane)
+            _, lane = yield st.split(by[last], (None, machine.lanes(store.buffer.dtype)))
+            yield st.vectorize(lane)
         elif size >= MIN_LANES:
-            yield vectorize(by[last])
+            yield st.vectorize(by[last])
     terms = prod([size or 0 for size in sizes.values()])
     outer = next((var for var in of.vars[:-1] if sizes[var] != 1), last)
     if machine.cores > 1 and terms >= MIN_TERMS_TO_SHARE and outer in store.indices:
-        yield parallel(by[outer])
+        yield st.parallel(by[outer])

@@ -37,8 +37,8 @@ from attrs import frozen
 from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Buffer, Load, ScalarVar, Store
 from plica.ir.type import DType, f32, known
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.step import fuse, parallel
 from plica.schedule.do import Body
 from plica.schedule.handle import Handle
 
@@ -212,5 +212,5 @@ def shared(outer: Sequence[Handle]) -> Body:
     """Cores share the iterations of nested loops."""
     whole = outer[0]
     if len(outer) > 1:
-        whole = yield fuse(*outer)
-    yield parallel(whole)
+        whole = yield st.fuse(*outer)
+    yield st.parallel(whole)

@@ -33,10 +33,11 @@ from plica.core import free_vars
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import f32
+from plica.schedule import primitive as st
 from plica.schedule.default.elementwise import COSTLY
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.nest import vectors
+from plica.schedule.default.nest import opened, vectors
 from plica.schedule.default.role import (
     BlockFlow,
     block_flow,
@@ -47,21 +48,6 @@ from plica.schedule.default.role import (
 )
 from plica.schedule.default.share import pays, touched
 from plica.schedule.default.short_row import MAX_ROW_ELEMENTS, rows_end_to_end
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    child_blocks,
-    compute_at,
-    decompose_reduction,
-    fuse,
-    loop_partition,
-    loops,
-    overlap_split,
-    parallel,
-    reorder,
-    set_scope,
-    split,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -84,25 +70,24 @@ def short_row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        out = yield block(str(flow.result.label))
-        every: tuple[Handle, ...] = yield loops(out)
-        rows, lane = yield split(every[axis], (None, lanes))
+        _, every = yield from opened(flow.result)
+        rows, lane = yield st.split(every[axis], (None, lanes))
         stages: list[tuple[Handle, Block]] = []
         for each in reversed(before):
-            stages.append(((yield block(str(each.label))), each))
-            yield compute_at(stages[-1][0], rows)
+            stages.append(((yield st.block(str(each.label))), each))
+            yield st.compute_at(stages[-1][0], rows)
         for stage, each in stages:
-            yield set_scope(stage, 0, "local")
+            yield st.set_scope(stage, 0, "local")
             yield from _written_out(stage, each, axis)
         inner = every[axis + 1 :]
         if inner:
-            yield reorder(*inner, lane)
+            yield st.reorder(*inner, lane)
         yield from vectors((*inner, lane))
         if sizes[axis] % lanes:
-            yield annotate(rows, "cut_choices", True)
+            yield st.annotate(rows, "cut_choices", True)
         if shares:
             outer = [loop for loop, size in zip(every[:axis], sizes, strict=False) if size > 1]
-            yield parallel(outer[0] if outer else rows)
+            yield st.parallel(outer[0] if outer else rows)
 
     return schedule()
 
@@ -118,25 +103,24 @@ def _end_to_end(of: Block, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        one = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(one)
+        _, every = yield from opened(of)
         around = [e for e, size in zip(every[: found.axis], sizes, strict=False) if size > 1]
         rows, inner = every[found.axis], every[found.axis + 1 :]
         parts = [(rows, inner)]
         apart = shares and not around
         if apart and rest and found.count >= 2 * found.together:  # no two cores write one row
-            rows, end = yield loop_partition(rows, (None, found.together + rest))
-            (last,) = yield child_blocks(end)
-            parts = [(rows, inner), (end, (yield loops(last))[found.axis + 1 :])]
+            rows, end = yield st.loop_partition(rows, (None, found.together + rest))
+            (last,) = yield st.child_blocks(end)
+            parts = [(rows, inner), (end, (yield st.loops(last))[found.axis + 1 :])]
         for part, row in parts:
-            blocks, few = yield overlap_split(part, found.together)
-            elements = yield fuse(few, *row)
-            several, lane = yield split(elements, (None, lanes))
+            blocks, few = yield st.overlap_split(part, found.together)
+            elements = yield st.fuse(few, *row)
+            several, lane = yield st.split(elements, (None, lanes))
             yield from vectors((several, lane))
             if apart and part is rows:
-                yield parallel(blocks)
+                yield st.parallel(blocks)
         if shares and around:
-            yield parallel(around[0])
+            yield st.parallel(around[0])
 
     return schedule()
 
@@ -177,12 +161,12 @@ def _reads_rows(stage: Block) -> bool:
 
 def _written_out(stage: Handle, of: Block, axis: int) -> Body:
     """The elements of a stage one after another in code, each in all lanes."""
-    every: tuple[Handle, ...] = yield loops(stage)
+    every: tuple[Handle, ...] = yield st.loops(stage)
     kinds = of.kinds[axis + 1 :]
     own, spatial = every[len(every) - len(kinds) :], kinds.count("spatial")
     inner, lane, terms = own[: spatial - 1], own[spatial - 1], own[spatial:]
     if terms:
-        yield reorder(*inner, *terms, lane)
+        yield st.reorder(*inner, *terms, lane)
     yield from vectors((*inner, *terms, lane))
     if terms:
-        yield decompose_reduction(stage, terms[0])
+        yield st.decompose_reduction(stage, terms[0])

@@ -43,18 +43,11 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stages import loads
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import known, polynomial
+from plica.schedule import primitive as st
 from plica.schedule.default.machine import MIN_ELEMENTS, Machine
+from plica.schedule.default.nest import opened
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays
-from plica.schedule.default.step import (
-    block,
-    loop_partition,
-    loops,
-    parallel,
-    split,
-    unroll,
-    vectorize,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -134,29 +127,28 @@ def stepped_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        rows = yield block(str(of.label))
-        every: tuple[Handle, ...] = yield loops(rows)
+        _, every = yield from opened(of)
         for at in range(last, -1, -1):
             if at not in steps:
                 if at == last:
-                    yield vectorize(every[at])
+                    yield st.vectorize(every[at])
                 elif at == outer and shares:
-                    yield parallel(every[at])
+                    yield st.parallel(every[at])
                 continue
             step, rest = steps[at]
             whole, over = sizes[at] - sizes[at] % step, sizes[at] % step
             parts: tuple[Handle, ...] = (every[at],)
             if over:
-                parts = yield loop_partition(every[at], (whole, over))
+                parts = yield st.loop_partition(every[at], (whole, over))
             turns: list[tuple[Handle, int]] = [(each, over) for each in parts[1:]]
-            _, turn = yield split(parts[0], (None, step))
+            _, turn = yield st.split(parts[0], (None, step))
             for each, length in (*turns, (turn, step)):  # what comes behind goes first
                 ends = sorted({0, min(rest, length), min(rest + 1, length), length})
                 lengths = tuple([stop - start for start, stop in pairwise(ends)])
                 pieces: tuple[Handle, ...] = (each,)
                 if len(lengths) > 1:
-                    pieces = yield loop_partition(each, lengths)
+                    pieces = yield st.loop_partition(each, lengths)
                 for piece in pieces if at == last else ():
-                    yield unroll(piece)
+                    yield st.unroll(piece)
 
     return schedule()

@@ -19,6 +19,7 @@ from math import prod
 from plica.core import free_vars, post_order
 from plica.ir.loop import Block, Each, Kernel, Stages, scalar as sc
 from plica.ir.type import DType, i8, known, u8
+from plica.schedule import primitive as st
 from plica.schedule.default.byte_copy import in_rows, in_vectors, widened_sides
 from plica.schedule.default.dot_product import DotForm
 from plica.schedule.default.dot_product_schedule import lies, summed_by_ones
@@ -26,18 +27,6 @@ from plica.schedule.default.machine import QUAD, TILE_QUADS, TILE_ROWS, Dot, Mac
 from plica.schedule.default.quantised import QuantisedContraction, quantised
 from plica.schedule.default.role import contraction_blocks, made_by, reads
 from plica.schedule.default.share import pays, shared
-from plica.schedule.default.step import (
-    block,
-    compute_at,
-    loops,
-    reorder,
-    reverse_compute_at,
-    set_scope,
-    split,
-    tensorize,
-    unroll,
-    vectorize,
-)
 from plica.schedule.default.tile import RegisterTile
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.form import Facts
@@ -139,19 +128,19 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
     near = copied is not None and made_by(copied) not in kernel.params
 
     def schedule() -> Body:
-        total = yield block(str(of.label))
-        last = yield block(str(blocks.epilogue.label))
-        every: tuple[Handle, ...] = yield loops(total)
-        vectors, many = yield split(every[vector], (None, 2))
-        outer, inner = yield split(every[row], (None, rows))
+        total = yield st.block(str(of.label))
+        last = yield st.block(str(blocks.epilogue.label))
+        every: tuple[Handle, ...] = yield st.loops(total)
+        vectors, many = yield st.split(every[vector], (None, 2))
+        outer, inner = yield st.split(every[row], (None, rows))
         apart = [every[at] for at in around]
         order = [*apart, outer, vectors] if near else [*apart, vectors, outer]
-        yield reorder(*order, many, inner, every[lane], *every[len(spatial) :])
-        yield set_scope(total, 0, "local")
-        yield reverse_compute_at(last, order[-1])
-        yield tensorize(many, f"{dot.tiles}_{dtype}i8")
-        done: tuple[Handle, ...] = yield loops(last)
-        yield vectorize(done[-1])
+        yield st.reorder(*order, many, inner, every[lane], *every[len(spatial) :])
+        yield st.set_scope(total, 0, "local")
+        yield st.reverse_compute_at(last, order[-1])
+        yield st.tensorize(many, f"{dot.tiles}_{dtype}i8")
+        done: tuple[Handle, ...] = yield st.loops(last)
+        yield st.vectorize(done[-1])
         if blocks.weight is not None:
             yield from in_vectors(blocks.weight)
             yield from summed_by_ones(kernel, blocks.weight, dot)
@@ -167,17 +156,17 @@ def tile_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 def _copied(of: Block, at: Handle | None) -> Body:
     """Rows are copied in vectors: all at once, or those of a tile at a loop, piece by piece."""
-    copy = yield block(str(of.label))
+    copy = yield st.block(str(of.label))
     if at is not None:
-        yield compute_at(copy, at)
-    every: tuple[Handle, ...] = yield loops(copy)
+        yield st.compute_at(copy, at)
+    every: tuple[Handle, ...] = yield st.loops(copy)
     pieces = [node.right for load in reads(of) for node in post_order(load)
               if isinstance(node, sc.FloorMod) and node.left is of.vars[-1]]  # fmt: skip
     if pieces:
-        several, piece = yield split(every[-1], (None, known(pieces[0]) or 1))
+        several, piece = yield st.split(every[-1], (None, known(pieces[0]) or 1))
         if -(-(known(of.extents[-1]) or 0) // (known(pieces[0]) or 1)) <= WRITTEN_OUT:
-            yield unroll(several)
-        yield vectorize(piece)
+            yield st.unroll(several)
+        yield st.vectorize(piece)
         return
     yield from in_rows(of, copy, every)
 

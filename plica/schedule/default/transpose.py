@@ -32,23 +32,11 @@ from plica.core.binding import free_vars
 from plica.ir.loop import Kernel, Load, ScalarVar, Store, loads
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
+from plica.schedule import primitive as st
 from plica.schedule.default.form import elements
 from plica.schedule.default.machine import LINE, MASKED, Machine
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
-from plica.schedule.default.step import (
-    annotate,
-    block,
-    child_blocks,
-    loop_partition,
-    loops,
-    overlap_split,
-    parallel,
-    reorder,
-    split,
-    transpose_tile,
-    unroll,
-)
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
 
@@ -186,17 +174,17 @@ def transpose_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
     @do
     def schedule() -> Body:
-        one = yield block(str(of.label))
-        by = dict(zip(of.vars, (yield loops(one)), strict=True))
+        one = yield st.block(str(of.label))
+        by = dict(zip(of.vars, (yield st.loops(one)), strict=True))
         rows, columns = by.pop(found.row), by.pop(found.column)
         around = next((loop for axis, loop in by.items() if found.sizes[axis] > 1), None)
-        yield reorder(*by.values(), columns, rows)
+        yield st.reorder(*by.values(), columns, rows)
         if around is not None and shares:
-            yield parallel(around)
+            yield st.parallel(around)
         apart = shares and around is None
         for each in (yield from _parts(found, one, rows, columns, apart)):
             if apart:
-                yield parallel(each)
+                yield st.parallel(each)
 
     return schedule()
 
@@ -245,12 +233,12 @@ def _parts(of: Transpose, one: Handle, rows: Handle, columns: Handle, shares: bo
         if not width.squares:
             found.append(across)
             continue
-        yield reorder(along, across)
+        yield st.reorder(along, across)
         for each, down, over, height in (yield from _parted(square, along, across, heights)):
             if height.squares:
                 found.append((yield from _squares(of, each, (down, height), (over, width))))
             else:
-                yield reorder(over, down)
+                yield st.reorder(over, down)
                 found.append(over)
     return found
 
@@ -259,11 +247,11 @@ def _parted(one: Handle, outer: Handle, inner: Handle, parts: Sequence[AxisPart]
     """A loop in parts: the block, the loop and the one inside of each."""
     if len(parts) == 1:
         return [(one, outer, inner, parts[0])]
-    first, *others = yield loop_partition(outer, tuple([each.length for each in parts]))
+    first, *others = yield st.loop_partition(outer, tuple([each.length for each in parts]))
     found = [(one, first, inner, parts[0])]
     for loop, part in zip(others, parts[1:], strict=True):
-        (copy,) = yield child_blocks(loop)
-        *_, inside = yield loops(copy)
+        (copy,) = yield st.child_blocks(loop)
+        *_, inside = yield st.loops(copy)
         found.append((copy, loop, inside, part))
     return found
 
@@ -276,23 +264,23 @@ def _squares(
     several: list[Handle] = []
     held: list[Handle] = []
     if width.length < side:
-        strips, lanes = yield split(across, (None, side))
+        strips, lanes = yield st.split(across, (None, side))
     else:
-        strips, lanes = yield overlap_split(across, width.squares * side)
+        strips, lanes = yield st.overlap_split(across, width.squares * side)
     if width.squares > 1:
-        *several, last, lanes = yield split(lanes, (None, of.held, side))
+        *several, last, lanes = yield st.split(lanes, (None, of.held, side))
         held = [last]
-    squares, inner = yield overlap_split(along, min(height.squares * side, height.length))
+    squares, inner = yield st.overlap_split(along, min(height.squares * side, height.length))
     if height.squares > 1:
-        together, inner = yield split(inner, (None, side))
+        together, inner = yield st.split(inner, (None, side))
         several.append(together)
     outer = (squares, strips) if of.rows_outside else (strips, squares)
-    yield reorder(*outer, *several, inner, *held, lanes)
-    yield transpose_tile(one, inner, lanes)
+    yield st.reorder(*outer, *several, inner, *held, lanes)
+    yield st.transpose_tile(one, inner, lanes)
     if of.fetches and height.squares == of.block:
         if of.block > 1:
-            yield unroll(several[-1])
-        fill, _ = yield child_blocks(inner)
-        *_, lane = yield loops(fill)
-        yield annotate(lane, "fetch", of.next_strip)
+            yield st.unroll(several[-1])
+        fill, _ = yield st.child_blocks(inner)
+        *_, lane = yield st.loops(fill)
+        yield st.annotate(lane, "fetch", of.next_strip)
     return outer[0]
