@@ -1,7 +1,7 @@
 """Language models beside llama.cpp: one random GGUF file for both, decoding and prompts in turns.
 
     python benchmarks/lm_versus.py [Q4_K Q8_0 f16 …] [--threads 1] [--layers 8] [--rounds 5]
-                                   [--past 64] [--prompt 512]
+                                   [--past 64] [--prompt 512] [--contract "approx(0.01)"]
 
 A Llama of the sizes of TinyLlama (width 2048, 32 heads of 64, 4 of keys, inner width 5632, 32,000
 tokens); 22 layers are 1.1 billion weights.  Caches are of f16 on both sides.  A round is eight
@@ -92,9 +92,9 @@ Side = tuple[Callable[[int, int], None], Callable[[], None]]
 """Reads some tokens from a position on; frees what it has."""
 
 
-def plica_side(path: Path, context: int, threads: int) -> Side:
+def plica_side(path: Path, context: int, threads: int, contract: str | None = None) -> Side:
     """Calls of the compiled model."""
-    model = load(path, context=context, threads=threads, cache="f16")
+    model = load(path, context=context, threads=threads, cache="f16", contract=contract)
     caches = model.caches(context + 1)
 
     def read(start: int, count: int) -> None:
@@ -150,7 +150,7 @@ def compare(kind: str, of: argparse.Namespace) -> None:
         path = Path(folder) / "random.gguf"
         whole = write(path, kind, of.layers)
         sides = [side(path, max(of.past, of.prompt) + 64, of.threads)
-                 for side in (plica_side, llama_side)]  # fmt: skip
+                 for side in (partial(plica_side, contract=of.contract), llama_side)]  # fmt: skip
         times: dict[str, list[tuple[float, float]]] = {"decode": [], "prompt": []}
         for at in range(of.rounds + 1):
             rows: dict[str, list[float]] = {"decode": [], "prompt": []}
@@ -179,6 +179,7 @@ def main() -> None:
     for name, value in (("threads", 1), ("layers", 8), ("rounds", 5), ("past", 64),
                         ("prompt", 512)):  # fmt: skip
         ask.add_argument(f"--{name}", type=int, default=value)
+    ask.add_argument("--contract")
     of = ask.parse_args()
     for kind in of.formats or ("f16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"):
         compare(kind, of)

@@ -30,7 +30,8 @@ def engine_of(arguments: argparse.Namespace, **more: Any) -> Engine:  # Any: opt
     with progress("model", total=2 * len(names)) as say:
         models = [
             load(name, context=arguments.context, say=say, target=arguments.target,
-                 threads=arguments.threads, cache=arguments.cache) for name in names
+                 threads=arguments.threads, cache=arguments.cache, contract=arguments.contract)
+            for name in names
         ]  # fmt: skip
     return Engine(models[0], rows=arguments.rows, draft=models[1] if len(models) > 1 else None,
                   ahead=arguments.ahead, **more)  # fmt: skip
@@ -151,6 +152,10 @@ def configure_model(parser: argparse.ArgumentParser) -> None:
         help="tokens that the draft model proposes per step (4)")  # fmt: skip
     add("--target", default="cpu", help="a cpu target (cpu)")
     add("--threads", type=positive, help="number of threads")
+    add(
+        "--contract",
+        help="float contract; approx(0.01) rounds activations to 8 bits (approx(1e-4))",
+    )
 
 
 def configure_sampling(parser: argparse.ArgumentParser) -> None:

@@ -43,7 +43,7 @@ from attrs import evolve
 from plica.codegen.target import Target
 from plica.ir.loop import For, Kernel, Lit, Seq, Stmt, Store, axis, buffer, index
 from plica.ir.loop.invocation import TensorIntrinsic, register
-from plica.ir.loop.scalar import BitAnd, Cast, ShiftRight
+from plica.ir.loop.scalar import BitAnd, Cast, Scalar, ShiftRight
 from plica.ir.type import DType, dim_var, i8, i16, i32, u8
 from plica.schedule.default.machine import DIGITS, PAIR_LANES, QUAD, WINDOW_LANES, Dot, worth
 
@@ -78,16 +78,19 @@ def window_meaning(dtype: DType, terms: int = QUAD) -> Kernel:
 def pairs_meaning(lanes: int, dtype: DType, digits: int) -> Kernel:
     """What dot products do in which both sides have bytes for each lane, one side digits of
     integers: rows of bytes, the highest first."""
+    lane, digit, part = axis("lane"), axis("digit"), axis("part")
+    which = {digit: digits} if digits > 1 else {}
     x, w, y = (
         buffer("x", (lanes * QUAD,), dtype),
-        buffer("w", (digits, lanes * QUAD), i8),
+        buffer("w", (*which.values(), lanes * QUAD), i8),
         buffer("y", (lanes,), i32),
     )
-    lane, digit, part = axis("lane"), axis("digit"), axis("part")
     place = lane * QUAD + part
-    product = worth(Cast(w[digit, place], i32) * Cast(x[place], i32), digit, digits)
+    product: Scalar = Cast(w[*which, place], i32) * Cast(x[place], i32)
+    if which:
+        product = worth(product, digit, digits)
     body: Stmt = Store(y, (lane,), y[lane] + product)
-    for var, extent in ((part, QUAD), (digit, digits), (lane, lanes)):
+    for var, extent in ((part, QUAD), *which.items(), (lane, lanes)):
         body = For(var, index(extent), "serial", body)
     return Kernel((), (x, w, y), 2, body)
 
@@ -149,8 +152,9 @@ def _declared(  # noqa: PLR0917  # a row
             # LLVM names functions for vectors of x86 by their bits at the end.
             named = re.sub(r"\.\d{3}$", f".{i32.bits * some}", function)
             these = (("llvm", named), ("operand", operand), ("pairs", some))
-            pairs = pairs_meaning(some, dtype, DIGITS)
-            register(TensorIntrinsic(f"{of.pairs}{some}", pairs, None, these))
+            for digits in range(1, DIGITS + 1):
+                pairs = pairs_meaning(some, dtype, digits)
+                register(TensorIntrinsic(f"{of.pairs}{some}.{digits}", pairs, None, these))
     if dtype is i8:  # numbers and digits have signs, or need none
         of = evolve(of, words=f"{name}_words")
         for bits in (2, 4):

@@ -14,7 +14,7 @@ from plica.core import Name
 from plica.ir.graph import Function, Module, Var, module
 from plica.ir.type.dim import dim_var
 from plica.ir.type.term import tensor
-from plica_lm.format import FORMATS, BlockFormat
+from plica_lm.format import FORMATS, BitField, BlockFormat
 
 Array = np.ndarray[Any, Any]
 FUSED = (
@@ -58,6 +58,40 @@ def test_products_read_bytes(name: str) -> None:
     assert not any(each.count("f32") and f"({columns}, {depth})" in each
                    for each in exe.source("kernel").splitlines())  # fmt: skip
     check(exe, of, columns, depth, 1)
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize("rows", [1, 32])
+def test_a_looser_contract_rounds_activations_to_8_bits(name: str, rows: int) -> None:
+    """Each by at most 1/254 of the greatest of its block; the default by at most 1/65,200."""
+    of = FORMATS[name]
+    columns, depth = 24, 768
+    random = np.random.default_rng(rows)
+    weight = (0.1 * random.standard_normal((columns, depth))).astype(np.float32)
+    if name in ("Q4_0", "Q8_0"):
+        raw = gguf.quants.quantize(weight, gguf.GGMLQuantizationType[name])
+    else:
+        raw = random.integers(0, 256, (columns, depth // of.elements, of.size), np.uint8)
+        for field in of.fields.values():
+            if isinstance(field, BitField) and field.dtype is not None:
+                scale = np.frombuffer(np.float16(1e-2).tobytes(), np.uint8)
+                raw[:, :, field.at : field.at + 2] = scale
+        raw = raw.reshape(columns, -1)
+    numbers = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[name]).astype(np.float64)
+    x = random.standard_normal((rows, depth)).astype(np.float32)
+    expected = x.astype(np.float64) @ numbers.T
+    peaks = np.abs(x).reshape(rows, -1, of.elements).max(axis=2)
+    bound = peaks @ np.abs(numbers).reshape(columns, -1, of.elements).sum(axis=2).T
+    errors = {}
+    for contract, share in (("approx(0.0001)", 1 / 65_200), ("approx(0.01)", 1 / 254)):
+        exe = plica.compile(product(of, columns, depth, rows), contract=contract, cache=False,
+                            threads=1)  # fmt: skip
+        errors[contract] = np.abs(exe(x, raw) - expected)
+        rounding = 1e-6 * np.abs(x) @ np.abs(numbers.T)
+        assert (errors[contract] <= share * bound + rounding).all()
+    fine, coarse = errors.values()
+    assert fine.max() <= 1e-4 * np.abs(expected).max()
+    assert 10 * fine.max() < coarse.max() <= 1e-2 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q6_K", "IQ4_XS", "TQ1_0"])

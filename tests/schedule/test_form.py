@@ -70,7 +70,7 @@ REACHED: Final = {
     "transpose": ("transpose-tiles",),
     "quantised": ("dot-by-four", "byte-tiles"),
     "few bits": ("few-bits",),
-    "coded": ("coded-rows", "coded-digits", "coded-panels"),
+    "coded": ("coded-rows", "coded-bytes", "coded-digits", "coded-panels"),
     "winograd": ("winograd-tiles",),
     "running": ("scan",),
     "scattered": ("scattered-terms",),

@@ -22,6 +22,7 @@ from plica.codegen.lower.passes import lower
 from plica.codegen.operation_count import operations
 from plica.codegen.subject import CPU, Passes
 from plica.core import EvaluationError
+from plica.ir.contract import DEFAULT_CONTRACT
 from plica.ir.interpret.value import Array
 from plica.ir.loop import Each, Kernel, Scan, Stages, kernel_of
 from plica.ir.loop.stages import evaluate_stages
@@ -90,7 +91,9 @@ def judge(
     wanted = np.asarray(evaluate_stages(of.stages, of.arrays))
     formed: Counter[str] = Counter()
     scheduled: Counter[str] = Counter()
-    for form in way.gpu_forms if isinstance(machine, Gpu) else way.forms:
+    allowed = max(DEFAULT_CONTRACT, of.facts.contract)
+    every_form = way.gpu_forms if isinstance(machine, Gpu) else way.forms
+    for form in [form for form in every_form if form.contract <= allowed]:
         try:
             found = form.reach(of.stages, of.facts, machine)
             if isinstance(machine, Gpu):

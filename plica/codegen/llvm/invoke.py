@@ -226,10 +226,12 @@ def _shuffled(
 
 
 def _rows(of: Region, values: LlvmValues) -> list[str]:
-    """The base addresses of a region's rows, each contiguous."""
+    """The base addresses of a region's rows, or of its only row, each contiguous."""
     place = values.access.places[of.buffer]
     shape, strides = numbers(of.buffer, place.shape), numbers(of.buffer, place.strides)
     *some, _ = [at for at, extent in enumerate(of.extents) if known(extent) != 1]
+    if not some:
+        return [_address(of, values)]
     if len(some) != 1 or known(of.extents[-1]) == 1 or strides[-1] != 1:
         raise CompilerBug(f"A region of {of.buffer.name} has no rows.")
     for start, size, extent in zip(of.starts, shape, of.extents, strict=True):

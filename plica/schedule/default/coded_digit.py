@@ -5,8 +5,9 @@
 Data is rounded to 16-bit integers relative to the maximum of a group, as for one row
 (`plica.schedule.default.coded_dot`), but with lanes along the rows of the data: an instruction
 multiplies a few terms of a vector of rows by the same terms of a column. Integers are operands as
-they are where one multiplies pairs of 16 bits, else two digits of 8 bits, as below. Groups g have
-one scale; q and s are the quads of a group and their bytes, l the lanes:
+they are where one multiplies pairs of 16 bits, else two digits of 8 bits, as below; or they have 8
+bits, and are one digit, where the contract allows it. Groups g have one scale; q and s are the
+quads of a group and their bytes, l the lanes:
 
     turned[g, j, m]       = x[m, g, j]
     unit[g, m]            = the greatest |x| of the group / 2**15
@@ -47,12 +48,12 @@ from plica.analysis.constant_bound import interval
 from plica.core import Term, free_vars, map_bottom_up, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages
-from plica.ir.type import f32, i16, i32, known
+from plica.ir.type import f32, i32, known
 from plica.schedule.default.coded import CodedProduct, coded_product, digit_cuts, term_digits
 from plica.schedule.default.coded_dot import GREATEST, MAX_BLOCK, has_codes, linear
 from plica.schedule.default.coded_panel import MIN_ROWS, run_of
 from plica.schedule.default.digit_product import LEAST, digit_of
-from plica.schedule.default.machine import BYTE, QUAD, Dot, Machine
+from plica.schedule.default.machine import BYTE, DIGITS, QUAD, Dot, Machine
 
 MIN_RUN: Final = 16
 """Fewer terms with a common scale are multiplied as floats: scaling takes longer than products."""
@@ -67,13 +68,13 @@ Axes: TypeAlias = Sequence[tuple[sc.ScalarVar, sc.Scalar | int]]
 """Axes of a stage with their sizes, the outermost first."""
 
 
-def coded_digit_form(of: Stages, machine: Machine) -> Stages | None:
+def coded_digit_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages | None:
     """The stages, or None if the machine has no such instruction, weights are no integers, or rows
     are few or fill no vectors."""
     dot, product = machine.dot, coded_product(of)
     if dot is None or dot.terms != QUAD or product is None:
         return None
-    dot = dot.wide or dot
+    dot = (dot.wide if digits > 1 else None) or dot
     match product.body:
         case sc.Mul(left, right):
             data, weight = (right, left) if has_codes(left) else (left, right)
@@ -92,7 +93,7 @@ def coded_digit_form(of: Stages, machine: Machine) -> Stages | None:
         return None
     if not _lies(product, rows[0], columns[0]):
         return None
-    return _DigitForm(of, product, data, rows[0], columns[0], dot).formed(weight, cuts)
+    return _DigitForm(of, product, data, rows[0], columns[0], dot, digits).formed(weight, cuts)
 
 
 def _lies(of: CodedProduct, row: sc.ScalarVar, column: sc.ScalarVar) -> bool:
@@ -102,11 +103,6 @@ def _lies(of: CodedProduct, row: sc.ScalarVar, column: sc.ScalarVar) -> bool:
     places = of.fold.axes if of.epilogue is None else read[0].indices
     at = dict(zip(of.fold.axes, places, strict=True))
     return len(read) < 2 and at[column] is last.axes[-1] and at[row] in last.axes[:-1]
-
-
-def digits_of(dot: Dot) -> int:
-    """How many operands of an instruction an integer of 16 bits is."""
-    return i16.bytes // dot.weight.bytes
 
 
 def digit_tile(vectors: int, columns: int, registers: int, digits: int) -> tuple[int, int]:
@@ -135,11 +131,11 @@ class _DigitForm:
 
     def __init__(  # noqa: PLR0917  # a product, and the roles of its axes
         self, of: Stages, product: CodedProduct, data: sc.Load, row: sc.ScalarVar,
-        column: sc.ScalarVar, dot: Dot,
+        column: sc.ScalarVar, dot: Dot, digits: int,
     ) -> None:  # fmt: skip
         self.of, self.product, self.data, self.dot = of, product, data, dot
         self.row, self.column = row, column
-        self.digits = digits_of(dot)
+        self.digits, self.greatest = digits // dot.weight.bytes, GREATEST[digits]
         self.names = Names(of, anew=of.made)
         sizes = dict(zip(product.fold.axes, product.fold.out.shape, strict=True))
         self.rows, self.columns = known(sizes[row]) or 0, sizes[column]
@@ -181,7 +177,7 @@ class _DigitForm:
         offset = 0 if least <= low and high <= greatest else low - least
         if high - offset > greatest:
             return None
-        most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * run) - 1)
+        most = min(self.greatest, (2**31 - 1) // (max(-low, high, 1) * run) - 1)
         return self._stages(every, run, terms, number, offset, most)
 
     def _stages(  # noqa: PLR0917  # what a weight is made of

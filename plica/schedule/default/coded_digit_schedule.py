@@ -27,7 +27,7 @@ from plica.ir.loop import Block, Kernel
 from plica.ir.type import i32, known
 from plica.schedule import primitive as st
 from plica.schedule.default.byte_copy import widened_sides
-from plica.schedule.default.coded_digit import digit_tile, digits_of
+from plica.schedule.default.coded_digit import digit_tile
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.nest import in_registers, opened, summed, vectors, vectors_inside
 from plica.schedule.default.operand_copy import transposed
@@ -50,6 +50,8 @@ AROUND: Final = 4
 """Loops around a tile: groups of columns, runs, tiles of rows, tiles of columns."""
 GROUPS: Final = 3
 """Loops around a group of the data: runs, vectors of rows, groups."""
+RANK_OF_ONE_DIGIT: Final = 6
+"""Axes of the data where a datum is one operand: runs, vectors, groups, quads, lanes, terms."""
 MAX_WRITTEN_OUT: Final = 96
 """Dot products in the text of the innermost loop, at most."""
 
@@ -93,8 +95,11 @@ def _schedule(  # noqa: PLR0917  # the stages of a product
     before = [each for each in near if each not in (dots, part, *panels)]
     kept = [each for each in flow.blocks.values() if each not in (*near, total, out)]
     columns, many = (known(size) or 1 for size in made_by(total).shape[:2])
-    dot = dot.wide or dot
-    digits = digits_of(dot)
+    (digit,) = [load.buffer for load in reads(dots) if load.buffer in kernel.params]
+    if dot.wide is not None and digit.dtype is dot.wide.weight:
+        dot = dot.wide
+    *_, several, _, _ = map(known, digit.shape)
+    digits = several or 1 if len(digit.shape) > RANK_OF_ONE_DIGIT else 1
     v, r = digit_tile(many, columns, machine.registers, digits)
     most, tiles = MAX_COLUMNS // (r * dot.weight.bytes), columns // r
     group = max([n for n in range(1, most + 1) if tiles % n == 0], default=1)

@@ -4,8 +4,8 @@
 
 Blocks of weights are low-bit integers times a scale of their group g. A byte dot product takes four
 per lane in memory order (`plica.schedule.default.coded` has the digits b, g and v of the term k),
-so that none is converted to float; data is split into 8-bit digits, without loss relative to the
-maximum of a block:
+so that none is converted to float; data is rounded to integers of two 8-bit digits relative to the
+maximum of a block, or of one digit where the contract allows it (`ROUNDED`):
 
     peak[g], unit[g]  = the greatest |x| of the group, peak[g] / 2**15
     fixed[g, j]       = round(x[g, j] / unit[g])
@@ -61,13 +61,13 @@ from plica.schedule.default.coded import (
 from plica.schedule.default.digit_product import LEAST, digit_of
 from plica.schedule.default.machine import BYTE, DIGITS, PAIR_LANES, QUAD, Dot, Machine, worth
 
-GREATEST: Final = 32_600
-"""What two digits that have signs can stand for, less what rounding may add."""
+GREATEST: Final = {1: 127, 2: 32_600}
+"""What some digits that have signs can stand for, less what rounding may add."""
 MAX_BLOCK: Final = 256
 """Data that have a unit in common, at most: the digits of more would have fewer bits."""
 
 
-def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
+def coded_dot_form(of: Stages, machine: Machine, digits: int = DIGITS) -> Stages | None:
     """The stages, or None if the machine has no such instruction or weights are no integers."""
     dot = machine.dot
     if dot is None or not dot.pairs or (product := coded_product(of)) is None:
@@ -84,7 +84,7 @@ def coded_dot_form(of: Stages, machine: Machine) -> Stages | None:
     cuts = digit_cuts(weight, product.term, product.count, machine.vector // BYTE)
     if cuts is None or not QUAD * PAIR_LANES[0] <= cuts[1] or cuts[-2] > MAX_BLOCK:
         return None
-    return _formed(of, product, (data, weight), cuts, dot)
+    return _formed(of, product, (data, weight), cuts, dot, digits)
 
 
 def has_codes(of: sc.Scalar) -> bool:
@@ -98,11 +98,11 @@ def _fits(width: int, run: int, cuts: Sequence[int]) -> bool:
     )
 
 
-def _formed(
+def _formed(  # noqa: PLR0917  # a product, and how it is cut
     of: Stages, product: CodedProduct, sides: tuple[sc.Scalar, sc.Scalar], cuts: Sequence[int],
-    dot: Dot,
+    dot: Dot, several: int,
 ) -> Stages | None:  # fmt: skip
-    """The stages for digits of the term between such cuts."""
+    """The stages for digits of the term between such cuts, and several of each datum."""
     names, fold = Names(of, anew=of.made), product.fold
     digits = term_digits(cuts, names)
     lane = digits.axes[-1]
@@ -127,7 +127,7 @@ def _formed(
     offset = 0 if least <= low and high <= greatest else low - least
     if high - offset > greatest:
         return None
-    most = min(GREATEST, (2**31 - 1) // (max(-low, high, 1) * span // lanes) - 1)
+    most = min(GREATEST[several], (2**31 - 1) // (max(-low, high, 1) * span // lanes) - 1)
 
     def scratch(name: str, shape: Sequence[sc.Scalar | int], dtype: DType) -> sc.Buffer:
         return sc.Buffer(names.name(name), tuple(map(sc.index, shape)), dtype)
@@ -161,8 +161,10 @@ def _formed(
         found = (k * spread + simple(place // run, inside), simple(place % run, inside))
         return sc.Load(fixed.out, (*above, *found))
 
-    split = Each(scratch("digits", (*own.values(), spans, DIGITS, span), i8), (*above, k, d, j),
-                 digit_of(integer(j), d, DIGITS))  # fmt: skip
+    which = {d: several} if several > 1 else {}
+    digit = digit_of(integer(j), d, several) if which else sc.Cast(integer(j), i8)
+    split = Each(scratch("digits", (*own.values(), spans, *which.values(), span), i8),
+                 (*above, k, *which, j), digit)  # fmt: skip
     made = [peak, unit, fixed, split]
     steps = span // (QUAD * lanes)
     place = (t * lanes + l) * QUAD + s if steps > 1 else l * QUAD + s
@@ -208,11 +210,12 @@ def _formed(
     )  # fmt: skip
     there = sum([axis * (u // span) for u, axis in above_span.items()], sc.index(0))
     byte = sc.Cast(sc.Load(codes.out, (*every, place)), i32)
-    digit = sc.Cast(sc.Load(split.out, (*above, there, d, place)), i32)
-    over = {t: steps, d: DIGITS, s: QUAD} if steps > 1 else {d: DIGITS, s: QUAD}
+    digit = sc.Cast(sc.Load(split.out, (*above, there, *which, place)), i32)
+    over = {t: steps, **which, s: QUAD} if steps > 1 else {**which, s: QUAD}
+    both: sc.Scalar = sc.Mul(digit, byte)
     one = Each(
         scratch("sum", (*used.values(), *blocks.values(), lanes), i32),
-        (*every, l), summed(over, worth(sc.Mul(digit, byte), d)),
+        (*every, l), summed(over, worth(both, d, several) if which else both),
     )  # fmt: skip
     made += [codes, one]
     total: sc.Scalar = sc.Load(one.out, (*every, l))

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
+from plica.core import post_order
 from plica.ir.loop import Block, Kernel, Store, scalar as sc
 from plica.ir.type import known
 from plica.schedule import primitive as st
 from plica.schedule.default.coded import CODES, digit_cuts
 from plica.schedule.default.lane import is_row
-from plica.schedule.default.machine import BYTE, Machine
+from plica.schedule.default.machine import BYTE, DIGITS, Machine
 from plica.schedule.default.nest import in_registers, opened, vectors_inside
 from plica.schedule.default.role import (
     BlockFlow,
@@ -52,16 +53,22 @@ def coded_dot_schedule(kernel: Kernel, machine: Machine) -> Do | None:
 
 
 def _multiplies_digits(of: Block, kernel: Kernel) -> bool:
-    """Whether a block adds products of bytes that are both made in the kernel."""
+    """Whether a block adds products of bytes that are both made in the kernel, and lie alike."""
     if not isinstance(of.body, Store):
         return False
     match of.body.value:
-        case sc.Add(sc.Load(), sc.ShiftLeft(sc.Mul(sc.Cast(left, _), sc.Cast(right, _)), _)):
-            return all(
-                isinstance(each, sc.Load)
-                and each.buffer not in kernel.params
-                and each.buffer.dtype.bytes == 1
-                for each in (left, right)
+        case sc.Add(
+            sc.Load(), sc.ShiftLeft(sc.Mul(sc.Cast(left, _), sc.Cast(right, _)), _)
+        ) | sc.Add(sc.Load(), sc.Mul(sc.Cast(left, _), sc.Cast(right, _))):
+            sides = [each for each in (left, right) if isinstance(each, sc.Load)]
+            places = {each.indices[-1] for each in sides}
+            return (
+                len(sides) == 2
+                and len(places) == 1
+                and all(
+                    each.buffer not in kernel.params and each.buffer.dtype.bytes == 1
+                    for each in sides
+                )
             )
         case _:
             return False
@@ -86,7 +93,7 @@ def _schedule(flow: BlockFlow, dots: Block, machine: Machine, kernel: Kernel) ->
     @do
     def schedule() -> Body:
         _, every = yield from opened(out)
-        weight = every[rank - 1]
+        weight = every[min(rank, len(every)) - 1]  # the result may lack the axis of one row
         for each in folds[::-1]:
             yield from in_registers(each, weight)
         for each in folds:
@@ -144,12 +151,16 @@ def _multiplied(of: Block, machine: Machine) -> Body:
     assert machine.dot is not None
     one, every = yield from opened(of)
     terms = of.kinds.count("reduce")
-    lane, (*steps, digit, quad) = every[len(every) - terms - 1], every[len(every) - terms :]
-    yield st.reorder(*steps, lane, digit, quad)
+    assert isinstance(of.body, Store)
+    several = any(isinstance(node, sc.ShiftLeft) for node in post_order(of.body.value))
+    inside = every[len(every) - terms :]
+    cut = len(inside) - 1 - several  # several digits, and the terms of a lane
+    lane, steps = every[len(every) - terms - 1], inside[:cut]
+    yield st.reorder(*steps, lane, *inside[cut:])
     begun = yield st.decompose_reduction(one, [*steps, lane][0])
     yield from vectors_inside(begun, len(every) - terms - 1)
-    width = known(made_by(of).shape[-1])
-    yield st.tensorize(lane, f"{machine.dot.pairs}{width}")
+    width, digits = known(made_by(of).shape[-1]), DIGITS if several else 1
+    yield st.tensorize(lane, f"{machine.dot.pairs}{width}.{digits}")
     for each in steps:
         yield st.unroll(each)
 

@@ -45,7 +45,7 @@ WINDOW_LANES: Final = 16
 """Lanes of a dot product with separate data per lane."""
 
 DIGITS: Final = 2
-"""Bytes of the integer that represents a float if both operands of a dot product have lanes."""
+"""8-bit digits of the integer that a datum is rounded to, unless a contract allows fewer."""
 
 BYTE: Final = 8
 """Bits of a digit."""
@@ -136,8 +136,8 @@ class Dot:
     """The name of the intrinsic with separate data per lane, if any: it takes rows of WINDOW_LANES
     bytes, one per term."""
     pairs: str = ""
-    """The name prefix of intrinsics with lanes in both operands, one with DIGITS bytes, if any; the
-    suffix is the number of lanes, from PAIR_LANES."""
+    """The name prefix of intrinsics with lanes in both operands, one of them digits of integers, if
+    any; the suffix is the number of lanes, from PAIR_LANES, and that of digits, at most DIGITS."""
     words: str = ""
     """The name prefix of intrinsics that unpack low-bit numbers, if any; the suffix is the number
     of bits."""

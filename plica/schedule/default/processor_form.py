@@ -94,6 +94,8 @@ with lazy_imports(__name__):
     from plica.schedule.default.winograd_open import open_winograd
 
 
+ROUNDED: Final = approx(1e-2)
+"""What allows data of 8 bits: each is off by up to 1/254 of the greatest of its group."""
 WINOGRAD_WEIGHT_AXES: Final = 3
 """Those of a weight that is transformed: products of a tile, channels, outputs."""
 
@@ -364,6 +366,12 @@ def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return (coded_dot_form(of, machine) or coded_form(of, machine)) if _has_codes(of) else None
 
 
+def _coded_bytes(of: Stages, _: Facts, machine: Machine) -> Stages | None:
+    if not _has_codes(of):
+        return None
+    return coded_digit_form(of, machine, digits=1) or coded_dot_form(of, machine, digits=1)
+
+
 def _coded_digits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     return coded_digit_form(of, machine) if _has_codes(of) else None
 
@@ -400,6 +408,8 @@ FORMS: Final[tuple[Form, ...]] = (
          ("byte-tiles",)),
     Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4,
          ("dot-by-four",)),
+    Form("coded-bytes", "Data is rounded to bytes, which are multiplied by codes.", ROUNDED,
+         _one(_coded_bytes), 2, ("coded-digits", "coded-rows")),
     Form("coded-digits", "Panels of codes are multiplied by digits of many rows.", approx(5e-6),
          _one(_coded_digits), 2, ("coded-digits",)),
     Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),

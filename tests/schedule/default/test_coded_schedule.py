@@ -39,6 +39,9 @@ WORDS: Final = next(dot for *_, dot in DOTS if dot.dtype is i16)
 NEON: Final = Machine(128, 32, dot=next(dot for *_, dot in DOTS if dot.dtype is i8))
 PLAIN, VNNI = Machine(512, 32), Machine(512, 32, dot=PAIRS)
 BYTES: Final = Machine(512, 32, dot=evolve(PAIRS, wide=None))
+DIGITS: Final = st.integers(1, 2)
+NEAR: Final = {1: 5e-3, 2: 2e-5}
+"""How far rounding to so many digits moves a product, beside the sum of magnitudes."""
 SOME: Final = settings(max_examples=max(4, settings().max_examples // 4))
 BLOCK: Final = 32
 """Weights that have a scale in common."""
@@ -139,16 +142,18 @@ def test_floats_of_codes_mean_the_same_by_the_template(
 
 
 @SOME
-@given(st.integers(1, 5), st.integers(2, 3), st.sampled_from((of_bytes, of_nibbles)))
-def test_digits_mean_the_same_by_the_template(columns: int, blocks: int, product: Any) -> None:
+@given(st.integers(1, 5), st.integers(2, 3), st.sampled_from((of_bytes, of_nibbles)), DIGITS)
+def test_digits_mean_the_same_by_the_template(
+    columns: int, blocks: int, product: Any, digits: int
+) -> None:
     of = product(1, columns, blocks)
-    form = coded_dot_form(of, VNNI)
+    form = coded_dot_form(of, VNNI, digits)
     assert form is not None
     made = template_schedule(kernel_of(form), VNNI)
     assert isinstance(made, tuple), made
     assert made[0] == "coded-rows"
     assert "tensorize" in made[1].to_python()
-    same(run_kernel(made[2], arrays_of(of))[0], of, 2e-5)
+    same(run_kernel(made[2], arrays_of(of))[0], of, NEAR[digits])
 
 
 @SOME
@@ -179,17 +184,18 @@ def test_panels_of_codes_mean_the_same_by_the_template(
 
 @SOME
 @given(
-    st.tuples(st.integers(1, 2), st.integers(2, 4), st.sampled_from((1, 3, 16))),
+    st.tuples(st.integers(1, 2), st.integers(2, 4), st.sampled_from((2, 3, 16))),
     st.sampled_from((of_bytes, of_nibbles)),
     st.booleans(),
     st.sampled_from((NEON, BYTES, VNNI, evolve(VNNI, cores=2))),
+    DIGITS,
 )
 def test_panels_of_digits_mean_the_same_by_the_template(
-    sizes: tuple[int, int, int], product: Any, epilogue: bool, machine: Machine
+    sizes: tuple[int, int, int], product: Any, epilogue: bool, machine: Machine, digits: int
 ) -> None:
     sizes = (MIN_ROWS * sizes[0], *sizes[1:])
     of = product(*sizes, epilogue=True) if epilogue and product is of_bytes else product(*sizes)
-    form = coded_digit_form(of, machine)
+    form = coded_digit_form(of, machine, digits)
     assert form is not None
     made = template_schedule(kernel_of(form), machine, None, ("coded-digits",))
     assert isinstance(made, tuple), made
@@ -200,7 +206,7 @@ def test_panels_of_digits_mean_the_same_by_the_template(
         each.reshape([known(size) or 0 for size in buffer.shape])
         for each, buffer in zip(arrays_of(of), kernel.params, strict=False)
     ]
-    same(run_kernel(kernel, given_)[-1], of, 2e-5)
+    same(run_kernel(kernel, given_)[-1], of, NEAR[digits])
 
 
 def turned(of: Stages) -> Stages:
@@ -265,6 +271,20 @@ def test_a_product_of_codes_takes_the_coded_form(
     assert stages_made in [str(each.out.name) for each in found.stages.stages]  # type: ignore[union-attr]  # elements
 
 
+@pytest.mark.parametrize("rows", [1, MIN_ROWS])
+@pytest.mark.parametrize("product", [of_bytes, of_nibbles])
+def test_data_of_8_bits_are_for_who_allows_them(rows: int, product: Any) -> None:
+    of, names = product(rows, 8, 2), []
+    for contract in (approx(1e-4), approx(1e-2)):
+        found = formed(of, Facts((False,) * len(of.inputs), contract=contract), VNNI)
+        assert found is not None
+        names.append(found.form)
+        assert isinstance(found.stages, Stages)
+        made = {str(each.out.name): each for each in found.stages.stages if isinstance(each, Each)}
+        assert made["digits"].out.dtype is (i16 if names == ["coded-digits"] else i8)
+    assert names == ["coded-rows" if rows == 1 else "coded-digits", "coded-bytes"]
+
+
 def test_what_follows_a_product_is_done_to_its_total() -> None:
     of = of_bytes(3, 8, 2, epilogue=True)
     form = coded_form(of, PLAIN)
@@ -273,6 +293,21 @@ def test_what_follows_a_product_is_done_to_its_total() -> None:
     assert isinstance(made, tuple)
     assert made[0] == "coded-rows"
     same(run_kernel(made[2], arrays_of(of))[0], of, 1e-6)
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+def test_the_result_of_one_row_may_lack_its_axis(digits: int) -> None:
+    of = of_nibbles(1, 8, 2)
+    (sums,) = of.stages
+    assert isinstance(sums, Each)
+    y = stage("y", (8,), lambda n: sc.Load(sums.out, (sc.index(0), n)) * 2.0)
+    of = stages(of.inputs, (sums, y))
+    form = coded_dot_form(of, VNNI, digits)
+    assert form is not None
+    made = template_schedule(kernel_of(form), VNNI)
+    assert isinstance(made, tuple)
+    assert made[0] == "coded-rows"
+    same(run_kernel(made[2], arrays_of(of))[0], of, 2 * NEAR[digits])
 
 
 def test_cores_share_rows_of_a_weight_that_is_long() -> None:

@@ -223,7 +223,11 @@ def coded(draw: DrawFn) -> cases.StagesCase:
     fold = axes.stage("y0", (i, o), axes.reduced("sum", (k,), x[i, k] * weight))
     after, more = cases.followed(draw, axes, fold, (o,))
     made = cases.case(draw, [x, w, *more], after, near=1e-4)
-    return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
+    if draw(st.booleans()):
+        return evolve(made, facts=evolve(made.facts, contract=approx(1e-3)))
+    # Data that is rounded to 8 bits of the greatest of a group loses nothing.
+    arrays = [127 * np.sign(each) if each.dtype == np.float32 else each for each in made.arrays]
+    return evolve(made, facts=evolve(made.facts, contract=approx(1e-2)), arrays=arrays)
 
 
 @st.composite
