@@ -391,21 +391,25 @@ class _Encoder:
         return text
 
     def library(self, name: str, *kids: str) -> str:
-        """A library function of reals, and what is known of it at this argument."""
-        self.declare(name, f"({' '.join(['Real'] * len(kids))})", "Real")
+        """A library function of reals, and what is known of it at this argument.
+
+        By a name of its own: solvers have laws for `sin` and `exp`, which no verdict would name.
+        """
+        word = f"{name}_real"
+        self.declare(word, f"({' '.join(['Real'] * len(kids))})", "Real")
         if name in AXIOMS and len(kids) == 1:
             law, fact = AXIOMS[name]
             self.axioms.append(law.format(f=name))
-            self.facts.append(fact.format(f=name, x=kids[0]))
+            self.facts.append(fact.format(f=word, x=kids[0]))
             if f"defined_{name}" in self._functions:
                 self.facts.append(DOMAIN_AXIOM.format(f=name, x=kids[0]))
         if name in EXPONENTIALS:
             for other in self._exponents.setdefault(name, {}):
                 law, fact = PRODUCT_AXIOM
                 self.axioms.append(law.format(f=name))
-                self.facts.append(fact.format(f=name, x=other, y=kids[0]))
+                self.facts.append(fact.format(f=word, x=other, y=kids[0]))
             self._exponents[name][kids[0]] = None
-        return f"({name} {' '.join(kids)})"
+        return f"({word} {' '.join(kids)})"
 
     def unknown(self, name: str, kids: list[str], of: DType, result: DType) -> str:
         """A function of which only that is known that it is one."""

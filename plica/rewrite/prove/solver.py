@@ -17,6 +17,8 @@ SOLVERS: Final = {"z3": "z3", "cvc5": "cvc5"}
 MISSING: Final = {name: f"{name} is not installed (pip install plica[prove])" for name in SOLVERS}
 EFFORT: Final = 6_000_000
 """Steps of z3 (`rlimit`) for a script: the same answer on every machine, however busy it is."""
+MAX_SECONDS: Final = 120
+"""The end of work that z3 does not count as steps."""
 CVC5_EFFORT: Final = 2_000_000
 
 
@@ -37,6 +39,7 @@ def _z3(script: str) -> Answer:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.set("rlimit", EFFORT)
+    solver.set("timeout", MAX_SECONDS * 1000)
     solver.set("random_seed", 0)
     solver.from_string(script.replace("(check-sat)\n", ""))
     found = solver.check()
