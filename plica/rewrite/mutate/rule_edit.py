@@ -15,6 +15,7 @@ from plica.rewrite.match import compiled
 from plica.rewrite.mutate.mutant import spoilt
 from plica.rewrite.packs.canonical import is_varying as is_no_constant
 from plica.rewrite.packs.shape import is_explicit, is_order
+from plica.rewrite.packs.word import Evaluated, FirstFilled, LikeLeft
 from plica.rewrite.pattern import Constraint, Hole
 from plica.rewrite.rule import Rule
 
@@ -46,10 +47,10 @@ def guard_edits(base: Rule) -> Iterator[NamedRule]:
 
 
 # Note [Demands that say nothing]
-# Where the right side is a term, what fills a hole goes into it as it is.  An equation that holds
-# of all constants holds of variables, and one that holds of an attribute written out holds of it
-# however it is written, since operators read both alike.  Whether a term is closed only says what
-# is worth computing beforehand.  To lose such a demand is no mistake.
+# Where the right side is made of terms, what fills a hole goes into it as it is.  An equation that
+# holds of all constants holds of variables, and one that holds of an attribute written out holds of
+# it however it is written, since operators read both alike.  Whether a term is closed only says
+# what is worth, or possible, to compute beforehand.  To lose such a demand is no mistake.
 FORMS: Final = (is_order, is_explicit, is_no_constant)
 WORTH: Final = (is_closed, is_varying)
 
@@ -58,7 +59,8 @@ def _says_nothing(base: Rule, hole: Hole, demand: str) -> bool:
     if demand == "when" and hole.constraint.when in WORTH:
         return True
     of_form = demand == "when" and hole.constraint.when in FORMS
-    return base.build is not None and (demand == "constant" or of_form)
+    is_term = base.build is not None or isinstance(base.right, LikeLeft | Evaluated | FirstFilled)
+    return is_term and (demand == "constant" or of_form)
 
 
 def _with_hole(base: Rule, hole: Hole, constraint: Constraint) -> Rule:

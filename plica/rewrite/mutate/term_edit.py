@@ -1,4 +1,4 @@
-"""Mistakes in a right side that is a term: an operator, a sign, a number, an operand, an attribute.
+"""Mistakes in a right side made of terms: an operator, a sign, a number, an operand, an attribute.
 
 Such mutants have both sides as terms, so that the prover can be tried on them.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -25,7 +25,7 @@ from plica.rewrite.mutate.mutant import replaced, spoilt
 from plica.rewrite.mutate.rule_edit import NamedRule
 from plica.rewrite.packs.axes import exclusive, explicit, longer, merged, united
 from plica.rewrite.packs.rearrange import larger, smaller
-from plica.rewrite.packs.word import Evaluated, LikeLeft
+from plica.rewrite.packs.word import Evaluated, FirstFilled, LikeLeft
 from plica.rewrite.pattern import Derived, Hole
 from plica.rewrite.rule import Rule
 
@@ -38,25 +38,44 @@ TWINS: Final = ((merged, united, exclusive), (smaller, larger), (explicit, longe
 
 def term_edits(base: Rule) -> Iterator[NamedRule]:
     """The rule with one change in its right side, where that is a term."""
+    for what, right in _right_sides(base):
+        build = late_right_side(base.left, right) if isinstance(right, Expr) else None
+        yield what, spoilt(base, right=right, build=build)
+
+
+def _right_sides(base: Rule) -> Iterator[tuple[str, Any]]:  # Any: terms, and words around them
+    """Right sides with one change in one of their terms, or in the word around them."""
     match base.right:
         case Expr() as right:
-            for what, made in _changes(right, base.left):
-                yield what, spoilt(base, right=made, build=late_right_side(base.left, made))
-        case LikeLeft(_, Expr() as part):
-            for what, made in _changes(part, base.left):
-                yield what, spoilt(base, right=attrs.evolve(base.right, part=made))
-        case Evaluated(_, Expr() as part):
-            for what, made in _changes(part, base.left):
-                yield what, spoilt(base, right=attrs.evolve(base.right, constant=made))
+            yield from _changes(right, base.left)
+        case LikeLeft(by=by) as word:
+            yield from _in_field(base, word, "part")
+            if by == "broadcast_to":
+                yield f"reshape for {by}", attrs.evolve(word, by="reshape")
+            else:
+                yield f"broadcast_to for {by}", attrs.evolve(word, by="broadcast_to")
+        case Evaluated() as word:
+            yield from _in_field(base, word, "right")
+            yield from _in_field(base, word, "constant")
+        case FirstFilled(terms) as word:
+            for at, term in enumerate(terms):
+                for what, made in _changes(term, base.left):
+                    changed = (*terms[:at], made, *terms[at + 1 :])
+                    yield f"{what} in term {at}", attrs.evolve(word, terms=changed)
 
 
-def _changes(right: Expr, left: Term) -> Iterator[tuple[str, Term]]:
+def _in_field(base: Rule, word: Any, field: str) -> Iterator[tuple[str, Any]]:
+    for what, made in _changes(getattr(word, field), base.left):
+        yield what, attrs.evolve(word, **{field: made})
+
+
+def _changes(right: Term, left: Term) -> Iterator[tuple[str, Term]]:
     operands = _operands(left)
     for node in post_order(right):
         for what, new in _of_node(node, operands):
             if new is not node:
                 yield what, replaced(right, node, new)
-    if not isinstance(right, Literal):
+    if isinstance(right, Expr) and not isinstance(right, Literal):
         yield "another sign", Apply(NEGATED, (right,), ())
 
 

@@ -78,7 +78,7 @@ MIN_CHANNELS_PER_OUTPUT: Final = 4
 def is_apart(strides: Any) -> bool:
     """Whether results have different taps."""
     steps = strides if isinstance(strides, tuple) else (strides,)
-    return bool(1 < max(steps) <= MAX_PHASES)
+    return bool(1 < max(steps, default=1) <= MAX_PHASES)
 
 
 def is_close(strides: Any) -> bool:

@@ -7,15 +7,31 @@ import json
 import pytest
 
 from plica.cli import main
+from plica.core import Name
 from plica.ir.contract import fused, reassociates
-from plica.ir.type import u8
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.op.elementwise import call
+from plica.ir.type import f32, u8
 from plica.rewrite.check.run import refutation
-from plica.rewrite.check.verdict import Proved
+from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.mutant import Mutant
 from plica.rewrite.packs import find_pack
-from plica.rewrite.packs.word import b, d, f, op, v, x
-from plica.rewrite.pattern import hole
+from plica.rewrite.packs.word import (
+    Evaluated,
+    FirstFilled,
+    b,
+    c,
+    d,
+    e,
+    f,
+    op,
+    spread,
+    v,
+    w as evaluated,
+    x,
+)
+from plica.rewrite.pattern import either, hole
 from plica.rewrite.prove.fuzz import (
     MUTANTS_OF_A_RULE,
     RULES_OF_A_SHARE,
@@ -27,19 +43,55 @@ from plica.rewrite.prove.fuzz import (
     numbered_mutant,
 )
 from plica.rewrite.prove.run import attempt
+from plica.rewrite.prove.smt import query
 from plica.rewrite.prove.solver import is_available
 
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
 
-both, either, negated = map(op, ["logical_and", "logical_or", "logical_not"])
+X = ScalarVar(Name("x"), f32)
+both, joined, negated = map(op, ["logical_and", "logical_or", "logical_not"])
 w = hole("w", rank=0)
 OPEN = tabled("no-proof", op("sort")(op("sort")(x)), op("sort")(x))
-RULE = tabled("and-of-nots", both(negated(b), negated(d)), negated(either(b, d)))
+RULE = tabled("and-of-nots", both(negated(b), negated(d)), negated(joined(b, d)))
 
 
 def test_a_rule_has_mutants_of_every_kind() -> None:
     names = [mutant.what for mutant in mutants_of(RULE)]
     assert {"logical_and for logical_or", "no logical_not", "d for b"} <= {*names}
+
+
+def test_right_sides_in_words_have_mutants_of_each_term() -> None:
+    chosen = FirstFilled((both(negated(b), d), negated(b)))
+    first = tabled("first", either(both(negated(b), d), negated(negated(negated(b)))), chosen)
+    constants = tabled("constants", (f + c) + e, Evaluated(f + evaluated, c + e), float=fused)
+    whole = tabled("whole", *spread(both(b, b), b))
+    changed = {
+        word: {each.what for each in mutants_of(word) if each.kind == "term"}
+        for word in (first, constants, whole)
+    }
+    assert {"no logical_not in term 0", "no logical_not in term 1"} <= changed[first]
+    assert {"subtract for add", "c for e", "operands of add exchanged"} <= changed[constants]
+    assert {"another sign", "reshape for broadcast_to"} <= changed[whole]
+    for mutant in mutants_of(first):
+        assert judged_mutant(mutant, 20).word != "error", mutant.name
+
+
+def test_what_is_computed_beforehand_stays_a_constant() -> None:
+    rules = [each for each in find_pack("algebra") if isinstance(each.right, Evaluated)]
+    mutants = [each for rule in rules for each in mutants_of(rule) if each.kind == "guard"]
+    assert len(rules) > 5
+    assert not [each.what for each in mutants if "constant" in each.what]
+    for mutant in mutants:
+        assert isinstance(refutation(mutant.rule, 4), Refuted | None), mutant.name
+
+
+def test_solvers_have_no_laws_that_a_proof_does_not_name() -> None:
+    base = next(rule for rule in find_pack("algebra") if rule.name == "floor-of-negative")
+    lost = next(each for each in mutants_of(base) if each.what == "sin for negative")
+    assert judged_mutant(lost, 20).word == "refuted"
+    asked = query(call("sin", X), call("sin", -X), "reals", signless=True)
+    assert "declare-fun sin_real " in asked.text
+    assert asked.axioms == ("sin is odd",)
 
 
 def test_no_wrong_mutant_of_a_rule_is_proved() -> None:
