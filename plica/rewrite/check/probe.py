@@ -10,7 +10,8 @@ from typing import Final
 
 from plica.core import IllTyped, Name, RuleFailed, RuleRefused, Term, post_order
 from plica.core.extension import said
-from plica.ir.graph.expression import Expr
+from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.operator import Mismatch, find
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import bool_, same_type, type_of
 from plica.rewrite.check.data import seeded
@@ -96,6 +97,24 @@ def failing(rule: Rule, failed: RuleFailed, shown: str) -> RuleRefused:
     message = f"{rule.name} fails on an instance of its left side."
     told = found + (f"\non {shown}" if shown else "")
     return RuleRefused(replace(first, message=message, place=rule.place, found=told))
+
+
+def ill_formed(term: Term) -> str | None:
+    """Which operator of a term has operands that are no tensors, or an attribute it does not take.
+
+    A right side is made of terms and settings that were matched, which nobody has read again.
+    """
+    return next(filter(None, map(_misused, post_order(term))), None)
+
+
+def _misused(node: Term) -> str | None:
+    if not isinstance(node, Apply) or (record := find(node.op)) is None:
+        return None
+    if not all(isinstance(arg, Expr) for arg in node.args):
+        return f"{node.op} takes tensors"
+    readers = {each.name: each.read for each in record.attributes}
+    wrong = [name for name, value in node.attrs if isinstance(readers[name](value), Mismatch)]
+    return f"{node.op} does not take that {wrong[0]}" if wrong else None
 
 
 def types_differ(left: Expr, right: Term) -> str | None:

@@ -32,6 +32,7 @@ from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.offer import offered
 from plica.rewrite.check.operator import check_operator
+from plica.rewrite.check.probe import ill_formed
 from plica.rewrite.check.region import chains
 from plica.rewrite.check.report import as_pytest
 from plica.rewrite.check.sample import samples
@@ -235,6 +236,8 @@ class _Search:
         if after is None:
             self.declined.add(made)
             return None
+        if (wrong := ill_formed(after)) is not None:
+            return None, f"the right side is ill-formed: {wrong}", made, None
         trial = Trial(rule, made, after)
         if trial.ill_made is not None:
             return None, trial.ill_made, made, after

@@ -133,6 +133,8 @@ class Refuted:
     @property
     def hint(self) -> str:
         """What may save the rule, where only whole numbers were seen to refute it."""
+        if self.counterexample.left_value is None:
+            return ""  # nothing was computed
         kinds = {getattr(getattr(value, "dtype", None), "kind", "") for _, value in
                  self.counterexample.inputs}  # fmt: skip
         if not kinds or not kinds <= {"i", "u", "b"}:

@@ -133,10 +133,9 @@ def clipped_twice(
 
 
 @derived
-def bound(of: Expr) -> Any:
+def bound(of: Const) -> Any:
     """The number of a scalar constant; None, so that a rule does not apply, if that is no plain
     bound. Any: a number or None."""
-    assert isinstance(of, Const)
     found = of.numpy()[()].item()
     return found if is_plain(found) and found not in (inf, -inf) else None
 

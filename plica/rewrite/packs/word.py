@@ -17,7 +17,7 @@ import attrs
 
 from plica.core import CompilerBug, Term
 from plica.core.deferred import unobserved
-from plica.ir.graph.expression import Expr, const
+from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.graph.provenance import derived_const
 from plica.ir.loop.scalar import Scalar
@@ -155,16 +155,17 @@ class LikeLeft:
 
 @attrs.frozen
 class FirstFilled:
-    """A right side that is the first of some terms whose holes are all filled."""
+    """A right side that is the first of some terms whose holes are all filled, if there is one."""
 
     terms: tuple[Term, ...]
 
-    def among(self, names: frozenset[str]) -> Term:
+    def among(self, names: frozenset[str]) -> Term | None:
         """The term for a match that fills the holes of these names."""
-        return next(each for each in self.terms if hole_names(each) <= names)
+        return next((each for each in self.terms if hole_names(each) <= names), None)
 
-    def __call__(self, match: PatternMatch) -> Term:
-        made: Term = _plan(self.among(frozenset(match.filling)))(match.filling)
+    def __call__(self, match: PatternMatch) -> Term | None:
+        chosen = self.among(frozenset(match.filling))
+        made: Term | None = None if chosen is None else _plan(chosen)(match.filling)
         return made
 
 
@@ -221,6 +222,14 @@ class ByDefinition:
     record: Operator
     inputs: tuple[str, ...]
     attributes: tuple[str, ...]
+
+    def is_of(self, left: Term) -> bool:
+        """Whether a left side is that operator of these arguments."""
+        if not isinstance(left, Apply) or left.op != self.record.name:
+            return False
+        given = dict(left.attrs)
+        parts = (*left.args, *(given[each.name] for each in self.record.attributes))
+        return tuple(getattr(it, "name", "") for it in parts) == (*self.inputs, *self.attributes)
 
     def __call__(self, match: PatternMatch) -> Term:
         names = (each.name for each in self.record.attributes)

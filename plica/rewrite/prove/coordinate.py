@@ -31,6 +31,7 @@ from plica.rewrite.packs import per_axis as words
 from plica.rewrite.packs.per_axis import AlongEachAxis
 from plica.rewrite.pattern import Derived, Hole, TermFunction
 from plica.rewrite.prove.open_tensor import Unprovable
+from plica.rewrite.prove.role import check_roles
 from plica.rewrite.prove.solver import MISSING, answer, is_available
 from plica.rewrite.rule import Rule
 
@@ -96,7 +97,8 @@ class GridReading:
                 if name not in self.bounded:
                     raise Unprovable(f"the guard does not say that {name} has all axes")
                 found = tuple(self.integer(f"{name}_{side}_{t}") for t in range(self.rank))
-                self.given.update((f"(<= 0 {each})", None) for each in found)
+                if self.is_left:
+                    self.given.update((f"(<= 0 {each})", None) for each in found)
                 return found
             case Derived(function, (low, high)) if function is words.widths:
                 return self.numbers(low if side == "low" else high)
@@ -433,6 +435,7 @@ def coordinate_proof(rule: Rule) -> Proved:
     """A proof by coordinates, or the reason (`Unprovable`) why there is none."""
     if not isinstance(rule.left, Expr) or not isinstance(rule.right, Expr):
         raise Unprovable("a side is no graph term")
+    check_roles(rule.left, rule.right)
     scripts: list[str] = []
     rank = least = rule.when.least_rank if isinstance(rule.when, AlongEachAxis) else 0
     last, arithmetic = rank, False

@@ -25,8 +25,8 @@ TRIANGLES: Final = {"tril": smaller, "triu": larger}
 """Operators, and what two of their diagonals are together."""
 
 
-def read_derived(reading: RuleFacts, node: Derived) -> OpenTensor:
-    """A part of a right side as a tensor; what is no tensor is read by its user."""
+def read_derived(reading: RuleFacts, node: Derived) -> OpenTensor | None:
+    """A part of a right side as a tensor, None where it is none: a setting."""
     match node.args:
         case (Expr() as part, wanted) if node.function is as_shape:
             return reading.reshape(reading.memo[part], shape_of(reading, wanted))
@@ -38,7 +38,7 @@ def read_derived(reading: RuleFacts, node: Derived) -> OpenTensor:
             return turned_back_of(reading, name)
         case (value, dtype) if node.function is number:
             return number_of(reading, value, dtype)
-    return constant(False, bool_)
+    return None
 
 
 def shape_of(reading: RuleFacts, given: Any) -> OpenShape:
@@ -62,7 +62,7 @@ def number_of(reading: RuleFacts, value: Any, dtype: Any) -> OpenTensor:
     if not isinstance(dtype, DType):
         raise Unprovable("a number of an unknown dtype")
     if isinstance(value, Hole):
-        unknown = reading.atom(("number", value.name), dtype, value.name)
+        unknown = reading.atom(("number", value.name, dtype), dtype, value.name)
         return OpenTensor(dtype, SCALAR, lambda _: unknown)
     value = bool(value) if dtype is bool_ else value
     if not is_value(value, dtype):
@@ -72,7 +72,7 @@ def number_of(reading: RuleFacts, value: Any, dtype: Any) -> OpenTensor:
 
 def one_number_of(reading: RuleFacts, name: str) -> OpenTensor:
     """The value that a constant has everywhere."""
-    dtype = reading.dtypes[name]
+    dtype = reading.dtype_of(name)
     return OpenTensor(dtype, SCALAR, lambda _: reading.atom(("hole", name), dtype, name))
 
 
@@ -83,7 +83,7 @@ def shape_before(name: str) -> NamedShape:
 
 def turned_back_of(reading: RuleFacts, name: str) -> OpenTensor:
     """A constant before a transpose, with as many axes as that has."""
-    dtype = reading.dtypes[name]
+    dtype = reading.dtype_of(name)
     return OpenTensor(
         dtype, shape_before(name), lambda index: reading.atom(("hole", name, index), dtype, name)
     )

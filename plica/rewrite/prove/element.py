@@ -113,22 +113,27 @@ class RuleReading(RuleFacts):
     def tensor(self, term: Term) -> OpenTensor:
         """What a part of a side is."""
         for node in post_order(term):
-            if node not in self.memo and isinstance(node, Expr):
-                self.memo[node] = self._read(node)
+            if node in self.memo or not isinstance(node, Expr):
+                continue
+            if (found := self._read(node)) is not None:
+                self.memo[node] = found
         return self.memo[term]
 
-    def _read(self, node: Expr) -> OpenTensor:
+    def _read(self, node: Expr) -> OpenTensor | None:
+        """A part as a tensor; None for settings and parts that only their users can read."""
         match node:
             case Hole(name):
-                return self._hole(node)
+                return None if self.dtypes.get(name) is None else self._hole(node)
             case Const(dtype, ()):
                 return constant(node.numpy()[()].item(), dtype)
-            case Literal():
-                return constant(False, bool_)  # read by its user
+            case Literal(bool() as value):
+                return constant(value, bool_)
+            case Literal() | Apply("split"):
+                return None
             case If(condition, then, orelse):
                 return self._if(*(self.memo[each] for each in (condition, then, orelse)))
             case Rest(name):  # tensors end to end are one tensor
-                shape, dtype = NamedShape(name), self.dtypes[name]
+                shape, dtype = NamedShape(name), self.dtype_of(name)
                 return OpenTensor(
                     dtype, shape, lambda index: self.atom(("hole", name, index), dtype, name)
                 )
@@ -151,14 +156,12 @@ class RuleReading(RuleFacts):
         raise Unprovable(f"{type(node).__name__} is not modelled")
 
     def _hole(self, node: Hole) -> OpenTensor:
-        if node.name not in self.dtypes:  # the value of an attribute
-            return constant(False, bool_)
         constraint = node.constraint
         scalar = constraint.ranks == (0,) or constraint.shape == ()
         if self.assumes and constraint.ranks is not None and len(constraint.ranks) == 1:
             self.seen.add(("rank", *constraint.ranks, self.facts.named(NamedShape(node.name))))
         shape = SCALAR if scalar else self.facts.named(NamedShape(node.name))
-        dtype, name = self.dtypes[node.name], node.name
+        name, dtype = node.name, self.dtype_of(node.name)
         if name in self.splats:
             return one_number_of(self, name)
         if (order := self.turned.get(name)) is not None:
@@ -202,9 +205,8 @@ class RuleReading(RuleFacts):
         values = tuple(given.values())
         attributes = tuple(sorted((it for it in values if isinstance(it, Hole)), key=repr))
         if _is_identity(record.name, given) or self.is_known(("identity", attributes, of.shape)):
+            self.legal((record.name, values, of.shape), f"{record.name} of another shape")
             return of
-        if record.name == "split":
-            return constant(False, bool_)  # its parts are read
         if any(self.is_known(("repeats ones", value, of.shape)) for value in values):
             self.legal((record.name, values, of.shape), f"{record.name} of another shape")
             return self.broadcast(of, MappedShape(record.name, tuple(given.items()), of.shape))
@@ -328,7 +330,8 @@ class RuleReading(RuleFacts):
     def _fill(self, name: str, given: dict[str, Any], shape: OpenShape, own: DType) -> OpenTensor:
         """A shape filled with a number."""
         value = given["value"] if FILLS[name] is None else FILLS[name]
-        number = number_of(self, value, own if given["dtype"] is None else given["dtype"])
+        dtype = self.value(given["dtype"])
+        number = number_of(self, value, own if dtype is None else dtype)
         return OpenTensor(number.dtype, shape, lambda _: number.at(NOWHERE))
 
     # --- arrangements -----------------------------------------------------------------------------

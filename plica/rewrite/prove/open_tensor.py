@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from plica.core import Term
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type import DType
 from plica.rewrite.prove.open_shape import SCALAR, OpenIndex, OpenShape
@@ -30,6 +31,13 @@ class OpenTensor:
     parts: tuple[OpenTensor, ...] = ()
     """What a concatenation is made of, and along which axis."""
     axis: Any = None
+
+
+class OpenTensors(dict[Term, OpenTensor]):
+    """The tensors that parts of a rule are; to read anything else as one is refused."""
+
+    def __missing__(self, part: object) -> OpenTensor:
+        raise Unprovable(f"{part!r} is no tensor that is modelled")
 
 
 def constant(value: bool | int | float, dtype: DType) -> OpenTensor:

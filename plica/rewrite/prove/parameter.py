@@ -57,7 +57,7 @@ def parameter(reading: RuleFacts, value: Any, dtype: DType, attribute: str) -> S
         case Hole(name):
             if value.constraint.when is is_zero:
                 return Lit(0, dtype)
-            unknown = reading.atom(("number", name), dtype, name)
+            unknown = reading.atom(("number", name, dtype), dtype, name)
             return plain(unknown) if value.constraint.when is is_plain else unknown
         case Derived(function, (Hole(name),)) if function is bound and name in reading.plain:
             return demanded(reading, name, reading.atom(("hole", name, NOWHERE), dtype, name))

@@ -75,7 +75,10 @@ def flip_axes(reading: RuleFacts, axes: Any, shape: OpenShape) -> AxisSet:
             return differing(first, second)
         if axes.function is longer:  # along the others a flip moves nothing
             axes = axes.args[0]
-    return axes_of(reading, axes, shape)
+    found = axes_of(reading, axes, shape)
+    if len(found) > 1:
+        raise Unprovable("which axes are in two sets is not known")
+    return found
 
 
 def reduced(

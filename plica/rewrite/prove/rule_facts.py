@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from plica.core import Name, Term
 from plica.ir.loop.scalar import Scalar, ScalarVar
@@ -13,8 +13,10 @@ from plica.rewrite.packs.composite import own_dtype
 from plica.rewrite.pattern import Derived, Hole
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_shape import OpenShape, ShapeFacts
-from plica.rewrite.prove.open_tensor import OpenTensor, Unprovable
+from plica.rewrite.prove.open_tensor import OpenTensor, OpenTensors, Unprovable
 
+Dtypes: TypeAlias = Mapping[str, DType | None]
+"""The dtypes of holes: of tensors, and the values of settings that are dtypes or None."""
 EMPTY: Final[Mapping[str, bool]] = MappingProxyType({})
 
 
@@ -22,7 +24,7 @@ class RuleFacts:
     """The facts of one rule with the dtypes of its holes: both sides are read with the same."""
 
     def __init__(
-        self, dtypes: Mapping[str, DType], flags: Mapping[str, bool] = EMPTY, reorders: bool = False
+        self, dtypes: Dtypes, flags: Mapping[str, bool] = EMPTY, reorders: bool = False
     ) -> None:
         self.dtypes = dtypes
         self.flags = flags
@@ -44,7 +46,7 @@ class RuleFacts:
         """The laws of the normal forms that were used."""
         self.assumes = True
         self.seen: set[tuple[Any, ...]] = set()
-        self.memo: dict[Term, OpenTensor] = {}
+        self.memo = OpenTensors()
         self.cuts: dict[OpenTensor, tuple[OpenTensor, Any, Any, int]] = {}
         """Parts of splits: of what, into how many, along which axis, which of them."""
         self.splats: set[str] = set()
@@ -62,6 +64,12 @@ class RuleFacts:
         """Notes a law by which a normal form was made."""
         self.theorems[theorem] = None
 
+    def dtype_of(self, name: str) -> DType:
+        """The dtype of the tensor that fills a hole."""
+        if (found := self.dtypes[name]) is None:
+            raise Unprovable(f"{name} is no tensor")
+        return found
+
     def flag(self, value: Any) -> Any:
         """The value of an attribute that is a condition, where it is decided."""
         return self.flags.get(value.name, value) if isinstance(value, Hole) else value
@@ -73,8 +81,8 @@ class RuleFacts:
     def value(self, value: Any) -> Any:
         """An attribute's value; a hole of a dtype has the dtype chosen for it."""
         if isinstance(value, Derived) and value.function is own_dtype:
-            given, part = value.args  # where a hole is None, the dtype is the same on both sides
-            return self.memo[part].dtype if given is None else self.value(given)
+            given, part = value.args
+            return self.memo[part].dtype if (own := self.value(given)) is None else own
         return self.dtypes.get(value.name, value) if isinstance(value, Hole) else value
 
     def legal(self, key: tuple[Any, ...], what: str) -> None:

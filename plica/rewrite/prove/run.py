@@ -35,6 +35,7 @@ import attrs
 from plica.core import IllTyped, Term, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, signless_zero
 from plica.ir.graph.expression import Apply, Expr
+from plica.ir.graph.operator import find
 from plica.ir.type import DTYPES, DType
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted
@@ -57,6 +58,8 @@ from plica.rewrite.prove.linear import undefined_atoms
 from plica.rewrite.prove.open_shape import ROOT
 from plica.rewrite.prove.open_tensor import IllTypedRule, OpenTensor, Unprovable
 from plica.rewrite.prove.parameter import learn_bounds
+from plica.rewrite.prove.role import check_roles
+from plica.rewrite.prove.rule_facts import Dtypes
 from plica.rewrite.rule import Rule
 
 MAX_TYPINGS: Final = 20_000
@@ -103,16 +106,18 @@ def attempt(rule: Rule, at: Mapping[str, DType] = MappingProxyType({})) -> Prove
 
 
 def _proof(rule: Rule, at: Mapping[str, DType]) -> Proved:
-    if isinstance(rule.right, ByDefinition):
+    if isinstance(rule.right, ByDefinition) and rule.right.is_of(rule.left):
         return Proved(rule.name, f"the definition of {rule.right.record.name}", (), ())
-    left, right = _sides(rule)
+    left, only = _sides(rule)
     cases = typings = 0
     theorems: dict[str, None] = {}
     laws: dict[str, None] = {}
     scripts: dict[str, None] = {}
     for each in alternatives(left):
         assert isinstance(each, Expr)
-        right = _right(rule.right, each, right)
+        if (right := _right(rule.right, each, only)) is None:
+            continue  # the rule does not apply
+        check_roles(each, right)
         flags = _flags(each, right)
         for dtypes in dtypes_of(each, at):
             if isinstance(rule.when, DtypesAre) and not rule.when.predicate(
@@ -158,7 +163,7 @@ class _Case:
     rule: Rule
     left: Expr
     right: Expr
-    dtypes: dict[str, DType]
+    dtypes: Dtypes
     flags: dict[str, bool]
     theorems: dict[str, None]
 
@@ -209,12 +214,12 @@ def _sides(rule: Rule) -> tuple[Term, Expr]:
     raise Unprovable("the right side is a function")
 
 
-def _right(given: object, left: Expr, right: Expr) -> Expr:
-    """The right side of an alternative of the left one."""
+def _right(given: object, left: Expr, right: Expr) -> Expr | None:
+    """The right side of an alternative of the left one, None where it has none."""
     if not isinstance(given, FirstFilled):
         return right
     found = given.among(hole_names(left))
-    assert isinstance(found, Expr)
+    assert found is None or isinstance(found, Expr)
     return found
 
 
@@ -247,35 +252,38 @@ def _same_elements(
     return dict.fromkeys(equal_folds(reading, a, b, claim))
 
 
-def dtypes_of(
-    left: Expr, at: Mapping[str, DType] = MappingProxyType({})
-) -> Iterator[dict[str, DType]]:
+def dtypes_of(left: Expr, at: Mapping[str, DType] = MappingProxyType({})) -> Iterator[Dtypes]:
     """Choices of dtypes for the holes of a left side, among which are all that make it a term.
 
     Holes in `at` have the dtype that is given there.
     """
-    holes: dict[str, tuple[DType, ...]] = {}
+    holes: dict[str, tuple[DType | None, ...]] = {}
     for node in post_order(left):
         if isinstance(node, Apply):
             for arg in node.args:
                 if isinstance(arg, Hole | Rest):
                     only = arg.constraint.dtypes if isinstance(arg, Hole) else None
                     holes[arg.name] = only or DTYPES
+            record = find(node.op)
+            assert record is not None
+            default = {each.name: each.default for each in record.attributes}.get("dtype")
             for name, value in node.attrs:
                 if name == "dtype" and isinstance(value, Hole):
-                    holes[value.name] = DTYPES
+                    holes[value.name] = DTYPES if default is not None else (*DTYPES, None)
         elif not isinstance(node, Hole):
             for kid in node._children:
                 if isinstance(kid, Hole):
                     holes[kid.name] = kid.constraint.dtypes or DTYPES
     parts = [node for node in post_order(left) if isinstance(node, Apply)]
-    options = [(name, (at[name],) if at.get(name) in of else of) for name, of in holes.items()]
+    options = [
+        (name, (at[name],) if name in at and at[name] in of else of) for name, of in holes.items()
+    ]
     yield from _chosen({}, options, parts)
 
 
 def _chosen(
-    known: dict[str, DType], rest: list[tuple[str, tuple[DType, ...]]], parts: Sequence[Expr]
-) -> Iterator[dict[str, DType]]:
+    known: Dtypes, rest: list[tuple[str, tuple[DType | None, ...]]], parts: Sequence[Expr]
+) -> Iterator[Dtypes]:
     """Complete choices; those that make no term of a part are left out early."""
     if not rest:
         yield known
@@ -289,7 +297,7 @@ def _chosen(
             yield from _chosen(chosen, others, parts)
 
 
-def _of(part: Expr, dtypes: dict[str, DType]) -> tuple[tuple[str, DType], ...]:
+def _of(part: Expr, dtypes: Dtypes) -> tuple[tuple[str, DType | None], ...]:
     return tuple((name, of) for name, of in dtypes.items() if name in _names(part))
 
 
@@ -299,7 +307,7 @@ def _names(part: Expr) -> frozenset[str]:
 
 
 @lru_cache(maxsize=65_536)
-def _is_term(part: Expr, dtypes: tuple[tuple[str, DType], ...]) -> bool:
+def _is_term(part: Expr, dtypes: tuple[tuple[str, DType | None], ...]) -> bool:
     try:
         RuleReading(dict(dtypes)).tensor(part)
     except (IllTypedRule, IllTyped):
