@@ -105,7 +105,8 @@ def externs_of(module: Module, given: Sequence[tuple[str, GivenExtern]], here: b
             else:
                 sources[symbol] = _callback(called[symbol], source, module)
     for symbol in called:
-        if here and symbol not in sources and (function := spelled_extern(symbol)) is not None:
+        function = spelled_extern(symbol, True) if here and symbol not in sources else None
+        if function is not None:
             sources[symbol] = _callback(called[symbol], function, module)
         if here and symbol not in sources and library_address(symbol) is None:
             message = f"Nothing serves the extern {symbol!r}."

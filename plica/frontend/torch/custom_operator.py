@@ -175,7 +175,7 @@ def _count(of: Any) -> int:  # Any: as above
 # --- at run time ---------------------------------------------------------------------------------
 
 
-def implementation(symbol: str) -> Callable[..., Any] | None:
+def implementation(symbol: str, compiled_code: bool = False) -> Callable[..., Any] | None:
     """The function of arrays that a symbol means, None where this process has no such operator."""
     import torch
 
