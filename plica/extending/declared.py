@@ -55,7 +55,7 @@ GRADIENT: Final = "__gradient"
 
 
 @runtime_checkable
-class LaunchedKernel(Protocol):
+class ExternKernel(Protocol):
     """A kernel that fills arrays."""
 
     def text(self) -> str:
@@ -136,7 +136,7 @@ class CudaKernel:
         stream.wait()
 
 
-Kernel: TypeAlias = "LaunchedKernel | Callable[..., Any]"  # Any: arrays in and out
+Kernel: TypeAlias = "ExternKernel | Callable[..., Any]"  # Any: arrays in and out
 
 
 @frozen(eq=False)
@@ -168,7 +168,7 @@ class Declared:
 
     def launched(self, *arrays: Array) -> Any:  # Any: as above
         """What the kernel gives."""
-        if not isinstance(self.kernel, LaunchedKernel):
+        if not isinstance(self.kernel, ExternKernel):
             return self.kernel(*arrays)
         equations = [
             pair for param, array in zip(self.type.params, arrays, strict=True)
@@ -197,7 +197,7 @@ def declared_extern(
     assert module.main is not None
     of = type_of(module.main)
     assert isinstance(of, FuncType)
-    if isinstance(kernel, LaunchedKernel):
+    if isinstance(kernel, ExternKernel):
         text = kernel.text()
     else:
         text = getattr(kernel, "__qualname__", "")
@@ -216,7 +216,7 @@ def implementation(symbol: str, compiled_code: bool) -> Callable[..., Any] | Non
         return known.slopes(compiled_code)
     if not compiled_code:
         return known.interpreted
-    if isinstance(known.kernel, LaunchedKernel):
+    if isinstance(known.kernel, ExternKernel):
         known.kernel.check()
     return known.launched
 
