@@ -32,10 +32,14 @@ from plica.schedule.default.estimate import vectors_side_by_side
 from plica.schedule.default.grouped import by_group
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.register_tile import UNDER_WAY
+from plica.schedule.default.share import pays
 from plica.schedule.default.summed import in_equal_runs
 
 FEWEST: Final = 2
 """Outputs of a group that are worth a vector, however long: no other loops are as good for them."""
+
+PARTS_OF_CACHE: Final = 4
+"""What is read once for each block of outputs takes one of as many parts of the second cache."""
 
 TERMS: Final = 8
 """A sum of fewer terms is not worth a tile."""
@@ -57,8 +61,15 @@ class OpenTile:
     """Whether the data has room for whole tiles."""
     vectors_across: int
     """Vectors of a packed weight that lie side by side: all of a tile, or one."""
-    image: bool = False
-    """Whether rows are images as a whole, long enough for a last tile that ends with them."""
+    source: sc.Buffer
+    """What the data is read from."""
+    group: int = 0
+    """Where rows are images as a whole, long enough for a last tile that ends with them: how many
+    tiles go together for all outputs, copied to where these stay near if several do."""
+    inner: tuple[int, ...] = ()
+    """The axes of the data that the sum goes through."""
+    shares: bool = False
+    """Whether cores share the blocks of outputs of a group."""
 
     def fills(self) -> bool:
         """Whether a tile keeps the units for products busy, or there is nothing to make more of."""
@@ -112,6 +123,8 @@ def open_tile(
     vectors_across = vectors_side_by_side(tile.vectors, lanes, found.weight.buffer.dtype.bytes)
     pack, weight = packed_outputs(found, lanes, vectors_across, names)
     old = found.reduction
+    around = {*found.fold.axes}
+    inner = tuple([at for at, each in enumerate(data.indices) if free_vars(each) - around])
     value = sc.Reduce(old.combiner, old.axes, old.extents, sc.Mul(data, weight), old.runs)
     if reassociates:
         value = in_equal_runs(value, names)
@@ -129,8 +142,25 @@ def open_tile(
         narrower,
         bool(copies),
         vectors_across,
-        image and not copies,
+        data.buffer,
+        _tiles_together(found, tile.steps, inner, machine) if image and not copies else 0,
+        inner,
+        pays(machine, terms * count * USUAL[0] ** 2, ()),
     )
+
+
+def _tiles_together(of: ConstantProduct, steps: int, inner: Sequence[int], machine: Machine) -> int:
+    """How many tiles of columns go together for each block of outputs: one if the nearest cache
+    holds all weights beside it, or the data is not one column after another; else as many as a
+    part of the second one holds."""
+    places, shape = of.data.indices, of.data.buffer.shape
+    terms = of.weight.buffer.dtype.bytes * prod(known(each) or 0 for each in of.reduction.extents)
+    outputs = known(of.fold.out.shape[of.fold.axes.index(of.lane)]) or 0
+    apart = all(free_vars(places[at]) <= {*of.reduction.axes} and known(shape[at]) for at in inner)
+    in_rows = places[-1] is of.column and all(of.column not in free_vars(e) for e in places[:-1])
+    if terms * (outputs + steps) <= machine.cache(1) or not (apart and in_rows):
+        return 1
+    return max(1, machine.cache(2) // PARTS_OF_CACHE // (terms * steps))
 
 
 def _is_last(of: ConstantProduct, epilogue: Each | None) -> bool:

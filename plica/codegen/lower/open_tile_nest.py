@@ -14,7 +14,7 @@ Law: each sum has its terms in the order that it says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
@@ -29,7 +29,7 @@ from plica.codegen.lower.loop_order import (
 from plica.codegen.lower.nest import Sums, elements, in_order, open_sizes
 from plica.codegen.lower.open_tile import OpenTile
 from plica.core import Term, post_order, substitute
-from plica.ir.loop import Each, Names, Stages, scalar as sc, statement as st
+from plica.ir.loop import Each, Names, Stages, loads, scalar as sc, statement as st
 from plica.ir.loop.reduction import exposed
 from plica.ir.loop.stages import pairs
 from plica.ir.type import known, polynomial
@@ -96,7 +96,7 @@ class _Block:
 
     def loops(self) -> st.Stmt:
         """All of it."""
-        if self.of.image:
+        if self.of.group:
             return loops_around(self.outer, self._image())
         return loops_around(self.around, self._strips())
 
@@ -145,19 +145,58 @@ class _Block:
         return st.Bind(end, size - 1, st.Branch(there_is, tile, st.NOTHING))
 
     def _image(self) -> st.Stmt:
-        """All outputs of some places after another: what is read of these is near.  The last tile
-        ends with the image; of one that is smaller each place is done alone."""
+        """All outputs of a group of tiles after another: what is read of these is near.  The last
+        tile ends with the image; of one that is smaller each place is done alone."""
         of, size, strip, near = self.of, self.size, self.strip, self.near
-        column = self.names.var("column")
-        inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + of.steps, size))  # it is
-        tile = loops_around([self.blocks], self._made(of.steps, column + near))
-        begin = sc.Min(strip * of.steps, size - of.steps)
-        bound = st.Bind(column, begin, st.Branch(inside, tile, st.NOTHING))
-        many = (size + (of.steps - 1)) // of.steps
+        tiles = (size + (of.steps - 1)) // of.steps
         single = loops_around([(strip, size), self.blocks], self._made(1, strip + near))
-        return st.Branch(
-            sc.Le(sc.index(of.steps), size), loops_around([(strip, many)], bound), single
-        )
+        if of.group > 1:
+            return st.Branch(sc.Le(sc.index(of.steps), size), self._groups(tiles), single)
+        tile = self._begun(strip, lambda at: loops_around([self.blocks], self._made(of.steps, at)))
+        whole = loops_around([(strip, tiles)], tile)
+        return st.Branch(sc.Le(sc.index(of.steps), size), whole, single)
+
+    def _begun(self, number: sc.Scalar, body: Callable[[sc.Scalar], st.Stmt]) -> st.Stmt:
+        """A tile by its number, given its places: the last one ends with the image."""
+        of, size, column = self.of, self.size, self.names.var("column")
+        inside = sc.And(sc.Le(sc.index(0), column), sc.Le(column + of.steps, size))  # it is
+        begin = sc.Min(number * of.steps, size - of.steps)
+        return st.Bind(column, begin, st.Branch(inside, body(column + self.near), st.NOTHING))
+
+    def _groups(self, tiles: sc.Scalar) -> st.Stmt:
+        """Groups of tiles: copied, since their rows lie pages apart, then summed."""
+        of, strip, near = self.of, self.strip, self.near
+        data = [load for load in loads(self.value) if load.buffer is of.source]
+        group, many = self.names.var("group"), self.names.var("many")
+        extents = [data[0].buffer.shape[at] for at in of.inner]
+        shape = (sc.index(of.group), *extents, sc.index(of.steps))
+        panel = sc.Buffer(self.names.name("panel"), shape, data[0].buffer.dtype)
+        places = [self.names.var("a") for _ in of.inner]
+
+        def copied(at: sc.Scalar) -> st.Stmt:
+            source = [*data[0].indices[:-1], at]
+            for each, place in zip(of.inner, places, strict=True):
+                source[each] = place
+            store = st.Store(panel, (strip, *places, near), sc.Load(data[0].buffer, tuple(source)))
+            loops = [*zip(places, extents, strict=True), (near, sc.index(of.steps))]
+            return loops_around(loops, store, "vectorized")
+
+        reads: dict[Term, sc.Scalar] = {
+            each: sc.Load(panel, (strip, *[each.indices[at] for at in of.inner], near))
+            for each in data
+        }
+        number, value = group * of.group + strip, self.value
+        copies = st.For(strip, many, "serial", self._begun(number, copied))
+        self.value = replaced(value, reads)
+        sums = self._begun(number, lambda at: self._made(of.steps, at))
+        self.value = value
+        blocks, count = self.blocks
+        summed = st.For(strip, many, "serial", sums)
+        summed = st.For(blocks, count, "parallel" if of.shares else "serial", summed)
+        made: st.Stmt = st.Alloc(panel, st.seq(copies, summed))
+        made = st.Branch(sc.Le(many, sc.index(of.group)), made, st.NOTHING)  # there are no more
+        made = st.Bind(many, sc.Min(tiles - group * of.group, sc.index(of.group)), made)
+        return loops_around([(group, (tiles + (of.group - 1)) // of.group)], made)
 
     def _made(
         self,

@@ -51,8 +51,7 @@ with lazy_imports(__name__):  # kernels that are kept were scheduled elsewhere
     from plica.codegen.lower.flatten import flatten
     from plica.codegen.lower.loop_kind import roll
     from plica.codegen.lower.nest import nest, nest_along_rows
-    from plica.codegen.lower.open_panel import open_panel, paneled_columns
-    from plica.codegen.lower.open_tile import OpenTile, open_tile
+    from plica.codegen.lower.open_tile import open_tile
     from plica.codegen.lower.open_tile_nest import tiled
     from plica.codegen.lower.open_window import open_windows
     from plica.codegen.lower.shared import shared
@@ -163,14 +162,6 @@ def _plain(machine: Machine, of: StagedGroup) -> Scheduled:
 
 
 @lru_cache(maxsize=512)
-def _tile_of(function: Function, facts: Facts, machine: Machine) -> OpenTile | None:
-    """The tiles that a function of open sizes is made in, None where it is not."""
-    told = abstracted(to_stages(function).stages)
-    whole = collapsed(told.stages, facts.reassociates, opened=True)
-    return open_tile(whole, facts.constant, machine, facts.reassociates)
-
-
-@lru_cache(maxsize=512)
 def _has_open_rows(function: Function, facts: Facts, machine: Machine) -> bool:
     """Whether a function of open sizes is a product that takes any number of rows; tiles of bytes
     by a constant are as good in kernels of some rows."""
@@ -255,14 +246,12 @@ def without_trace(function: Function, facts: Facts, machine: Machine) -> Schedul
 def in_open_tiles(
     function: Function, whole: Stages, facts: Facts, machine: Machine
 ) -> Scheduled | None:
-    """The kernel of a function of open sizes whose sum is made in tiles: with lanes along columns,
-    or along outputs; None where there is no such sum."""
-    given = whole, facts.constant, machine, facts.reassociates
-    if (panel := open_panel(*given)) is not None:
-        return in_tiles(function, facts, panel.stages, lambda rest: paneled_columns(panel, rest))
-    if (tile := _tile_of(function, facts, machine)) is not None:
-        return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
-    return None
+    """The kernel of a function of open sizes whose sum is made in tiles, None where there is no
+    such sum."""
+    tile = open_tile(whole, facts.constant, machine, facts.reassociates)
+    if tile is None:
+        return None
+    return in_tiles(function, facts, tile.stages, lambda rest: tiled(tile, rest, machine))
 
 
 def in_tiles(

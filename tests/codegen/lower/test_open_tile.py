@@ -44,6 +44,7 @@ CASES = {
     "groups":   (16,      64, (3, 3), (1, 1), (1, 1), 2, "relu"),
     "apart":    (12,      12, (3, 3), (1, 1), (1, 1), 12, "relu"),
     "wide":     (24,      24, (5, 5), (2, 2), (2, 2), 24, ""),
+    "deep":    (160,      96, (1, 1), (1, 1), (0, 0), 1, "relu"),
 }
 # fmt: on
 
@@ -116,6 +117,23 @@ def test_every_size_gives_what_numpy_gives(case: str, n: int, high: int, wide: i
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     if n * high * wide < 64:  # each sum has its terms in the order that it says
         np.testing.assert_array_equal(found, np.asarray(plica.interpret(of, x)))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", ["tail", "deep"])
+def test_short_vectors_read_tiles_from_panels(case: str, threads: int) -> None:
+    of, weight = model(case, "n", "h", "w")
+    target = "cpu cpu=x86-64-v2 features=+sse4.1,-avx"
+    exe = plica.compile(of, target=target, contract="exact", threads=threads)
+    assert "panel" in exe.source("kernel")
+    assert ("parallel" in exe.source("kernel")) == (threads > 1)
+    for n, high, wide in ((1, 1, 1), (0, 8, 8), (2, 37, 35), (1, 3, 3)):
+        x = np.random.default_rng(high).normal(size=(n, CASES[case][0], high, wide))
+        x = x.astype(np.float32)
+        found = np.asarray(exe(x))
+        np.testing.assert_allclose(found, by_numpy(case, x, weight), rtol=1e-4, atol=1e-4)
+        if n * high * wide < 64:
+            np.testing.assert_array_equal(found, np.asarray(plica.interpret(of, x)))
 
 
 @given(st.sampled_from(sorted(CASES)), st.integers(1, 3), SIDE, SIDE, st.integers(1, 2))
