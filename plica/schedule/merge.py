@@ -1,6 +1,12 @@
-"""Merge: combines two traces derived from a common one.
+"""Merge: a three-way merge of schedule traces.
 
-    merge(base, a, b, program)     a trace with the changes of both, or why they cannot both be made
+    merge(base, a, b, program) -> Trace | Conflicts
+
+`a` and `b` are edits of `base`. The diff of each to `base` says which steps it kept, changed,
+moved, deleted and inserted. A step changed by one side is taken from that side. Insertions of both
+sides at one place follow each other, in an order that does not depend on which is `a`; equal ones
+are taken once. Handles are renumbered, because a step refers to the results of earlier steps by
+number. What both sides edit differently is a `Conflict`.
 
 Laws: the result replays on the program, or names a conflict; for traces that replay on it
 `merge(base, a, base) is a`, `merge(base, a, a) is a`; `merge(base, a, b)` is `merge(base, b, a)`.
@@ -20,19 +26,21 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import kernel_of, scheduled
 from plica.schedule.trace import Program, Step, Trace, check_traces, handles, renumbered
 
-Meeting: TypeAlias = Literal["changed-both", "deleted-and-changed", "moved-both", "same-target",
-                             "needs-deleted", "out-of-order", "illegal"]  # fmt: skip
+ConflictKind: TypeAlias = Literal[
+    "changed-both", "deleted-and-changed", "moved-both", "same-target", "needs-deleted",
+    "out-of-order", "illegal",
+]  # fmt: skip
 
-Item: TypeAlias = tuple[str, int]
-"""A step of the result: of the base, or made by one of the sides."""
+StepSource: TypeAlias = tuple[str, int]
+"""Where a step of the result comes from: "base", "ours" or "theirs", and its number there."""
 
 
 @frozen
 class Conflict:
-    """Two changes that cannot both be made."""
+    """Two edits that cannot both be applied."""
 
-    kind: Meeting
-    step: int | None  # of the base, where it is about one
+    kind: ConflictKind
+    step: int | None  # its number in the base, if the conflict is about a step of the base
     ours: Step | None
     theirs: Step | None
     why: str
@@ -46,7 +54,7 @@ class Conflict:
 
 @frozen
 class Conflicts:
-    """Why two traces cannot be merged."""
+    """All conflicts of a merge."""
 
     found: tuple[Conflict, ...]
 
@@ -55,34 +63,34 @@ class Conflicts:
 
 
 @frozen
-class _Side:
-    """One trace relative to the base: what it did with each step, and what it inserted."""
+class _Edits:
+    """The edits of one side relative to the base; steps of the base are named by number."""
 
     name: str
     trace: Trace
-    origin: dict[int, Item] = field(factory=dict)  # of each of its steps
-    changed: dict[int, int] = field(factory=dict)  # steps of the base, and which they are here
+    sources: dict[int, StepSource] = field(factory=dict)  # for each step of this trace
+    changed: dict[int, int] = field(factory=dict)  # step of the base -> step of this trace
     deleted: set[int] = field(factory=set)
-    moved: dict[int, int] = field(factory=dict)  # steps of the base, and the gap they went to
-    gaps: dict[int, list[Item]] = field(factory=dict)  # what stands before a step of the base
-    known: tuple[Signature, ...] = ()
+    moved: dict[int, int] = field(factory=dict)  # step of the base -> step it now precedes
+    inserted: dict[int, list[StepSource]] = field(factory=dict)  # before each step of the base
+    signatures: tuple[Signature, ...] = ()
 
 
 def merge(
     base: Trace, a: Trace, b: Trace, program: Program | None = None, kernel: str | None = None
 ) -> Trace | Conflicts:
-    """The trace with the changes of both, or the conflicts.
+    """The trace with the edits of both sides, or the conflicts.
 
-    With the program, the result is sure to replay on it.  Without it only conflicts that show in
-    the traces are named: a step of one side may still be illegal after those of the other.
+    With the program, the result is replayed, and an illegal step is a conflict. Without it only
+    the traces are compared: a step of one side may be illegal after the edits of the other.
     """
     check_traces(base, a, b)
     whole = None if program is None else kernel_of(program, kernel)[2]
-    ours, theirs = _side("ours", base, a), _side("theirs", base, b)
-    turned = _key(ours) > _key(theirs)  # so that the order of the sides makes no difference
-    found, order = _merged(base, theirs, ours) if turned else _merged(base, ours, theirs)
+    ours, theirs = _edits("ours", base, a), _edits("theirs", base, b)
+    swapped = _identity(ours) > _identity(theirs)  # the result does not depend on the order
+    found, order = _merged(base, theirs, ours) if swapped else _merged(base, ours, theirs)
     if isinstance(found, Conflicts):
-        return _swapped(found) if turned else found
+        return _swapped(found) if swapped else found
     if whole is None:
         return found
     try:
@@ -93,36 +101,36 @@ def merge(
     return found
 
 
-def _illegal(item: Item, step: Step, why: str) -> Conflict:
-    """A step of the merged trace is refused: of one side, or of the base after changes of both."""
+def _illegal(item: StepSource, step: Step, why: str) -> Conflict:
+    """The conflict of a step that is illegal in the merged trace."""
     side, number = item
     mine, other = (step if side in (word, "base") else None for word in ("ours", "theirs"))
     return Conflict("illegal", number if side == "base" else None, mine, other, why)
 
 
-def _key(side: _Side) -> str:
-    return "".join(each.identity for each in side.known)
+def _identity(side: _Edits) -> str:
+    return "".join(each.identity for each in side.signatures)
 
 
-def _side(name: str, base: Trace, trace: Trace) -> _Side:
-    side = _Side(name, trace, known=signatures(trace))
+def _edits(name: str, base: Trace, trace: Trace) -> _Edits:
+    side = _Edits(name, trace, signatures=signatures(trace))
     gap = 0
     for edit in diff(base, trace).edits:
         match edit:
             case Keep(old, new):
-                side.origin[new] = ("base", old)
+                side.sources[new] = ("base", old)
                 gap = old + 1
             case Change(old, new, _, _):
-                side.origin[new] = ("base", old)
+                side.sources[new] = ("base", old)
                 side.changed[old] = new
                 gap = old + 1
             case MovedStep(old, new, _):
-                side.origin[new] = ("base", old)
+                side.sources[new] = ("base", old)
                 side.moved[old] = gap
-                side.gaps.setdefault(gap, []).append(("base", old))
+                side.inserted.setdefault(gap, []).append(("base", old))
             case Insert(new, _):
-                side.origin[new] = (name, new)
-                side.gaps.setdefault(gap, []).append((name, new))
+                side.sources[new] = (name, new)
+                side.inserted.setdefault(gap, []).append((name, new))
             case Delete(old, _):
                 side.deleted.add(old)
                 gap = old + 1
@@ -131,28 +139,30 @@ def _side(name: str, base: Trace, trace: Trace) -> _Side:
     return side
 
 
-def _merged(base: Trace, ours: _Side, theirs: _Side) -> tuple[Trace | Conflicts, Sequence[Item]]:
-    """The merged trace, and the origin of each of its steps."""
-    found = _clashes(base, ours, theirs)
-    same: dict[Item, Item] = {}  # what both made alike, theirs -> ours
-    order: list[Item] = []
-    gone = ours.deleted | theirs.deleted | ours.moved.keys() | theirs.moved.keys()
+def _merged(
+    base: Trace, ours: _Edits, theirs: _Edits
+) -> tuple[Trace | Conflicts, Sequence[StepSource]]:
+    """The merged trace or the conflicts, and the source of each step."""
+    found = _conflicts_per_step(base, ours, theirs)
+    same: dict[StepSource, StepSource] = {}  # equal insertions, theirs -> ours
+    order: list[StepSource] = []
+    absent = ours.deleted | theirs.deleted | ours.moved.keys() | theirs.moved.keys()
     for at in range(len(base) + 1):
-        mine, other = ours.gaps.get(at, []), theirs.gaps.get(at, [])
+        mine, other = ours.inserted.get(at, []), theirs.inserted.get(at, [])
         order += mine
-        left = {ours.known[item[1]].identity: item for item in mine if item[0] == ours.name}
+        left = {ours.signatures[item[1]].identity: item for item in mine if item[0] == ours.name}
         for item in other:
             if item[0] == "base":
                 if item not in mine:
                     order.append(item)
                 continue
-            if (twin := left.pop(theirs.known[item[1]].identity, None)) is None:
+            if (twin := left.pop(theirs.signatures[item[1]].identity, None)) is None:
                 order.append(item)
             else:
                 same[item] = twin
-        if at < len(base) and at not in gone:
+        if at < len(base) and at not in absent:
             order.append(("base", at))
-    found += _same_targets(order, ours, theirs)
+    found += _conflicts_per_target(order, ours, theirs)
     position = {item: number for number, item in enumerate(order)}
     steps: list[Step] = []
     for number, item in enumerate(order):
@@ -174,12 +184,13 @@ def _merged(base: Trace, ours: _Side, theirs: _Side) -> tuple[Trace | Conflicts,
     return Conflicts(tuple(found)) if found else Trace(tuple(steps)), order
 
 
-def _clashes(base: Trace, ours: _Side, theirs: _Side) -> list[Conflict]:
+def _conflicts_per_step(base: Trace, ours: _Edits, theirs: _Edits) -> list[Conflict]:
+    """Conflicts about steps of the base: changed, moved or deleted differently by both sides."""
     found: list[Conflict] = []
     for at in range(len(base)):
         mine, other = _changed(at, ours), _changed(at, theirs)
         if mine is not None and other is not None:
-            left, right = (side.known[side.changed[at]] for side in (ours, theirs))
+            left, right = (side.signatures[side.changed[at]] for side in (ours, theirs))
             alike = left.identity == right.identity
             if not alike and _in_base(mine, ours) is not _in_base(other, theirs):
                 why = "Both sides change the step, in different ways."
@@ -201,8 +212,8 @@ def _clashes(base: Trace, ours: _Side, theirs: _Side) -> list[Conflict]:
     return found
 
 
-def _same_targets(order: list[Item], ours: _Side, theirs: _Side) -> list[Conflict]:
-    """Steps that both sides made, of one kind and with one target of the base, but not alike."""
+def _conflicts_per_target(order: list[StepSource], ours: _Edits, theirs: _Edits) -> list[Conflict]:
+    """Conflicts of different insertions of one kind with one target in the base."""
     mine: dict[tuple[str, tuple[Handle, ...]], Step] = {}
     for side, number in order:
         if side == ours.name:
@@ -221,11 +232,11 @@ def _same_targets(order: list[Item], ours: _Side, theirs: _Side) -> list[Conflic
     return found
 
 
-def _target(step: Step, side: _Side) -> tuple[Handle, ...] | None:
-    """The target of a step in the numbering of the base, or None if it is not from there."""
+def _target(step: Step, side: _Edits) -> tuple[Handle, ...] | None:
+    """The blocks and loops a step is applied to, numbered as in the base; None if they are new."""
     found = []
     for handle in handles(step.instruction):
-        origin, number = side.origin[handle.step]
+        origin, number = side.sources[handle.step]
         if handle.sort == "number":
             continue
         if origin != "base":
@@ -234,28 +245,30 @@ def _target(step: Step, side: _Side) -> tuple[Handle, ...] | None:
     return tuple(found) or None
 
 
-def _changed(at: int, side: _Side) -> Step | None:
+def _changed(at: int, side: _Edits) -> Step | None:
     return side.trace.steps[side.changed[at]] if at in side.changed else None
 
 
-def _in_base(step: Step, side: _Side) -> Step:
-    """A step with handles renumbered to the base where possible."""
-    place = {n: o[1] if o[0] == "base" else -1 - o[1] for n, o in side.origin.items()}
+def _in_base(step: Step, side: _Edits) -> Step:
+    """A step with its handles numbered as in the base, where they are of the base."""
+    place = {n: o[1] if o[0] == "base" else -1 - o[1] for n, o in side.sources.items()}
     return renumbered(step, place)
 
 
-def _step_of(item: Item, base: Trace, ours: _Side, theirs: _Side) -> tuple[Step, dict[int, Item]]:
-    """A step of the result, and the origins of the steps its handles refer to."""
+def _step_of(
+    item: StepSource, base: Trace, ours: _Edits, theirs: _Edits
+) -> tuple[Step, dict[int, StepSource]]:
+    """A step of the result, and the sources of the steps that its handles refer to."""
     name, number = item
     for side in (ours, theirs):
         if name == side.name:
-            return side.trace.steps[number], side.origin
+            return side.trace.steps[number], side.sources
         if name == "base" and number in side.changed:
-            return side.trace.steps[side.changed[number]], side.origin
+            return side.trace.steps[side.changed[number]], side.sources
     return base.steps[number], {each: ("base", each) for each in range(number)}
 
 
-def _needs(kind: Meeting, item: Item, step: Step, ours: str, why: str) -> Conflict:
+def _needs(kind: ConflictKind, item: StepSource, step: Step, ours: str, why: str) -> Conflict:
     at = item[1] if item[0] == "base" else None
     mine = item[0] in (ours, "base")
     return Conflict(kind, at, step if mine else None, None if mine else step, why)

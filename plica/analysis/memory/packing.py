@@ -1,24 +1,26 @@
-"""Packing: where values lie in memory, so that values that never meet share it.
-
->>> pack_arena((Allocation(100, 0, 1), Allocation(60, 1, 2), Allocation(100, 2, 3))).offsets
-(0, 128, 0)
-
-Laws: `check_plan(pack_arena(t)) == ()`; `least(t) <= pack_arena(t).size <= most(t)`.
-
-Allocation: values that need memory for a while, and plans that say where.
+"""Arena packing: offsets in one arena, where allocations that are never live together share bytes.
 
     Allocation ::= Allocation(size, born, last, view_of, in_place_of)
     MemoryPlan ::= MemoryPlan(tenants, offsets, size, alignment)
 
-Time is counted in steps: an allocation is live from the step that writes it to the last one that
-reads it, inclusive. A view aliases another allocation. An allocation *in place of* another is
-written over it by the step that reads the other last.
+Time is counted in steps of the program. An allocation is live from the step `born`, which writes
+it, to the step `last`, which reads it last, inclusive. A view aliases another allocation. An
+allocation in place of another overwrites it in the step that reads the other last. Allocations
+that alias each other form one `ArenaBlock`.
 
->>> plan = MemoryPlan((Allocation(8, 0, 1), Allocation(4, 1, 2)), (0, 64), 128)
+`pack_arena` packs the blocks in the order of time, and then, if that is not optimal, the largest
+first; it returns the smaller arena.
+
+>>> plan = pack_arena((Allocation(100, 0, 1), Allocation(60, 1, 2), Allocation(100, 2, 3)))
 >>> print(plan)
 offset  size  steps  shares
-     0     8  0-1
-    64     4  1-2
+     0   100  0-1
+   128    60  1-2
+     0   100  2-3
+>>> plan.size
+192
+
+Laws: `check_plan(pack_arena(t)) == ()`; `least(t) <= pack_arena(t).size <= most(t)`.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ from attrs import frozen
 
 from plica.core import CompilerBug
 
-ALIGNMENT = 64  # bytes; a cache line, and the widest vector
+ALIGNMENT: Final = 64
+"""Bytes: a cache line, and the widest vector."""
+MAX_BLOCKS_PACKED_BY_SIZE: Final = 10_000
+"""With more blocks, only the order of time is tried: the other one takes quadratic time."""
 
 
 @frozen
 class Allocation:
-    """A value that needs memory; tenants are named by their number."""
+    """A value that needs memory; others are referred to by their position in the sequence."""
 
     size: int
     born: int
@@ -47,7 +52,7 @@ class Allocation:
 
     @property
     def shares(self) -> int | None:
-        """The tenant whose memory this one has."""
+        """The allocation whose memory this one uses, or None."""
         return self.view_of if self.view_of is not None else self.in_place_of
 
 
@@ -74,13 +79,12 @@ def aligned(size: int, alignment: int) -> int:
     return -(-size // alignment) * alignment
 
 
-MAX_STORAGES_SORTED: Final = 10_000  # how many storages are arranged by size
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @frozen
 class ArenaBlock:
-    """Memory shared by allocations: its bytes and live range in steps."""
+    """Allocations that alias each other: the bytes of the largest, and their live range."""
 
     size: int
     born: int
@@ -88,24 +92,24 @@ class ArenaBlock:
 
 
 def pack_arena(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> MemoryPlan:
-    """A plan for the tenants; the order of time, not of the tenants, matters."""
-    owner, storages = storages_of(tenants, alignment)
-    offsets = _in_time(storages)
-    if len(storages) <= MAX_STORAGES_SORTED and _size(storages, offsets) > _least(storages):
-        other = _by_size(storages)
-        offsets = min(other, offsets, key=lambda found: _size(storages, found))
+    """The smaller of two plans: blocks packed in the order of time, or the largest first."""
+    owner, blocks = blocks_of(tenants, alignment)
+    offsets = _packed_in_time(blocks)
+    if len(blocks) <= MAX_BLOCKS_PACKED_BY_SIZE and _size(blocks, offsets) > _least(blocks):
+        other = _packed_by_size(blocks)
+        offsets = min(other, offsets, key=lambda found: _size(blocks, found))
     where = tuple([offsets[each] for each in owner])
-    return MemoryPlan(tuple(tenants), where, _size(storages, offsets), alignment)
+    return MemoryPlan(tuple(tenants), where, _size(blocks, offsets), alignment)
 
 
 def least(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
     """A lower bound for every plan: the maximum of live bytes over all steps."""
-    return _least(storages_of(tenants, alignment)[1])
+    return _least(blocks_of(tenants, alignment)[1])
 
 
-def _least(storages: Sequence[ArenaBlock]) -> int:
+def _least(blocks: Sequence[ArenaBlock]) -> int:
     changes: dict[int, int] = {}
-    for each in storages:
+    for each in blocks:
         changes[each.born] = changes.get(each.born, 0) + each.size
         changes[each.last + 1] = changes.get(each.last + 1, 0) - each.size
     peak = now = 0
@@ -116,14 +120,12 @@ def _least(storages: Sequence[ArenaBlock]) -> int:
 
 
 def most(tenants: Sequence[Allocation], alignment: int = ALIGNMENT) -> int:
-    """The memory used if only declared aliases share it."""
-    return sum(each.size for each in storages_of(tenants, alignment)[1])
+    """An upper bound: the bytes of all blocks together."""
+    return sum(each.size for each in blocks_of(tenants, alignment)[1])
 
 
-def storages_of(
-    tenants: Sequence[Allocation], alignment: int
-) -> tuple[list[int], list[ArenaBlock]]:
-    """For each tenant its storage, and the storages."""
+def blocks_of(tenants: Sequence[Allocation], alignment: int) -> tuple[list[int], list[ArenaBlock]]:
+    """The block of each allocation, by number, and the blocks."""
     owner: list[int] = []
     found: list[list[int]] = []
     for number, each in enumerate(tenants):
@@ -132,7 +134,7 @@ def storages_of(
             found.append([each.size, each.born, each.last])
             continue
         if shares >= number:
-            raise CompilerBug(f"The tenant {number} shares memory with a later one, {shares}.")
+            raise CompilerBug(f"The allocation {number} shares memory with a later one, {shares}.")
         owner.append(owner[shares])
         whole = found[owner[shares]]
         whole[0] = max(whole[0], each.size)
@@ -141,24 +143,24 @@ def storages_of(
     return owner, [ArenaBlock(aligned(size, alignment), born, last) for size, born, last in found]
 
 
-def _size(storages: Sequence[ArenaBlock], offsets: Sequence[int]) -> int:
-    return max([o + each.size for each, o in zip(storages, offsets, strict=True)], default=0)
+def _size(blocks: Sequence[ArenaBlock], offsets: Sequence[int]) -> int:
+    return max([o + each.size for each, o in zip(blocks, offsets, strict=True)], default=0)
 
 
-def _by_size(storages: Sequence[ArenaBlock]) -> list[int]:
-    """Places the largest first, each in the tightest gap among those live with it."""
-    count = len(storages)
+def _packed_by_size(blocks: Sequence[ArenaBlock]) -> list[int]:
+    """Offsets, the largest block first: each in the tightest gap between blocks live with it."""
+    count = len(blocks)
     offsets = [0] * count
-    order = sorted(range(count), key=lambda n: (-storages[n].size, storages[n].born, n))
+    order = sorted(range(count), key=lambda n: (-blocks[n].size, blocks[n].born, n))
     # The placed blocks by offset: first byte, end, first step, last step.
     placed: Numbers = np.empty((4, count), np.int64)
     for done, number in enumerate(order):
-        size, born, last = storages[number].size, storages[number].born, storages[number].last
+        size, born, last = blocks[number].size, blocks[number].born, blocks[number].last
         if size == 0:
             continue
         starts, ends, borns, lasts = placed[:, :done]
-        meets = np.flatnonzero((borns <= last) & (lasts >= born))
-        offset = _tightest(starts[meets], ends[meets], size) if len(meets) else 0
+        live = np.flatnonzero((borns <= last) & (lasts >= born))
+        offset = _tightest_gap(starts[live], ends[live], size) if len(live) else 0
         at = int(np.searchsorted(starts, offset))
         placed[:, at + 1 : done + 1] = placed[:, at:done].copy()
         placed[:, at] = offset, offset + size, born, last
@@ -166,8 +168,8 @@ def _by_size(storages: Sequence[ArenaBlock]) -> list[int]:
     return offsets
 
 
-def _tightest(starts: Numbers, ends: Numbers, size: int) -> int:
-    """The smallest gap that is large enough, the first of those; or the end."""
+def _tightest_gap(starts: Numbers, ends: Numbers, size: int) -> int:
+    """The offset of the smallest gap of at least `size` bytes, or the end of the last block."""
     tops = np.maximum.accumulate(ends)
     gaps = np.empty(len(starts), np.int64)
     gaps[0] = starts[0]
@@ -179,24 +181,24 @@ def _tightest(starts: Numbers, ends: Numbers, size: int) -> int:
     return 0 if best == 0 else int(tops[best - 1])
 
 
-def _in_time(storages: Sequence[ArenaBlock]) -> list[int]:
-    """In the order of time, each into the tightest gap; gaps that touch are one."""
-    offsets = [0] * len(storages)
-    free = _Gaps()
-    order = sorted(range(len(storages)), key=lambda n: (storages[n].born, -storages[n].size, n))
-    leaving = sorted(range(len(storages)), key=lambda n: (storages[n].last, n))
-    gone = 0
+def _packed_in_time(blocks: Sequence[ArenaBlock]) -> list[int]:
+    """Offsets in the order of first steps: best fit among the gaps that are free by then."""
+    offsets = [0] * len(blocks)
+    free = _FreeList()
+    order = sorted(range(len(blocks)), key=lambda n: (blocks[n].born, -blocks[n].size, n))
+    by_last_step = sorted(range(len(blocks)), key=lambda n: (blocks[n].last, n))
+    released = 0
     for number in order:
-        each = storages[number]
-        while storages[leaving[gone]].last < each.born:
-            left = leaving[gone]
-            free.give(offsets[left], storages[left].size)
-            gone += 1
-        offsets[number] = free.take(each.size)
+        each = blocks[number]
+        while blocks[by_last_step[released]].last < each.born:
+            ended = by_last_step[released]
+            free.release(offsets[ended], blocks[ended].size)
+            released += 1
+        offsets[number] = free.allocate(each.size)
     return offsets
 
 
-class _Gaps:
+class _FreeList:
     """The free parts of an arena that grows at its end."""
 
     def __init__(self) -> None:
@@ -205,8 +207,8 @@ class _Gaps:
         self.starts: dict[int, int] = {}  # from offset to size
         self.ends: dict[int, int] = {}  # from the end to the offset
 
-    def take(self, size: int) -> int:
-        """The offset of a given number of bytes."""
+    def allocate(self, size: int) -> int:
+        """Allocates bytes: in the tightest gap, or at the end of the arena."""
         if size == 0:
             return 0
         at = bisect_left(self.by_size, (size, -1))
@@ -223,8 +225,8 @@ class _Gaps:
         self.end = offset + size
         return offset
 
-    def give(self, offset: int, size: int) -> None:
-        """Take bytes back."""
+    def release(self, offset: int, size: int) -> None:
+        """Frees bytes, and merges them with the gaps they touch."""
         if size == 0:
             return
         if offset in self.ends:

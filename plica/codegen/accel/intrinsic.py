@@ -1,7 +1,10 @@
-"""The words of an accelerator in the loop language: its memory scopes, and its tensor intrinsics.
+"""Tensor intrinsics and memory scopes of the loop language, from the declaration of an accelerator.
 
-The per-element operation of a sweep becomes a tensor intrinsic with the simulators' meaning:
-`tensorize` matches it, and the interpreter runs it.
+`declare(machine)` makes a memory scope for each scope of the machine, and a tensor intrinsic for
+each operation that sweeps over memory (a `Sweep`: one vector or matrix operation, repeated). The
+meaning of the intrinsic is a kernel of plain loops, with the semantics of the simulators.
+`tensorize` replaces loops that match the meaning by the intrinsic, and the interpreter runs the
+meaning.
 
 >>> from plica.codegen.accel.vta import vta
 >>> words = declare(vta())
@@ -10,8 +13,8 @@ The per-element operation of a sweep becomes a tensor intrinsic with the simulat
 >>> [str(each.name) for each in words[0].meaning.params]
 ['inp', 'wgt', 'acc']
 
-The last buffer is written. If a meaning refers to an operand of the instruction, such as an
-immediate, that is a dim of the kernel, and so a number of each invocation.
+The last parameter is the output. An operand of the instruction that the meaning refers to, such as
+an immediate, is a dim of the kernel: each invocation gives its value.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from plica.ir.type import i64
 
 
 def declare(machine: Accelerator) -> tuple[TensorIntrinsic, ...]:
-    """Declare the scopes and the intrinsics of a machine; doing so twice is fine."""
+    """Declare the scopes of a machine, and return its intrinsics; idempotent."""
     scopes(machine)
     return tuple(
         intrinsic(f"{machine.name}.{each.name}", kernel_of(each), hints=(("operation", each.name),))
@@ -37,7 +40,7 @@ def declare(machine: Accelerator) -> tuple[TensorIntrinsic, ...]:
 
 
 def scopes(machine: Accelerator) -> tuple[MemoryScope, ...]:
-    """The memory scopes of the loop language that are the machine's."""
+    """The memory scopes of a machine, each with its capacity in bytes."""
     return tuple(
         declare_scope(f"{machine.name}.{each.name}", each.depth * each.bytes)
         for each in machine.scopes
@@ -45,31 +48,31 @@ def scopes(machine: Accelerator) -> tuple[MemoryScope, ...]:
 
 
 def kernel_of(operation: Operation) -> Kernel:
-    """What one turn of the operation does, as loops over the numbers in its elements."""
-    does = operation.does
-    assert isinstance(does, Sweep)
-    meaning = does.meaning
-    written = (does.writes.base, does.writes.strides)
-    target = next(
-        (
-            buffer
-            for reach, buffer in zip(does.reads, meaning.inputs, strict=True)
-            if (reach.base, reach.strides) == written
-        ),
-        None,
-    )
-    if target is None:
-        target = _fresh(meaning, does.writes.scopes[0])
+    """The meaning of one repetition of a sweep, as loops over the elements of its operands.
+
+    A contraction accumulates into its output. An output that the operation also reads is one
+    parameter, the last.
+    """
+    sweep = operation.does
+    assert isinstance(sweep, Sweep)
+    meaning = sweep.meaning
+    written = (sweep.writes.base, sweep.writes.strides)
+    updated = [
+        buffer
+        for reach, buffer in zip(sweep.reads, meaning.inputs, strict=True)
+        if (reach.base, reach.strides) == written
+    ]
+    output = updated[0] if updated else _output_of(meaning, sweep.writes.scopes[0])
     bound = {*meaning.axes}
     for node in post_order(meaning.body):
         if isinstance(node, Reduce):
             bound.update(node.axes)
-    free = [
+    operands = [
         node
         for node in post_order(meaning.body)
         if isinstance(node, ScalarVar) and node not in bound
     ]
-    dims = {each: ScalarVar(each.name, i64) for each in free}
+    dims = {operand: ScalarVar(operand.name, i64) for operand in operands}
     value: Scalar = meaning.body
     axes, extents = list(meaning.axes), list(meaning.shape)
     if contraction(meaning) is not None and isinstance(value, Add):
@@ -77,25 +80,25 @@ def kernel_of(operation: Operation) -> Kernel:
         if isinstance(total, Reduce):
             axes += total.axes
             extents += total.extents
-            value = Load(target, meaning.axes) + total.body
-    body: Stmt = Store(target, meaning.axes, _renamed(value, dims))
+            value = Load(output, meaning.axes) + total.body
+    body: Stmt = Store(output, meaning.axes, _with_dims(value, dims))
     for axis, extent in zip(reversed(axes), reversed(extents), strict=True):
         body = For(axis, extent, "serial", body)
-    inputs = tuple(each for each in meaning.inputs if each is not target)
-    return Kernel(tuple(dims.values()), (*inputs, target), len(inputs), body)
+    inputs = tuple(buffer for buffer in meaning.inputs if buffer is not output)
+    return Kernel(tuple(dims.values()), (*inputs, output), len(inputs), body)
 
 
-def _fresh(meaning: Compute, name: str) -> Buffer:
-    """A buffer that is written but not read."""
-    return Buffer(Name(name), meaning.shape, meaning.dtype)
+def _output_of(meaning: Compute, scope: str) -> Buffer:
+    """A new output buffer, named after its scope."""
+    return Buffer(Name(scope), meaning.shape, meaning.dtype)
 
 
-def _renamed(value: Scalar, dims: dict[ScalarVar, ScalarVar]) -> Scalar:
-    """The value with dims, which are i64, for operands of other types."""
+def _with_dims(value: Scalar, dims: dict[ScalarVar, ScalarVar]) -> Scalar:
+    """The value with dims for operands; dims are i64, and are cast to the operand's dtype."""
 
-    def one(node: Term) -> Term:
+    def replaced(node: Term) -> Term:
         if isinstance(node, ScalarVar) and node in dims:
             return Cast(dims[node], node.dtype)
         return node
 
-    return map_bottom_up(one, value)
+    return map_bottom_up(replaced, value)

@@ -1,4 +1,9 @@
-"""Accelerator layers: which integer layers of a graph an accelerator takes, and their parameters.
+"""Accelerator layers: which integer layers an accelerator can run, and how they are laid out.
+
+`layer_of(machine, layer)` takes an integer convolution or dense layer of the graph. It returns an
+`AccelLayer` (sizes rounded up to whole blocks of the matrix unit, layouts of input and output,
+packed weights), or `Stays` with the reason why the layer runs on the processor: an epilogue that
+the machine lacks, unknown sizes, mostly padding, groups, dilation, or tiles beyond its memory.
 
 >>> import numpy as np
 >>> from plica.codegen.accel.vta import vta
@@ -40,15 +45,15 @@ from plica.rewrite.quantise.form import IntegerConvolution
 Array = np.ndarray[Any, Any]
 
 MIN_USEFUL_FRACTION: Final = 0.5
-"""The share of a layer's products that must be of the model's own numbers."""
+"""Layers with more padding than this in the rows or channels of a block stay on the processor."""
 
 NOTHING: Final = "there is nothing to compute"
-"""Why a layer without images stays on the processor."""
+"""The reason for a layer with an empty input."""
 
 
 @frozen
 class Stays:
-    """A layer that the processor does, and why."""
+    """A layer that runs on the processor, and why."""
 
     of: IntegerConvolution
     why: str
@@ -56,14 +61,17 @@ class Stays:
 
 @frozen(eq=False, slots=False)
 class AccelLayer:
-    """A layer that an accelerator does, `batch` times for each call: with as many rows at once."""
+    """A layer that runs on an accelerator.
+
+    It runs `batch` times per call, each time on as many images as the matrix unit has rows.
+    """
 
     of: IntegerConvolution
     convolution: Convolution
     batch: int
     units: MachineUnits
     pad: int = 0
-    """The padding on every side that the processor adds before."""
+    """Padding that the processor adds on every side, where the machine cannot pad."""
 
     @property
     def is_dense(self) -> bool:
@@ -71,12 +79,12 @@ class AccelLayer:
 
     @property
     def before(self) -> str:
-        """The layout of its input, as a name."""
+        """The layout of its input as text, as in NCHW16c."""
         return show_layout(self.layout, "NC" if self.is_dense else "NCHW")
 
     @property
     def layout(self) -> Layout:
-        """The same."""
+        """The layout of its input."""
         return self.units.data_layout(self._letters)
 
     @property
@@ -90,7 +98,7 @@ class AccelLayer:
 
     @property
     def shape(self) -> str:
-        """Its sizes, for people."""
+        """Its sizes as text, as in `16x4x4 -> 8, 3x3`."""
         channels, outputs = self.of.weight.shape[1], self.of.weight.shape[0]
         of = self.convolution
         given = type_of(self.of.data)
@@ -106,7 +114,7 @@ class AccelLayer:
 
     @cached_property
     def constants(self) -> Mapping[str, Array]:
-        """The tensors that are known now, by the names of the stream, in blocks."""
+        """Weights and epilogue parameters in blocks, by their names in the instruction stream."""
         of, machine = self.convolution, self.units.machine
         weight = self.of.weight.reshape(*self.of.weight.shape[:2], of.kernel, of.kernel)
         wide = np.zeros((of.outputs, of.channels, of.kernel, of.kernel), np.int8)
@@ -121,14 +129,14 @@ class AccelLayer:
 
 
 def _filled(given: Array, count: int) -> Array:
-    """A number for each output: one for all of them, or zeros after those that are given."""
+    """One number per output: a scalar is repeated, a vector is padded with zeros."""
     found = np.zeros(count, np.int32)
     found[: given.size if given.size > 1 else count] = given
     return found
 
 
 def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays:
-    """The layer as the machine does it, or why it does not."""
+    """The layer as the machine runs it, or why it stays on the processor."""
     units = units_of(machine)
     missing = epilogue(units, of.bias is not None, of.shift, of.low, of.high)
     if isinstance(missing, str):
@@ -141,46 +149,46 @@ def layer_of(machine: Accelerator, of: IntegerConvolution) -> AccelLayer | Stays
         return Stays(of, NOTHING)
     if len(numbers) < len(sizes):
         return Stays(of, "its sizes are not known")
-    rows, n, channels = units.rows, units.depth, of.weight.shape[1]
-    share = numbers[0] / _whole(numbers[0], rows)
+    rows, depth, channels = units.rows, units.depth, of.weight.shape[1]
+    share = numbers[0] / _rounded_up(numbers[0], rows)
     if share < MIN_USEFUL_FRACTION:
         return Stays(of, f"a batch of {numbers[0]} fills {share:.0%} of {rows} rows")
-    share = channels / _whole(channels, n)
-    few = (
-        f"{channels} channels fill {share:.0%} of a block of {n}"
+    share = channels / _rounded_up(channels, depth)
+    few_channels = (
+        f"{channels} channels fill {share:.0%} of a block of {depth}"
         if share < MIN_USEFUL_FRACTION
         else None
     )
     if of.kind == "dense":
         if len(numbers) != 2:
-            return Stays(of, "what it reads is no matrix")
-        if few is not None:
-            return Stays(of, few)
+            return Stays(of, "its input is not a matrix")
+        if few_channels is not None:
+            return Stays(of, few_channels)
         found = _sized(of, units, (1, -(-numbers[0] // rows)))
         return _if_fits(machine, AccelLayer(of, found, 1, units))
     if len(numbers) != 4 or of.weight.ndim != 4:
-        return Stays(of, "it has not two spatial axes")
+        return Stays(of, "it does not have two spatial axes")
     if of.groups != 1:
         return Stays(of, f"it has {of.groups} groups")
     if any(each != 1 for each in of.dilation):
         return Stays(of, "its kernel is dilated")
     pads = {each for side in of.padding for each in side}
     if of.weight.shape[2] != of.weight.shape[3] or len(set(of.strides)) > 1 or len(pads) > 1:
-        return Stays(of, "its kernel, strides or padding are no squares")
+        return Stays(of, "its kernel, strides or padding are not square")
     kernel, pad = int(of.weight.shape[2]), pads.pop()
     if pad >= kernel:
         return Stays(of, "it pads as much as its kernel, or more")
-    if few is not None:
-        return Stays(of, few)
+    if few_channels is not None:
+        return Stays(of, few_channels)
     batch, _, height, width = numbers
-    ahead = 0 if units.data.can_pad else pad
-    plane = (height + 2 * ahead, width + 2 * ahead)
-    found = _sized(of, units, plane, kernel, pad - ahead)
-    return _if_fits(machine, AccelLayer(of, found, -(-batch // rows), units, ahead))
+    pad_before = 0 if units.data.can_pad else pad
+    plane = (height + 2 * pad_before, width + 2 * pad_before)
+    found = _sized(of, units, plane, kernel, pad - pad_before)
+    return _if_fits(machine, AccelLayer(of, found, -(-batch // rows), units, pad_before))
 
 
-def _whole(size: int, block: int) -> int:
-    """The size in whole blocks."""
+def _rounded_up(size: int, block: int) -> int:
+    """The size, rounded up to whole blocks."""
     return -(-size // block) * block
 
 
@@ -191,9 +199,9 @@ def _sized(
     kernel: int = 1,
     pad: int = 0,
 ) -> Convolution:
-    """The layer as the machine sees it, channels filled up to whole blocks."""
-    outputs = _whole(of.weight.shape[0], units.columns)
-    channels = _whole(of.weight.shape[1], units.depth)
+    """The convolution that the machine runs, with channels rounded up to whole blocks."""
+    outputs = _rounded_up(of.weight.shape[0], units.columns)
+    channels = _rounded_up(of.weight.shape[1], units.depth)
     stride = of.strides[0] if of.strides else 1
     return Convolution(
         channels, *plane, outputs, kernel, stride, pad, of.shift or 0, of.bias is not None,

@@ -20,7 +20,7 @@ from plica.analysis.memory import (
     pack_arena,
     timeline,
 )
-from plica.analysis.memory.packing import storages_of
+from plica.analysis.memory.packing import blocks_of
 from plica.core.diagnostic import CompilerBug
 
 
@@ -258,9 +258,9 @@ def test_ten_thousand_tenants() -> None:
 
 def test_a_storage_lasts_as_long_as_its_last_view() -> None:
     tenants = (Allocation(8, 0, 1), Allocation(8, 1, 5, view_of=0), Allocation(8, 2, 3))
-    owner, storages = storages_of(tenants, 64)
+    owner, blocks = blocks_of(tenants, 64)
     assert owner == [0, 0, 1]
-    assert (storages[0].born, storages[0].last) == (0, 5)
+    assert (blocks[0].born, blocks[0].last) == (0, 5)
     assert pack_arena(tenants).offsets == (0, 0, 64)
     with pytest.raises(CompilerBug, match="later one"):
         pack_arena((Allocation(8, 0, 1, view_of=1), Allocation(8, 0, 1)))
