@@ -9,8 +9,7 @@ import numpy as np
 from plica.frontend.word import like, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import product
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, product
 
 LARGEST: Final = 32
 """Larger matrices are not written out."""

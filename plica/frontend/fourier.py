@@ -12,8 +12,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.fourier import LARGEST_MATRIX
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import f64, i64
+from plica.ir.type import f64, i64, known, product
 
 Array = np.ndarray[Any, Any]
 

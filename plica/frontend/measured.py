@@ -9,8 +9,7 @@ from plica.core.binding import free_vars
 from plica.ir.graph.expression import Expr, LetDim, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, product, same_dim
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

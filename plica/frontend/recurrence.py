@@ -14,10 +14,7 @@ from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known, lesser
-from plica.ir.type.dtype import i64
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import FuncType, TupleType
+from plica.ir.type import FuncType, TupleType, i64, known, lesser, type_of
 
 State: TypeAlias = tuple[ex.Expr, ...]
 

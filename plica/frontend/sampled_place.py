@@ -12,8 +12,7 @@ from plica.frontend.word import dtype, in_f32, like, shape, to
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, normal_dim, product as product_
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known, normal_dim, product as product_
 
 CUBIC: Final = -0.75
 """How far a cubic kernel bends below zero, as most have it."""

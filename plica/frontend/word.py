@@ -17,8 +17,7 @@ from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
 from plica.ir.op.record import tensor_of
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type import DType, f32, known
 from plica.runtime.error import Diagnostic, Place
 
 BEYOND: Final = 1 << 63

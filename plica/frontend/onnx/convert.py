@@ -41,9 +41,8 @@ from plica.ir.graph.module import Defined, Definition
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.loop.statement import Kernel
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.infer import kernel_type, type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, dim_var, known, static_shape, type_of
+from plica.ir.type.infer import kernel_type
 from plica.runtime.error import Diagnostic, Place, PlicaError, UnsupportedError
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import is_inner

@@ -53,8 +53,7 @@ from plica.frontend.onnx.value import (
 from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, main_module
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer
 from plica.runtime.error import (
     Diagnostic,
     InputError,

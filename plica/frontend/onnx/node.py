@@ -23,9 +23,7 @@ from plica.ir.graph.expression import Call, Const, Expr, Var
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.loop.statement import Kernel
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import is_size, known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, is_size, known, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import EXPECTED, REASON_OF, REASONS, inner_name
 

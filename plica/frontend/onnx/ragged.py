@@ -15,8 +15,7 @@ from plica.frontend.word import along, dtype, rank, select, shape, to
 from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import product
-from plica.ir.type.dtype import DType, i64
+from plica.ir.type import DType, i64, product
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.ragged import MAX_RANK, WIDTH
 

@@ -12,8 +12,7 @@ from plica.ir.graph.expression import Apply, Const, Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known, normal_dim, product, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, normal_dim, product, same_dim
 from plica.runtime.error import Diagnostic
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import DEMAND, SIZE_OF, Reason, fault_name

@@ -23,9 +23,7 @@ from plica.frontend.onnx.value import (
 )
 from plica.ir.graph.expression import Attrs, Expr, Tuple, Var, attr
 from plica.ir.graph.module import Module, module
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.dtype import dtype
-from plica.ir.type.term import TensorType, tensor
+from plica.ir.type import TensorType, dim_var, dtype, known, tensor
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import OpenPort
 from plica.runtime.ragged import MAX_RANK, WIDTH, ListKind, ListPort, to_data

@@ -40,8 +40,7 @@ from plica.frontend.stablehlo.token import malformed
 from plica.ir.graph.expression import Expr, Function, Tuple, Var
 from plica.ir.graph.module import Module, main_module
 from plica.ir.loop.scalar import index
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, infer
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, wrong_argument
 
 BYTECODE: Final = b"ML\xefR"

@@ -11,8 +11,7 @@ from plica.frontend.stablehlo.literal import DTYPES
 from plica.frontend.stablehlo.syntax import MlirOp, MlirRegion, MlirType
 from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.rewrite.closed import value_of
 
 Inside: TypeAlias = Callable[[MlirRegion, Sequence[Any]], list[Any]]

@@ -30,9 +30,7 @@ from plica.frontend.stablehlo.token import malformed
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op as operators
-from plica.ir.type.dtype import DType, i32
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import FuncType, TensorType, TupleType
+from plica.ir.type import DType, FuncType, TensorType, TupleType, i32, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Values: TypeAlias = "MutableMapping[str, Any]"

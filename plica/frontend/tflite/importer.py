@@ -26,8 +26,7 @@ from plica.ir.graph.expression import Expr, Function, Tuple, Var, const
 from plica.ir.graph.module import Module, main_module
 from plica.ir.op.namespace import op
 from plica.ir.op.record import tensor_of
-from plica.ir.type import TensorType, infer, static_shape, tensor
-from plica.ir.type.dtype import DType, dtype, f32
+from plica.ir.type import DType, TensorType, dtype, f32, infer, static_shape, tensor
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 MARK: Final = b"TFL3"

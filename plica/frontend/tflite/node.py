@@ -12,8 +12,7 @@ from plica.frontend.tflite.flatbuffer import FlatTable
 from plica.frontend.word import shape
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType
+from plica.ir.type import DType, known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 EMPTY = FlatTable(bytes(4), 0, 0)

@@ -7,8 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from plica.core.name import Name
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import FuncType, TupleType
+from plica.ir.type import FuncType, TupleType, type_of
 
 Inside: TypeAlias = Callable[[Any, Sequence[Any]], list[Any]]
 """The outputs of a graph on values of its inputs.  Any: terms and numbers."""

@@ -27,9 +27,7 @@ from plica.frontend.torch.node import TorchNode
 from plica.ir.graph.expression import Call, Expr, Project, Var
 from plica.ir.graph.module import Defined, Definition, Extern
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type.dim import dim
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import FuncType, TensorType, TupleType
+from plica.ir.type import FuncType, TensorType, TupleType, dim, type_of
 
 if TYPE_CHECKING:
     import torch

@@ -38,10 +38,7 @@ from plica.ir.graph.module import Defined, Definition, Module, main_module
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import dim, dim_var, polynomial
-from plica.ir.type.dtype import i64
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim, dim_var, i64, infer, polynomial
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:

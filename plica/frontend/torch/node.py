@@ -12,9 +12,7 @@ from plica.frontend.torch.symbol import Size, Symbols
 from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
-from plica.ir.type.dim import dim_var, known
-from plica.ir.type.dtype import DType
-from plica.ir.type.infer import type_of
+from plica.ir.type import DType, dim_var, known, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Made: TypeAlias = "Expr | Sequence[Expr | None]"

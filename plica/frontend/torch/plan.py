@@ -24,8 +24,7 @@ from plica.ir.graph.expression import Expr, Tuple, Var
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -23,9 +23,7 @@ from plica.frontend.word import shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import dim, dim_var, known
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, dim, dim_var, known, type_of
 from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.text.script.mark import Scripted, as_module
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, TupleType, Type, static_shape
+from plica.ir.type import TensorType, TupleType, Type, infer, static_shape, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Scope: TypeAlias = "MutableMapping[Term, Value]"

@@ -17,8 +17,7 @@ from plica.frontend.zoo.layer import sizes
 from plica.frontend.zoo.recurrent import Weights
 from plica.ir.graph.expression import Apply, Const, Expr, Function, Var
 from plica.ir.graph.module import Module
-from plica.ir.type.infer import type_of
-from plica.ir.type.term import TensorType, static_shape
+from plica.ir.type import TensorType, static_shape, type_of
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:

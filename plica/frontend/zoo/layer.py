@@ -17,8 +17,7 @@ from plica.core.name import Name
 from plica.ir.graph.expression import Const, Expr, Function, Var, const
 from plica.ir.graph.module import Module, main_module
 from plica.ir.op import find
-from plica.ir.type.infer import infer, type_of
-from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.ir.type import TensorType, infer, static_shape, tensor, type_of
 
 
 def apply(name: str, *args: Expr | tuple[Expr, ...], **attributes: Any) -> Expr:

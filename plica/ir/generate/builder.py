@@ -16,9 +16,7 @@ from plica.ir.generate.value import dtypes
 from plica.ir.graph.expression import Attrs, Constructor, Var
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type import term as ty
-from plica.ir.type.dim import dim_var
-from plica.ir.type.dtype import DType, f32
+from plica.ir.type import DType, dim_var, f32, term as ty
 
 V = TypeVar("V")
 

@@ -36,8 +36,7 @@ from plica.core.term import LARGE_BYTES
 from plica.ir.graph.expression import Apply, Const, Expr, Var, const
 from plica.ir.graph.operator import find
 from plica.ir.graph.weight_array import LIKE_NUMPY, QUESTIONS
-from plica.ir.type.dtype import DType, dtype
-from plica.ir.type.term import TensorType, static_shape, tensor
+from plica.ir.type import DType, TensorType, dtype, static_shape, tensor
 
 if TYPE_CHECKING:
     from plica.ir.graph.plain_recipe import Step

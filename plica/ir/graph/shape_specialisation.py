@@ -31,9 +31,7 @@ from plica.ir.graph.module import Module, module, selecting_names
 from plica.ir.graph.operator import Mismatch
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.op import find
-from plica.ir.type.dim import known, normal_dim
-from plica.ir.type.infer import infer
-from plica.ir.type.term import TensorType, TupleType, Type, static_shape
+from plica.ir.type import TensorType, TupleType, Type, infer, known, normal_dim, static_shape
 from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import out_of_range

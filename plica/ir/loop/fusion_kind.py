@@ -25,8 +25,7 @@ from plica.core import Name, post_order
 from plica.ir.graph.operator import Operator, Values
 from plica.ir.loop.scalar import Buffer, Lit, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute, Prefix
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, known, same_dim
 
 Kind = Literal[
     "elementwise", "broadcast", "injective", "reduction", "complex-out-fusable", "opaque"

@@ -28,8 +28,7 @@ from plica.core import EvaluationError, Term, ill_formed
 from plica.ir.loop.invocation import TensorIntrinsic, find_intrinsic, intrinsics, register
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Annotations, Kernel
-from plica.ir.type.dtype import DType, bool_
-from plica.ir.type.size import Sizes, shape_of
+from plica.ir.type import DType, Sizes, bool_, shape_of
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.late import lazy_imports
 

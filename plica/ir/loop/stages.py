@@ -37,8 +37,7 @@ from plica.ir.loop.scalar import Buffer, Load, Reduce, Scalar, ScalarVar
 from plica.ir.loop.stage import Each, ExternStage, Scan, Stage, epilogue_of, stage_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.loop.tensor import Compute, Prefix
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

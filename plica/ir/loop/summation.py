@@ -38,8 +38,7 @@ from attrs import frozen
 from plica.core import Name, Term, fresh, map_bottom_up, post_order, substitute
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f64, i64
+from plica.ir.type import f64, i64, known
 
 TOTALS: Final = 128
 """The number of f64 totals summed at once if the terms are f64."""

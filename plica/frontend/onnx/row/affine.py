@@ -12,8 +12,7 @@ from plica.frontend.onnx.run_time import pieces, size_from
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f64
+from plica.ir.type import f64, known
 
 
 def _affine_grid(node: OnnxNode) -> Expr:

@@ -9,8 +9,7 @@ from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import axes_in, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import product
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, product
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few models compute axes

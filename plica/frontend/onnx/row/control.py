@@ -30,8 +30,7 @@ from plica.frontend.onnx.value import (
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, product
 from plica.runtime.error import Diagnostic
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.provenance import stored_const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import greater
-from plica.ir.type.dtype import f32, f64, i64
+from plica.ir.type import f32, f64, greater, i64
 
 MOST: Final = 1 << 40
 """A tensor of more elements is refused: no machine could hold it."""

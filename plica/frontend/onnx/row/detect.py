@@ -19,8 +19,7 @@ from plica.frontend.word import select
 from plica.ir.graph.expression import Const, Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import f32, i32, i64
+from plica.ir.type import f32, i32, i64, known, product
 
 WIDEST: Final = 1 << 31
 """The limit of 32-bit box numbers."""

@@ -28,8 +28,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.graph.operator import Operator
 from plica.ir.op import activation, comparison, elementwise
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, bool_, i64
+from plica.ir.type import DType, bool_, i64, known
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):

@@ -12,8 +12,7 @@ from plica.frontend.onnx.row.window import TABLE as WINDOW
 from plica.frontend.onnx.row.word import Made, Row, dtype, in_f32, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i32
+from plica.ir.type import i32, known
 
 Settings = Sequence[float]
 

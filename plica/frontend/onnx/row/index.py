@@ -18,8 +18,7 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.op.index import length
 from plica.ir.op.namespace import op
 from plica.ir.op.put import COMBINE
-from plica.ir.type.dim import known, product, same_dim
-from plica.ir.type.dtype import f64, i64
+from plica.ir.type import f64, i64, known, product, same_dim
 
 
 def _gather_elements(node: OnnxNode) -> Expr:

@@ -14,8 +14,7 @@ from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape, to
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type import f32, i64, known, product
 
 NORMS: Final = ("MAX", "L1", "L2")
 

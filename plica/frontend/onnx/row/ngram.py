@@ -11,8 +11,7 @@ from plica.frontend.onnx.row.word import Row, dtype, shape
 from plica.frontend.onnx.storage import Array
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32
+from plica.ir.type import f32, known
 
 MOST: Final = 1 << 24
 """This many places are compared with this many runs at most, together."""

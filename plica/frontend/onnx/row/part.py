@@ -28,8 +28,7 @@ from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.cut import FARTHEST, place_of_bound
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import greater, known, lesser, normal_dim, product, quotient
-from plica.ir.type.dtype import i64
+from plica.ir.type import greater, i64, known, lesser, normal_dim, product, quotient
 
 TWO: Final = const(2, i64)
 

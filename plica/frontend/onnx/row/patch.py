@@ -17,8 +17,7 @@ from plica.frontend.onnx.row.word import Row, along, dtype, in_f32, like, rank, 
 from plica.frontend.onnx.run_time import demanded, pieces, size_from, total_of
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, known, product
 
 MOST: Final = 64
 """The maximum number of patch or stride elements as separate slices, to bound the program."""

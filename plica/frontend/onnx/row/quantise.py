@@ -20,8 +20,7 @@ from plica.frontend.onnx.row.window import convolved
 from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Apply, Const, Expr, attr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, f32, i32, u8
+from plica.ir.type import DType, f32, i32, known, u8
 from plica.rewrite.closed import value_of
 
 

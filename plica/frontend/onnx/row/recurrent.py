@@ -18,8 +18,7 @@ from plica.frontend.word import select
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, i32, i64
+from plica.ir.type import f32, i32, i64, known
 from plica.runtime.late import late
 
 dynamically = late("plica.frontend.onnx.row.quantised:dynamically")  # few networks have integers

@@ -27,8 +27,7 @@ from plica.ir.graph.expression import Const, Expr, Tuple, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
-from plica.ir.type.dtype import f64, i64
+from plica.ir.type import f64, i64, is_size, known, normal_dim, product, same_dim
 
 MOST_TAPS: Final = 8
 """With more places than this under a weight, a product with the whole matrix costs less."""

@@ -15,9 +15,7 @@ from plica.frontend.word import select
 from plica.ir.graph.expression import Expr, Var, const
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import i64
-from plica.ir.type.term import TensorType
+from plica.ir.type import TensorType, i64, known
 
 
 def _scan(node: OnnxNode) -> Made:

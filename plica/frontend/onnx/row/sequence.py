@@ -19,8 +19,7 @@ from plica.frontend.onnx.storage import dtype_of
 from plica.ir.graph.expression import Expr, If, Tuple, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, same_dim
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type import f32, i64, known, same_dim
 
 LONGEST: Final = 1 << 10
 """A sequence of more tensors is not made."""

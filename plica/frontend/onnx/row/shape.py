@@ -20,8 +20,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Min, Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known, normal_dim, product, quotient, same_dim
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type import f32, i64, known, normal_dim, product, quotient, same_dim
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few models compute sizes

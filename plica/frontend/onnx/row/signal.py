@@ -15,8 +15,7 @@ from plica.frontend.onnx.run_time import lawful, pieces, size_from, total_of, wr
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, is_size, known, normal_dim, product, same_dim
 
 MOST_PLACES: Final = 1 << 24
 """The frames of a signal may have this many places together."""

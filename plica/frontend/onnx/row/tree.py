@@ -25,8 +25,7 @@ from plica.frontend.recurrence import MOST_STEPS
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import f32, i32
+from plica.ir.type import f32, i32, known
 
 AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 """In the order of their numbers in `TreeEnsemble`."""

@@ -11,8 +11,7 @@ from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape
 from plica.ir.graph.expression import Expr, Project, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import normal_dim, product
-from plica.ir.type.dtype import i64
+from plica.ir.type import i64, normal_dim, product
 
 
 def _masked_select(node: TorchNode) -> Expr:

@@ -17,9 +17,7 @@ from plica.frontend.word import dtype, like, rank, select, shape
 from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import DType, f32, f64
-from plica.ir.type.infer import type_of
+from plica.ir.type import DType, f32, f64, known, product, type_of
 
 
 class Complex(NamedTuple):

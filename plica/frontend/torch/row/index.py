@@ -21,8 +21,7 @@ from plica.ir.graph.expression import Const, Expr, Project
 from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import known, normal_dim, product, same_dim
-from plica.ir.type.dtype import i32, i64
+from plica.ir.type import i32, i64, known, normal_dim, product, same_dim
 
 # --- gathering -----------------------------------------------------------------------------------
 

@@ -15,9 +15,7 @@ from plica.frontend.torch.row.word import Row, casted, constant, opmath, root_of
 from plica.frontend.word import like, rank, shape
 from plica.ir.graph.expression import Apply, Expr, const
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import known
-from plica.ir.type.dtype import DType, i32, i64
-from plica.ir.type.infer import type_of
+from plica.ir.type import DType, i32, i64, known, type_of
 
 
 def product(x: Expr, y: Expr) -> Expr:

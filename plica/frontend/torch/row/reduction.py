@@ -15,8 +15,7 @@ from plica.ir.graph.operator import Operator
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op
 from plica.ir.op.reduction import reduced as reduced_shape
-from plica.ir.type.dim import known, product
-from plica.ir.type.dtype import bool_, i64, u8
+from plica.ir.type import bool_, i64, known, product, u8
 
 
 def _axes(node: TorchNode, x: Expr) -> tuple[int, ...]:

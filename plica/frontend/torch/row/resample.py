@@ -14,8 +14,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.interpret.graph_machine import computed
 from plica.ir.loop.scalar import Scalar
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import dim, known, normal_dim
-from plica.ir.type.dtype import f32, i64
+from plica.ir.type import dim, f32, i64, known, normal_dim
 
 
 def _steps(node: TorchNode, x: Expr, corners: bool = False) -> list[tuple[Scalar, Scalar, Expr]]:

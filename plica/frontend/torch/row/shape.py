@@ -21,8 +21,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.op.cut import place_of_bound
 from plica.ir.op.namespace import op
-from plica.ir.type.dim import dim, greater, is_size, known, normal_dim, product, same_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import dim, greater, i64, is_size, known, normal_dim, product, same_dim
 
 SizeT = TypeVar("SizeT", bound=Size)
 

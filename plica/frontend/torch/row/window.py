@@ -17,8 +17,7 @@ from plica.ir.op.convolution import conv_pullback, conv_transpose_pullback
 from plica.ir.op.namespace import op
 from plica.ir.op.order import unravelled
 from plica.ir.op.relation import Shape
-from plica.ir.type.dim import dim, known, normal_dim
-from plica.ir.type.dtype import i64
+from plica.ir.type import dim, i64, known, normal_dim
 
 
 def each(given: tuple[int, ...], count: int) -> tuple[int, ...]:
