@@ -83,5 +83,5 @@ def front_end_of(path: object) -> FrontEnd | None:
         message = f"Two front ends read files that end in {suffix}."
         points = FRONT_ENDS.points()
         found = " and ".join(f"{each.name} of {points.get(each.name, 'Plica')}" for each in fit)
-        raise UnsupportedError(Diagnostic("name-clash", message, None, "one", found))
+        raise UnsupportedError.of("name-clash", message, None, "one", found)
     return fit[0] if fit else None

@@ -58,8 +58,7 @@ def along(vector: Expr, axis: int, of: int) -> Expr:
     """A vector as a tensor of rank `of` that broadcasts along an axis."""
     if rank(vector) != 1 or not 0 <= axis < of:
         message = "A vector is needed, with an element for each place of an axis."
-        found = str(tensor_of(vector))
-        raise IllTyped(Diagnostic("shape-conflict", message, None, "rank 1", found))
+        raise IllTyped.of("shape-conflict", message, None, "rank 1", str(tensor_of(vector)))
     (size,) = shape(vector)
     return op.reshape(vector, tuple(size if at == axis else index(1) for at in range(of)))
 

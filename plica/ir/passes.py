@@ -34,7 +34,7 @@ from plica.ir.contract import DEFAULT_CONTRACT, Contract, exact, join
 from plica.ir.graph.expression import Call, Constructor, Function, Var
 from plica.ir.graph.module import Module
 from plica.ir.type import infer
-from plica.runtime.error import Diagnostic, PlicaError
+from plica.runtime.error import PlicaError
 
 Form: TypeAlias = Callable[[Module], bool]
 
@@ -182,7 +182,7 @@ class Pipeline:
         for each in self.passes:
             if each.name in seen:
                 message = f"The pass {each.name} is in the pipeline twice."
-                raise PassError(Diagnostic("duplicate-name", message))
+                raise PassError.of("duplicate-name", message)
             seen.add(each.name)
 
     def __add__(self, other: Pipeline) -> Pipeline:
@@ -314,11 +314,9 @@ def _unknown(what: str, name: str, known: Sequence[str]) -> PassError:
     listed = ", ".join(known)
     if (now := RENAMED.get(name)) in known:
         hint = f"It is called {now!r} now."
-        return PassError(Diagnostic("unknown-pass", message, expected=listed, suggestion=hint))
-    return PassError(
-        Diagnostic(
-            "unknown-pass", message, expected=listed or None, suggestion=did_you_mean(name, known)
-        )
+        return PassError.of("unknown-pass", message, expected=listed, suggestion=hint)
+    return PassError.of(
+        "unknown-pass", message, expected=listed or None, suggestion=did_you_mean(name, known)
     )
 
 

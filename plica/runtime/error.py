@@ -104,6 +104,14 @@ class PlicaError(Exception):
         super().__init__(first, *rest)
         self.diagnostics = (first, *rest)
 
+    @classmethod
+    def of(  # noqa: PLR0917  # the fields of a diagnostic
+        cls: type[E], code: str, message: str, place: Place | None = None,
+        expected: str | None = None, found: str | None = None, suggestion: str | None = None,
+    ) -> E:  # fmt: skip
+        """The error of one diagnostic."""
+        return cls(Diagnostic(code, message, place, expected, found, suggestion))
+
     @property
     def code(self) -> str:
         """The code of the first diagnostic."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from plica.core.diagnostic import Malformed
 from plica.frontend.onnx.storage import Array, array_of
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, GraphProto, NodeProto, TypeProto
@@ -60,8 +60,7 @@ class NodeAttributes:
         self._asked.add(name)
         if (found := self._attributes.get(name)) is None:
             if default is _REQUIRED:
-                message = f"{self.proto.op_type} has no attribute {name!r}."
-                self.malformed(message, name, "nothing")
+                self.malformed(f"{self.proto.op_type} has no attribute {name!r}.", name, "nothing")
             return default
         if found.type != _KINDS[kind]:
             message = f"The attribute {name!r} of {self.proto.op_type} is of the wrong kind."
@@ -150,7 +149,7 @@ class NodeAttributes:
 
     def malformed(self, message: str, expected: str, found: str) -> NoReturn:
         """The model breaks the format."""
-        raise Malformed(Diagnostic("bad-model", message, Place(node=self.place), expected, found))
+        raise Malformed.of("bad-model", message, Place(node=self.place), expected, found)
 
     def unsupported(
         self, message: str, expected: str | None = None, found: str | None = None,
@@ -158,9 +157,7 @@ class NodeAttributes:
     ) -> NoReturn:  # fmt: skip
         """Refuses a valid model that needs an unsupported feature."""
         place = Place(node=self.place)
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, place, expected, found, suggestion)
-        )
+        raise UnsupportedError.of("unsupported", message, place, expected, found, suggestion)
 
     def refused_for_good(
         self, message: str, expected: str | None = None, found: str | None = None,
@@ -168,4 +165,4 @@ class NodeAttributes:
     ) -> NoReturn:  # fmt: skip
         """As `unsupported`, by attributes alone: no size and no value would mend it."""
         place = Place(node=self.place)
-        raise RefusedForGood(Diagnostic("unsupported", message, place, expected, found, suggestion))
+        raise RefusedForGood.of("unsupported", message, place, expected, found, suggestion)

@@ -327,8 +327,8 @@ class NodeConverter:
         """Nodes that stand inside of another one."""
         if self._depth >= DEEPEST:
             message = "Functions and graphs are nested too deep, or a function calls itself."
-            raise Malformed(
-                Diagnostic("bad-model", message, Place(node=node.place), f"at most {DEEPEST} deep")
+            raise Malformed.of(
+                "bad-model", message, Place(node=node.place), f"at most {DEEPEST} deep"
             )
         self._depth += 1
         try:
@@ -424,12 +424,12 @@ def initialisers(
         message = "The model stores sparse tensors."
         names = ", ".join(each.values.name for each in graph.sparse_initializer)
         place = Place(node=graph.name or "graph")
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "dense tensors", names))
+        raise UnsupportedError.of("unsupported", message, place, "dense tensors", names)
     for tensor in graph.initializer:
         if not tensor.name or tensor.name in found:
             message = "A stored tensor has no name of its own."
             place = Place(node=tensor.name or graph.name or "graph")
-            raise Malformed(Diagnostic("bad-model", message, place, "a new name", tensor.name))
+            raise Malformed.of("bad-model", message, place, "a new name", tensor.name)
         array = array_of(tensor, folder)
         listed = whole and len(tensor.raw_data) == array.nbytes
         found[tensor.name] = TensorValue(stored_const(array, listed))

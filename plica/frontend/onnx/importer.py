@@ -54,14 +54,7 @@ from plica.ir.graph.expression import Attrs, Const, Expr, Function, Tuple, Var
 from plica.ir.graph.module import MADE_BY_NODES, MadeByNodes, Module, main_module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import TensorType, infer
-from plica.runtime.error import (
-    Diagnostic,
-    InputError,
-    Place,
-    PlicaError,
-    UnsupportedError,
-    wrong_argument,
-)
+from plica.runtime.error import InputError, Place, PlicaError, UnsupportedError, wrong_argument
 from plica.runtime.late import lazy_imports
 
 if TYPE_CHECKING:
@@ -141,7 +134,7 @@ def _imported(
     for each in declared:
         if not each.name or (each.name in scope):
             message = "An input of the model has no name of its own."
-            raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+            raise Malformed.of("bad-model", message, Place(node=each.name or "graph"))
         if is_list(each):
             made, value = sequence_input(each, names)
             params += made
@@ -157,7 +150,7 @@ def _imported(
         unknown = ", ".join(sorted(fixed))
         message = "A value is fixed for an input that the model does not have."
         there = ", ".join(each.name for each in declared) or "no inputs"
-        raise InputError(Diagnostic("input-unknown", message, None, there, unknown))
+        raise InputError.of("input-unknown", message, None, there, unknown)
 
     def read(answers: tuple[BranchAnswer, ...] = ()) -> ModelReading:
         converter = NodeConverter(
@@ -207,7 +200,7 @@ def _module(  # what a module is made of
     for each in graph.output:
         if (value := scope.get(each.name)) is None:
             message = f"Nothing makes the output {each.name!r}."
-            raise Malformed(Diagnostic("bad-model", message, Place(node=each.name or "graph")))
+            raise Malformed.of("bad-model", message, Place(node=each.name or "graph"))
         if isinstance(value, ListedValue) or is_list(each):
             made = sequence_output(each, value)
             outputs += made.values()
@@ -218,7 +211,7 @@ def _module(  # what a module is made of
         names.append(each.name)
     if not outputs:
         message = "The model has no outputs."
-        raise Malformed(Diagnostic("bad-model", message, Place(node=graph.name or "graph")))
+        raise Malformed.of("bad-model", message, Place(node=graph.name or "graph"))
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     body = measuring(converter.measured_here, body)
     used: dict[ScalarVar, None] = {}
@@ -240,7 +233,7 @@ def _check_output(info: ValueInfoProto, value: TensorValue) -> None:
     if said and dtype_of(said, info.name) is not value.type.dtype:
         message = f"The output {info.name!r} is of another type than the model says."
         expected, found = str(dtype_of(said, info.name)), str(value.type)
-        raise Malformed(Diagnostic("bad-model", message, Place(node=info.name), expected, found))
+        raise Malformed.of("bad-model", message, Place(node=info.name), expected, found)
 
 
 def combined(errors: list[PlicaError]) -> PlicaError:

@@ -47,23 +47,21 @@ def open_model(source: str | PathLike[str] | bytes | ModelProto) -> Opened:
     else:
         if not isinstance(source, str | PathLike):
             message = "This is no model: a path, the bytes of a file or a ModelProto is one."
-            found = type(source).__name__
-            raise InputError(Diagnostic("input-type", message, None, "an ONNX model", found))
+            raise InputError.of("input-type", message, None, "an ONNX model", type(source).__name__)
         if isinstance(source, str) and "\n" in source:
             message, hint = "This is a text and not a path.", "plica.from_text reads scripts."
-            found = repr(source[:40])
-            raise InputError(Diagnostic("input-type", message, None, "a path", found, hint))
+            raise InputError.of("input-type", message, None, "a path", repr(source[:40]), hint)
         path = Path(fspath(source))
         model = _parsed(_bytes(path), str(path))
         folder, place = path.parent, Place(file=str(path))
     if model.ir_version < 1 or not model.HasField("graph"):
         message = "This is no ONNX model: it has no version or no graph."
-        raise Malformed(Diagnostic("bad-model", message, place, "an ONNX model", _amount(source)))
+        raise Malformed.of("bad-model", message, place, "an ONNX model", _amount(source))
     _check_text(model)
     if not model.opset_import:
         message = "The model does not say which version of the operators it uses."
         hint = "Export it again, or add onnx.helper.make_opsetid('', VERSION)."
-        raise Malformed(Diagnostic("bad-model", message, place, "opset_import", None, hint))
+        raise Malformed.of("bad-model", message, place, "opset_import", None, hint)
     return Opened(model, folder)
 
 
@@ -100,7 +98,7 @@ def _check_text(model: ModelProto) -> None:
                 stack += found
             elif any(isinstance(each, bytes) for each in found):
                 message = f"The model holds a {field.name!r} that is no text."
-                raise Malformed(Diagnostic("bad-model", message, None, "UTF-8", repr(found[0])))
+                raise Malformed.of("bad-model", message, None, "UTF-8", repr(found[0]))
 
 
 def _bytes(path: Path) -> bytes:
@@ -109,13 +107,13 @@ def _bytes(path: Path) -> bytes:
         message, hint = "There is no such file.", neighbour(path, ".onnx")
         if path.exists():
             message = "This is a folder, or nothing that holds a model."
-        raise Malformed(Diagnostic("bad-model", message, place, "a file", str(path), hint))
+        raise Malformed.of("bad-model", message, place, "a file", str(path), hint)
     size = path.stat().st_size
     if size > MOST_BYTES:
         message = "The file is larger than an ONNX model can be."
         limit = f"{MOST_BYTES} bytes"
         hint = "Keep its tensors beside it: onnx.save(model, path, save_as_external_data=True)."
-        raise Malformed(Diagnostic("bad-model", message, place, limit, str(size), hint))
+        raise Malformed.of("bad-model", message, place, limit, str(size), hint)
     return path.read_bytes()
 
 
@@ -130,7 +128,7 @@ def _parsed(data: bytes, name: str) -> ModelProto:
         message = "The file is no ONNX model, or is damaged."
         expected, place = "a ModelProto in the binary form of protobuf", Place(file=name)
         found, hint = _other_form(data, name) or (str(error), "Copy or export the model again.")
-        raise Malformed(Diagnostic("bad-model", message, place, expected, found, hint)) from None
+        raise Malformed.of("bad-model", message, place, expected, found, hint) from None
     return model
 
 

@@ -53,8 +53,7 @@ def every_node(nodes: Iterable[NodeProto], prefix: str = "") -> Iterator[tuple[N
 def too_many(place: str) -> UnsupportedError:
     """The refusal of a model that is too long once it is written out."""
     message = "The model has too many nodes once loops and functions are written out."
-    expected = f"at most {MOST_NODES}"
-    return UnsupportedError(Diagnostic("too-large", message, Place(node=place), expected))
+    return UnsupportedError.of("too-large", message, Place(node=place), f"at most {MOST_NODES}")
 
 
 def check_expansion(graph: GraphProto, functions: Functions) -> None:
@@ -113,7 +112,7 @@ def ordered(nodes: list[NodeProto], known: Container[str], prefix: str = "") -> 
         stuck = [prefix + name_of(nodes[at]) for at, count in enumerate(waiting) if count]
         message = "The nodes of the model depend on one another in a cycle."
         shown = ", ".join(stuck[:8]) + (", …" if len(stuck) > 8 else "")
-        raise Malformed(Diagnostic("bad-model", message, Place(node=stuck[0]), "no cycle", shown))
+        raise Malformed.of("bad-model", message, Place(node=stuck[0]), "no cycle", shown)
     return iter([nodes[at] for at in order])
 
 
@@ -129,7 +128,7 @@ def _makers(nodes: list[NodeProto], known: Container[str], prefix: str) -> dict[
                 message = f"Two nodes make {name!r}."
                 place = Place(node=prefix + name_of(node))
                 first = prefix + name_of(nodes[made[name]])
-                raise Malformed(Diagnostic("bad-model", message, place, "one node", first))
+                raise Malformed.of("bad-model", message, place, "one node", first)
             made[name] = at
     return made
 

@@ -181,7 +181,7 @@ def _port(info: ValueInfoProto, dims: Dims, of_output: bool = False) -> OpenPort
         raise error(Diagnostic(code, message, place, "a tensor", str(kind)))
     if not of.HasField("shape") and not of_output:
         message = f"The number of axes of the input {info.name!r} is not known."
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "a shape", "none"))
+        raise UnsupportedError.of("unsupported", message, place, "a shape", "none")
     sizes = ("...",) if of_output and not of.HasField("shape") else dims.of(info)
     if of_output and not of.elem_type:
         return OpenPort.unknown(info.name, sizes)

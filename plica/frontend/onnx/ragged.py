@@ -50,9 +50,8 @@ def check_rank(place: str, axes: int) -> None:
     """Refuses ranks beyond the table."""
     if axes > MAX_RANK:
         message = "Tensors of a sequence of unknown length have few axes."
-        expected = f"at most {MAX_RANK}"
         where_ = Place(node=place)
-        raise UnsupportedError(Diagnostic("unsupported", message, where_, expected, str(axes)))
+        raise UnsupportedError.of("unsupported", message, where_, f"at most {MAX_RANK}", str(axes))
 
 
 def as_ragged(place: str, value: values.TensorValue) -> values.RaggedValue:
@@ -68,7 +67,7 @@ def as_ragged(place: str, value: values.TensorValue) -> values.RaggedValue:
     if isinstance(value, values.RaggedValue) and not isinstance(value, values.OptionValue):
         return value
     message = "Here a sequence must stand."
-    raise Malformed(Diagnostic("bad-model", message, Place(node=place), "a sequence", value.word))
+    raise Malformed.of("bad-model", message, Place(node=place), "a sequence", value.word)
 
 
 def held(node: OnnxNode, value: values.OptionValue) -> values.RaggedValue:

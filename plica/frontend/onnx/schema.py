@@ -50,9 +50,8 @@ def violations(node: OnnxNode, domain: str) -> list[Diagnostic]:
     for attribute in proto.attribute:
         declared = schema.attributes.get(attribute.name)
         if declared is None or attribute.name in seen:
-            hint = did_you_mean(attribute.name, schema.attributes)
             message = f"{proto.op_type} has no attribute {attribute.name!r}, or has it twice."
-            say(message, None, attribute.name, hint)
+            say(message, None, attribute.name, did_you_mean(attribute.name, schema.attributes))
         elif int(attribute.type) != _number(declared.type):
             message = f"The attribute {attribute.name!r} of {proto.op_type} is of the wrong kind."
             say(message, str(declared.type), str(attribute.type))

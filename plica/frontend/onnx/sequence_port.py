@@ -45,8 +45,7 @@ def port_of(info: ValueInfoProto) -> ListPort | None:
     if not of.HasField("tensor_type"):
         message = f"{info.name!r} holds no tensors."
         found = str(of.WhichOneof("value"))
-        place = Place(node=info.name)
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "tensors", found))
+        raise UnsupportedError.of("unsupported", message, Place(node=info.name), "tensors", found)
     element = dtype_of(of.tensor_type.elem_type, info.name)
     shape = None
     if of.tensor_type.HasField("shape"):
@@ -175,7 +174,7 @@ def said_ports(sides: Iterable[Iterable[ValueInfoProto]]) -> tuple[list[list[Any
 
 def _another(info: ValueInfoProto, port: ListPort, value: TensorValue) -> Malformed:
     message = f"The output {info.name!r} is of another type than the model says."
-    return Malformed(Diagnostic("bad-model", message, Place(node=info.name), port.type, value.word))
+    return Malformed.of("bad-model", message, Place(node=info.name), port.type, value.word)
 
 
 def over_arrays(of: Module) -> Module:

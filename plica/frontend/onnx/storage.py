@@ -55,15 +55,14 @@ def array_of(tensor: TensorProto, folder: Path | None, place: str | None = None)
     shape = tuple(tensor.dims)
     if len(shape) > MOST_AXES:
         message = "A stored tensor has too many axes."
-        found = f"{len(shape)} axes"
         place_ = Place(node=place)
         expected = f"at most {MOST_AXES}"
-        raise UnsupportedError(Diagnostic("unsupported", message, place_, expected, found))
+        raise UnsupportedError.of("unsupported", message, place_, expected, f"{len(shape)} axes")
     if any(size < 0 for size in shape):
         _refuse(place, "A stored tensor has a negative size.", "sizes of 0 or more", str(shape))
     if tensor.HasField("segment"):
         message = "A stored tensor comes in segments."
-        raise UnsupportedError(Diagnostic("unsupported", message, Place(node=place)))
+        raise UnsupportedError.of("unsupported", message, Place(node=place))
     count = math.prod(shape)
     size = _stored_bytes(dtype, count)
     if tensor.data_location == tensor.EXTERNAL:
@@ -135,9 +134,7 @@ def _external(tensor: TensorProto, folder: Path | None, place: str, size: int) -
     if folder is None:
         message = "A stored tensor lies in a file, and the model did not come from one."
         hint = "Give the path of the model, or load the tensors first."
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, Place(node=place), None, location, hint)
-        )
+        raise UnsupportedError.of("unsupported", message, Place(node=place), None, location, hint)
     home = folder.resolve()
     if "\0" in location:
         message = "The location of a stored tensor is no path of a file."
@@ -175,4 +172,4 @@ def _natural(text: str, key: str, place: str) -> int:
 
 
 def _refuse(place: str, message: str, expected: str, found: str) -> NoReturn:
-    raise Malformed(Diagnostic("bad-model", message, Place(node=place), expected, found))
+    raise Malformed.of("bad-model", message, Place(node=place), expected, found)

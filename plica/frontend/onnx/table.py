@@ -58,8 +58,7 @@ def check_versions(opsets: Mapping[str, int], names: Iterable[str]) -> None:
     if version is not None and not OLDEST <= version <= newest:
         message = f"Version {version} of the ONNX operators is not supported."
         code = "newer-version" if version > newest else "unsupported"
-        expected = f"{OLDEST} to {newest}"
-        raise UnsupportedError(Diagnostic(code, message, None, expected, str(version)))
+        raise UnsupportedError.of(code, message, None, f"{OLDEST} to {newest}", str(version))
 
 
 def check_operators(

@@ -56,7 +56,7 @@ def fixed_value(name: str, array: Array, of: TensorType) -> TensorValue:
     if array.dtype != of.dtype.numpy or array.ndim != len(of.shape):
         message = f"The value for {name!r} does not fit it."
         found = f"{array.dtype} of shape {array.shape}"
-        raise InputError(Diagnostic("input-type", message, Place(node=name), str(of), found))
+        raise InputError.of("input-type", message, Place(node=name), str(of), found)
     return TensorValue(const(array, of.dtype))
 
 
@@ -66,7 +66,7 @@ def replaced_value(name: str, given: Any, stored: TensorValue) -> TensorValue:
     if array.dtype != stored.type.dtype.numpy or array.shape != static_shape(stored.type):
         message = f"The value for {name!r} does not fit the one that the file holds."
         found, place = f"{array.dtype} of shape {array.shape}", Place(node=name)
-        raise InputError(Diagnostic("input-type", message, place, str(stored.type), found))
+        raise InputError.of("input-type", message, place, str(stored.type), found)
     return TensorValue(const(array, stored.type.dtype))
 
 
@@ -85,11 +85,8 @@ class InputTypes:
                 if not self._dims.bound(each, shape, self._sizes):
                     message = f"The value for {each.name!r} has the wrong shape."
                     said = [self._sizes.get(str(size), size) for size in self._dims.of(each)]
-                    expected = str(tuple(said))
                     place = Place(node=each.name)
-                    raise InputError(
-                        Diagnostic("input-shape", message, place, expected, str(shape))
-                    )
+                    raise InputError.of("input-shape", message, place, str(tuple(said)), str(shape))
 
     def type(self, info: ValueInfoProto) -> TensorType:
         """The type of an input."""
@@ -98,22 +95,20 @@ class InputTypes:
             message = f"The input {info.name!r} is no tensor."
             place = Place(node=info.name)
             if kind == "nothing":
-                raise Malformed(Diagnostic("bad-model", message, place, "a tensor", kind))
-            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
+                raise Malformed.of("bad-model", message, place, "a tensor", kind)
+            raise UnsupportedError.of("unsupported", message, place, "a tensor", kind)
         of = info.type.tensor_type
         dtype = dtype_of(of.elem_type, info.name)
         if not of.HasField("shape"):
             message = f"The number of axes of the input {info.name!r} is not known."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, Place(node=info.name), "a shape", "none")
+            raise UnsupportedError.of(
+                "unsupported", message, Place(node=info.name), "a shape", "none"
             )
         if len(of.shape.dim) > MOST_AXES:
             message = f"The input {info.name!r} has too many axes."
             found = str(len(of.shape.dim))
-            raise UnsupportedError(
-                Diagnostic(
-                    "unsupported", message, Place(node=info.name), f"at most {MOST_AXES}", found
-                )
+            raise UnsupportedError.of(
+                "unsupported", message, Place(node=info.name), f"at most {MOST_AXES}", found
             )
         sizes: list[Scalar] = []
         for size in self._dims.of(info):
@@ -145,7 +140,7 @@ class TensorValue:
         found = type_of(self.expr)
         if not isinstance(found, TensorType):
             message = "A sequence stands where a tensor is wanted."
-            raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", str(found)))
+            raise UnsupportedError.of("unsupported", message, None, "a tensor", str(found))
         return found
 
     @property

@@ -83,9 +83,7 @@ def _text(source: Any) -> str:
         except OSError as error:
             message = "The file of the module cannot be read."
             place, expected = Place(file=str(path)), "a file of StableHLO"
-            raise InputError(
-                Diagnostic("bad-model", message, place, expected, error.strerror)
-            ) from None
+            raise InputError.of("bad-model", message, place, expected, error.strerror) from None
     if not isinstance(source, bytes):
         expected = "text, bytes, a path, or an export of JAX"
         raise wrong_argument("This is no module of StableHLO.", expected, source)
@@ -152,8 +150,8 @@ def _outputs(results: list[Any]) -> list[Expr]:
         if isinstance(each, HloComplex) or not isinstance(each, Expr):
             message = f"The output {at} is of a type that Plica does not have."
             hint = "Return the parts of complex numbers apart."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, Place(node="return"), "tensors", None, hint)
+            raise UnsupportedError.of(
+                "unsupported", message, Place(node="return"), "tensors", None, hint
             )
         outputs.append(each)
     if not outputs:

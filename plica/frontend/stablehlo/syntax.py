@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from attrs import field, frozen
 
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 # Any: an attribute is a number, a word, a list, an array, a type, or a mapping of such.
 Attributes = Mapping[str, Any]
@@ -64,7 +64,7 @@ class MlirOp:
     ) -> NoReturn:  # fmt: skip
         """Refuse it at its line."""
         place = Place(line=self.line, node=self.name)
-        raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found, hint))
+        raise UnsupportedError.of("unsupported", message, place, expected, found, hint)
 
 
 @frozen

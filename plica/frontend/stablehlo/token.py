@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple, NoReturn
 
 from plica.core.diagnostic import Malformed
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 _TOKEN: Final = re.compile(
     r"""
@@ -79,4 +79,4 @@ def malformed(
     message: str, line: int, expected: str | None = None, found: str | None = None
 ) -> NoReturn:
     """Refuse a text that is no MLIR, at a line."""
-    raise Malformed(Diagnostic("bad-model", message, Place(line=line), expected, found))
+    raise Malformed.of("bad-model", message, Place(line=line), expected, found)

@@ -39,7 +39,7 @@ from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import Combiner, Lit
 from plica.ir.op.window import windows
 from plica.ir.type.dtype import DType, bool_, i64, u8
-from plica.runtime.error import Diagnostic, UnsupportedError
+from plica.runtime.error import UnsupportedError
 
 CHLO: Final = frozenset({"asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"})
 """Words of the dialect CHLO, which XLA has, too."""
@@ -82,9 +82,7 @@ def kind(of: ArrayValue) -> str:
     """The type of a value in MLIR's text."""
     if of.dtype not in ELEMENTS:
         message = f"StableHLO has no element type for {of.dtype}."
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, None, ", ".join(map(str, ELEMENTS)))
-        )
+        raise UnsupportedError.of("unsupported", message, None, ", ".join(map(str, ELEMENTS)))
     return f"tensor<{''.join(f'{size}x' for size in of.shape)}{ELEMENTS[of.dtype]}>"
 
 

@@ -46,17 +46,15 @@ def from_tflite(source: str | PathLike[str] | bytes) -> Module:
     data = source if isinstance(source, bytes) else Path(source).read_bytes()
     if data[4:8] != MARK:
         message, expected = "This is no TFLite model.", "a flatbuffer that begins with TFL3"
-        raise InputError(
-            Diagnostic("input-type", message, None, expected, repr(data[4:8]), "Give a .tflite.")
+        raise InputError.of(
+            "input-type", message, None, expected, repr(data[4:8]), "Give a .tflite."
         )
     try:
         with paused():
             return _Model(FlatTable.root(data)).module()
     except (struct.error, IndexError) as error:
         message = "The TFLite file is damaged."
-        raise InputError(
-            Diagnostic("input-type", message, None, "a whole file", str(error))
-        ) from error
+        raise InputError.of("input-type", message, None, "a whole file", str(error)) from error
 
 
 class _Model:
@@ -67,7 +65,7 @@ class _Model:
         graphs = root.tables(2)
         if len(graphs) != 1:
             message, found = "The model has control flow.", f"{len(graphs)} graphs"
-            raise UnsupportedError(Diagnostic("unsupported", message, None, "one graph", found))
+            raise UnsupportedError.of("unsupported", message, None, "one graph", found)
         self.graph = graphs[0]
         self.tensors = self.graph.tables(0)
         self.values: dict[int, Expr] = {}
@@ -116,7 +114,7 @@ class _Model:
         if number not in ELEMENTS:
             message, expected = "There are no such elements here.", ", ".join(ELEMENTS.values())
             place, found = Place(node=self.name(at)), f"type {number} of TFLite"
-            raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
+            raise UnsupportedError.of("unsupported", message, place, expected, found)
         return dtype(ELEMENTS[number])
 
     def steps(self, at: int) -> tuple[Expr, Expr] | None:
@@ -170,13 +168,13 @@ class _Model:
             word = code.text(1) if kind == CUSTOM else f"number {kind}"
             message = f"The operator {word} of TFLite is not supported."
             hint = "docs/tflite.md lists the operators that are."
-            raise UnsupportedError(Diagnostic("unsupported", message, place, None, word, hint))
+            raise UnsupportedError.of("unsupported", message, place, None, word, hint)
         name, row = TABLE[kind]
         places = of.numbers(1)
         if kind == CASTS and self.steps(places[0]) is not None:
             message, hint = f"{name} of a quantised tensor.", "Use DEQUANTIZE."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place, "a tensor without scales", None, hint)
+            raise UnsupportedError.of(
+                "unsupported", message, place, "a tensor without scales", None, hint
             )
         args = tuple([None if at < 0 else self.numbers(at) for at in places])
         shapes = tuple([self.shape(at) for at in results])
@@ -189,13 +187,13 @@ class _Model:
         if len(every) != len(results):
             message = f"{name} has {len(results)} results in the file."
             expected = f"{len(every)}"
-            raise UnsupportedError(Diagnostic("unsupported", message, place, expected))
+            raise UnsupportedError.of("unsupported", message, place, expected)
         for at, each, shape, element, by in zip(results, every, shapes, dtypes, steps, strict=True):
             typed = tensor_of(each)
             if static_shape(typed) != shape or typed.dtype is not element:
                 message, said = f"{name} gives another type than the file says.", f"{shape}"
-                raise UnsupportedError(
-                    Diagnostic("unsupported", message, place, f"{element}{said}", str(typed))
+                raise UnsupportedError.of(
+                    "unsupported", message, place, f"{element}{said}", str(typed)
                 )
             self.values[at] = each if by is None else op.quantise(each, *by)
 

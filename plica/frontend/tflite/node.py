@@ -13,7 +13,7 @@ from plica.frontend.word import shape
 from plica.ir.graph.expression import Const, Expr
 from plica.ir.op.namespace import op
 from plica.ir.type import DType, known
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 EMPTY = FlatTable(bytes(4), 0, 0)
 """Options that are all absent."""
@@ -90,7 +90,7 @@ class TfliteNode:
 
     def refuse(self, message: str, expected: str, found: str) -> NoReturn:
         """Refuses a model that needs an unsupported feature."""
-        raise UnsupportedError(Diagnostic("unsupported", message, self.place, expected, found))
+        raise UnsupportedError.of("unsupported", message, self.place, expected, found)
 
 
 def many(of: Sequence[Expr | None]) -> tuple[Expr, ...]:

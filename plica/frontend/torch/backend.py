@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plica.frontend.torch.traced_graph import Compile, StoredTensors, TorchFallback, TracedGraph
 from plica.frontend.torch.view import with_views_last
-from plica.runtime.error import Diagnostic, InputError, wrong_argument
+from plica.runtime.error import InputError, wrong_argument
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,7 @@ def check_options(options: dict[str, Any] | None, mode: str | None) -> bool:
     if given or mode not in (None, "default"):
         message = "The backend of Plica does not have this option."
         found = ", ".join(sorted(given)) or f"mode={mode!r}"
-        raise InputError(Diagnostic("input-unknown", message, None, "freeze", found))
+        raise InputError.of("input-unknown", message, None, "freeze", found)
     if not isinstance(freeze, bool):
         message = "The option 'freeze' says whether parameters are constants."
         raise wrong_argument(message, "True or False", freeze)

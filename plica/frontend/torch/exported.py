@@ -67,7 +67,7 @@ def from_torch(program: ExportedProgram, *, dims: Mapping[str, int] | None = Non
     if not isinstance(given := {} if dims is None else dims, Mapping):
         message, found = "'dims' gives a number for each name.", f"{dims!r:.60}"
         hint = 'Say dims={"n": 8}.'
-        raise InputError(Diagnostic("input-type", message, None, "a mapping of names", found, hint))
+        raise InputError.of("input-type", message, None, "a mapping of names", found, hint)
     _check_program(program)
     guards = guards_of(program)  # taking it apart adds others
     own = copy(program)
@@ -90,8 +90,8 @@ def _check_program(program: object) -> None:
         message = "This is no exported program."
         hint = "Export the model first: torch.export.export(model.eval(), example_inputs)."
         found = type(program).__name__
-        raise InputError(
-            Diagnostic("input-type", message, None, "torch.export.ExportedProgram", found, hint)
+        raise InputError.of(
+            "input-type", message, None, "torch.export.ExportedProgram", found, hint
         )
 
 
@@ -290,7 +290,7 @@ def _given(program: ExportedProgram, spec: Any, node: Any, symbols: Symbols) -> 
             return stored(program.constants[spec.target], place)
         case kind:
             message = f"The input {node.name!r} is no tensor."
-            raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", kind))
+            raise UnsupportedError.of("unsupported", message, place, "a tensor", kind)
 
 
 def _input_type(said: torch.Tensor, symbols: Symbols, place: Place) -> TensorType:
@@ -300,7 +300,7 @@ def _input_type(said: torch.Tensor, symbols: Symbols, place: Place) -> TensorTyp
         found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
         pair = part_type(said.dtype) is not None
         hint = "Take both parts, and torch.view_as_complex of them." if pair else None
-        raise UnsupportedError(Diagnostic("unsupported", message, place, "a tensor", found, hint))
+        raise UnsupportedError.of("unsupported", message, place, "a tensor", found, hint)
     return TensorType(tuple(dim(size) for size in sizes), of)
 
 
@@ -348,14 +348,14 @@ def _module(  # noqa: PLR0917  # what a module is made of
             message, expected = f"The output {name!r} is {what}.", "a tensor of real numbers"
             hint = "Give both parts: torch.view_as_real." if pair else "Leave it out."
             found = "complex numbers" if pair else type(value).__name__
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, Place(node=name), expected, found, hint)
+            raise UnsupportedError.of(
+                "unsupported", message, Place(node=name), expected, found, hint
             )
         outputs.append(value)
         names.append(name)
     if not outputs:
         message = "The program has no outputs."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "a tensor", "nothing"))
+        raise UnsupportedError.of("unsupported", message, None, "a tensor", "nothing")
     body = outputs[0] if len(outputs) == 1 else Tuple(tuple(outputs))
     return assembled(params, measuring(region, body), names, ranges, region.values(), externs)
 

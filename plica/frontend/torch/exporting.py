@@ -115,7 +115,7 @@ def exported(model: torch.nn.Module, given: ModuleInputs) -> ExportedProgram:
             "torch.compile(model, backend='plica'), which follows such changes."
         )
         expected, found = "a function of the inputs", ", ".join(sorted(changed))
-        refused = UnsupportedError(Diagnostic("unsupported", message, None, expected, found, hint))
+        refused = UnsupportedError.of("unsupported", message, None, expected, found, hint)
     raise refused
 
 
@@ -300,8 +300,7 @@ def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> P
             "Choose by torch.where or torch.cond, or use torch.compile(model, backend='plica'), "
             "which compiles what lies between such decisions."
         )
-        expected = "decisions by shapes"
-        return UnsupportedError(Diagnostic("unsupported", message, place, expected, said, hint))
+        return UnsupportedError.of("unsupported", message, place, "decisions by shapes", said, hint)
     if (unknown := _OUTPUT_CLASS.match(said)) is not None:
         message = f"The module gives a {unknown[1]}, which torch cannot take apart into tensors."
         hint = (
@@ -309,25 +308,23 @@ def _refused(model: torch.nn.Module, given: ModuleInputs, error: Exception) -> P
             "use_cache=False), or register the class: torch.utils._pytree.register_pytree_node."
         )
         expected = "outputs that are trees of tensors"
-        return UnsupportedError(
-            Diagnostic("unsupported", message, place, expected, unknown[1], hint)
-        )
+        return UnsupportedError.of("unsupported", message, place, expected, unknown[1], hint)
     if isinstance(error, UnsupportedOperatorException) or "fake impl" in said:
         message = "An operator has no fake implementation, which gives its results' shapes."
         hint = "Register one: torch.library.register_fake."
-        return UnsupportedError(Diagnostic("unsupported", message, place, None, said, hint))
+        return UnsupportedError.of("unsupported", message, place, None, said, hint)
     stored = {each.device for each in (*model.parameters(), *model.buffers())}
     devices = {each.device for each in given.tensors}
     if stored and devices - stored:
         message = "The inputs lie on another device than the module."
         expected, found = (", ".join(sorted(map(str, each))) for each in (stored, devices))
         hint = f"Move them: x.to({expected!r})."
-        return InputError(Diagnostic("input-device", message, place, expected, found, hint))
+        return InputError.of("input-device", message, place, expected, found, hint)
     shapes = ", ".join([f"{tuple(each.shape)} {each.dtype}" for each in given.tensors])
     message = "Torch cannot run the module on inputs like these."
     hint = "Give inputs for which model(*inputs) runs."
-    return InputError(
-        Diagnostic("input-shape", message, place, "inputs that fit", f"{shapes}: {said}", hint)
+    return InputError.of(
+        "input-shape", message, place, "inputs that fit", f"{shapes}: {said}", hint
     )
 
 

@@ -23,7 +23,7 @@ from plica.frontend.torch.equal_size import EqualSizes
 from plica.frontend.torch.symbol import Symbols, Sympy
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import known, normal_dim
-from plica.runtime.error import Diagnostic, InputError, UnsupportedError
+from plica.runtime.error import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -103,9 +103,7 @@ def _placeholder(of: ast.expr) -> str:
 def _unreadable(text: str) -> UnsupportedError:
     message = "Torch exported the program for sizes of which Plica cannot check a condition."
     hint = "Give numbers for these dims: from_torch(program, dims={…})."
-    return UnsupportedError(
-        Diagnostic("unsupported", message, None, "sums and quotients", text, hint)
-    )
+    return UnsupportedError.of("unsupported", message, None, "sums and quotients", text, hint)
 
 
 def equal_sizes(guards: tuple[Guard, ...], symbols: Symbols) -> EqualSizes:
@@ -134,7 +132,7 @@ def guarded_terms(guards: tuple[Guard, ...], symbols: Symbols) -> tuple[Scalar, 
             number = known(term)
             if number is not None and number < 0:
                 message = "The program was exported for other sizes than `dims` gives."
-                raise InputError(Diagnostic("input-shape", message, None, str(relation), "no"))
+                raise InputError.of("input-shape", message, None, str(relation), "no")
             if number is None and not isinstance(term, ScalarVar):
                 terms[term] = None
     return tuple(terms)

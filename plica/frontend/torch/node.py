@@ -13,7 +13,7 @@ from plica.frontend.word import rank, shape
 from plica.ir.graph.expression import Expr
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import DType, dim_var, known, type_of
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 Made: TypeAlias = "Expr | Sequence[Expr | None]"
 
@@ -188,9 +188,8 @@ class TorchNode:
         """The dim that is a number of rank 0 once that is computed."""
         if self._region is None:
             message = f"A size of what {self.kind} gives is only known when the program runs."
-            expected = "sizes that follow from those of the inputs"
             hint = "An exported program may have them, outside of branches and loops."
-            self.unsupported(message, expected, None, hint)
+            self.unsupported(message, "sizes that follow from those of the inputs", None, hint)
         if value not in self._region:
             taken = {
                 *self.symbols.names.values(),
@@ -206,9 +205,7 @@ class TorchNode:
         suggestion: str | None = None,
     ) -> NoReturn:  # fmt: skip
         """Refuses a program that needs an unsupported feature."""
-        raise UnsupportedError(
-            Diagnostic("unsupported", message, self.place, expected, found, suggestion)
-        )
+        raise UnsupportedError.of("unsupported", message, self.place, expected, found, suggestion)
 
     def finish(self) -> None:
         """Refuses unread arguments."""

@@ -235,7 +235,7 @@ def module_of(root: fx.GraphModule, part: TorchPart, symbols: Symbols, frozen: A
                          if isinstance(each, ScalarVar) and each not in sizes_known):  # fmt: skip
         message = "A part of a graph computes with sizes that none of its tensors has."
         found = ", ".join(unknown)
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "sizes of inputs", found))
+        raise UnsupportedError.of("unsupported", message, None, "sizes of inputs", found)
     return assembled(params, body, [node.name for node in part.outputs])
 
 
@@ -297,7 +297,7 @@ def _type(node: fx.Node, said: Any, symbols: Symbols) -> TensorType:
     if of is None or sizes is None:
         found = f"{said.dtype} of shape {tuple(said.shape)} on {said.device}"
         message = "A tensor is of a kind that Plica does not have."
-        raise UnsupportedError(Diagnostic("unsupported", message, place_of(node), None, found))
+        raise UnsupportedError.of("unsupported", message, place_of(node), None, found)
     return TensorType(tuple(dim(size) for size in sizes), of)
 
 

@@ -153,10 +153,10 @@ class Reader:
             )
         else:
             message = f"The operator {target} is not supported on complex numbers."
-            raise UnsupportedError(Diagnostic(
+            raise UnsupportedError.of(
                 "unsupported", message, place_of(node), "real numbers", "complex numbers",
                 "Compute with both parts, which torch.view_as_real gives.",
-            ))  # fmt: skip
+            )  # fmt: skip
         if isinstance(result, complex_number.Complex):
             result = complex_number.Complex(*(self._sized(said, each) for each in result))
         self._check(node, said, result)
@@ -237,7 +237,7 @@ class Reader:
         at: Any = node.args[1]
         if (found := values[source][at]) is None:
             message = f"Output {at} of {source.target} is not supported."
-            raise UnsupportedError(Diagnostic("unsupported", message, place_of(node)))
+            raise UnsupportedError.of("unsupported", message, place_of(node))
         return found
 
     def number(self, node: fx.Node) -> Any:
@@ -257,9 +257,7 @@ class Reader:
         if found is None:
             message = f"What {shown(node.target)} gives is only known when the program runs."
             hint = "Sizes must follow from those of the inputs; dims={...} gives them numbers."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place_of(node), None, str(said), hint)
-            )
+            raise UnsupportedError.of("unsupported", message, place_of(node), None, str(said), hint)
         return found
 
     def _asserted(self, node: fx.Node) -> None:
@@ -270,17 +268,15 @@ class Reader:
             self._demand(node, said.node.expr)
         if holds is False:
             message = "The program was exported under a condition that these sizes break."
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place_of(node), str(node.args[1]))
-            )
+            raise UnsupportedError.of("unsupported", message, place_of(node), str(node.args[1]))
 
     def _demand(self, node: fx.Node, relation: Any) -> None:
         """What torch asserts of sizes that depend on elements is asserted when it runs."""
         if (least := self.symbols.least(relation)) is None or self._region is None:
             message = "The program asserts something of sizes that are known when it runs."
             expected = "a comparison of two sizes, outside of branches and loops"
-            raise UnsupportedError(
-                Diagnostic("unsupported", message, place_of(node), expected, str(relation))
+            raise UnsupportedError.of(
+                "unsupported", message, place_of(node), expected, str(relation)
             )
         self.least += [each for each in least if not isinstance(each, ScalarVar)]
 

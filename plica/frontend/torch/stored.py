@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from plica.frontend.torch.dtype import array_of, dtype_of
 from plica.frontend.torch.row.complex_number import Complex, part_type
 from plica.ir.graph.expression import Expr, const
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -28,5 +28,5 @@ def constant_of(tensor: torch.Tensor, place: Place) -> Expr:
         message = "A stored tensor is of a kind that Plica does not have."
         found = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
         expected = "a dense tensor of numbers that has elements"
-        raise UnsupportedError(Diagnostic("unsupported", message, place, expected, found))
+        raise UnsupportedError.of("unsupported", message, place, expected, found)
     return const(array_of(tensor.cpu()), of)

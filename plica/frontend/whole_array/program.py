@@ -53,7 +53,7 @@ def sized_main(of: Module | Scripted, sizes: Mapping[str, int]) -> tuple[Module,
         found = ", ".join(str(each.type) for each in inferred.main_function().params)
         message = "A program is written for sizes that are known."
         hint = "Give the sizes of the inputs: sizes={'n': 8}."
-        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", found, hint))
+        raise UnsupportedError.of("unsupported", message, None, "numbers", found, hint)
     return inferred, inferred.main_function()
 
 
@@ -71,8 +71,7 @@ def leaves(of: Value) -> list[ArrayValue]:
     if isinstance(of, tuple):
         return [leaf for each in of for leaf in leaves(each)]
     if isinstance(of, ScopedFunction):
-        message = "A function is no array: results are tensors."
-        raise UnsupportedError(Diagnostic("unsupported", message))
+        raise UnsupportedError.of("unsupported", "A function is no array: results are tensors.")
     return [of]
 
 
@@ -194,7 +193,7 @@ class ProgramWriter:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             message = "Functions and branches are nested too deeply."
-            raise UnsupportedError(Diagnostic("unsupported", message, None, f"{MAX_DEPTH}"))
+            raise UnsupportedError.of("unsupported", message, None, f"{MAX_DEPTH}")
         found = self.value(root, scope)
         self.depth -= 1
         return found
@@ -207,7 +206,7 @@ class ProgramWriter:
                 f"A function that calls itself is written as {self.d.name} where it is a loop."
             )
             expected = "a branch whose one side is the call, and the other the result"
-            raise UnsupportedError(Diagnostic("unsupported", message, None, expected))
+            raise UnsupportedError.of("unsupported", message, None, expected)
         scope: Scope = ChainMap({}, of.scope)
         if (found := self.looped(function, scope)) is not None:
             return self.loop(function, scope, args, *found)

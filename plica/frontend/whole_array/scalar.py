@@ -14,7 +14,7 @@ import numpy as np
 
 from plica.frontend.whole_array.dialect import ArrayDialect, ArrayValue
 from plica.ir.type.dtype import DType, bool_, f32, f64, i32
-from plica.runtime.error import Diagnostic, Place, UnsupportedError
+from plica.runtime.error import Place, UnsupportedError
 
 Meaning = Callable[..., ArrayValue]  # (dialect, *values)
 
@@ -280,4 +280,4 @@ OF_BOOLS: Final = {
 def refuse(d: ArrayDialect, name: str, of: object) -> NoReturn:
     """Refuse a scalar operator."""
     message = f"The scalar operator {name} of {of} is not written as {d.name}."
-    raise UnsupportedError(Diagnostic("unsupported", message, Place(node=name)))
+    raise UnsupportedError.of("unsupported", message, Place(node=name))

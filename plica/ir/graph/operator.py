@@ -197,7 +197,7 @@ def register(operator: Operator) -> Operator:
         load_records()  # a clash with one of Plica's own must be seen here
     if (operator.compute is None) == (operator.decompose is None):
         message = f"{operator.name} needs either a tensor expression or a decomposition."
-        raise OperatorRefused(Diagnostic("bad-operator", message, home))
+        raise OperatorRefused.of("bad-operator", message, home)
     if taken := [name for name in (operator.name, *operator.aliases) if name in _known]:
         first = _known[taken[0]]
         if first.name == operator.name and same_code(first, operator):

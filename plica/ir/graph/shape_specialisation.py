@@ -32,7 +32,7 @@ from plica.ir.graph.operator import Mismatch
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.op import find
 from plica.ir.type import TensorType, TupleType, Type, infer, known, normal_dim, static_shape
-from plica.runtime.error import Diagnostic, InputError, Place, PlicaError
+from plica.runtime.error import InputError, Place, PlicaError
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import out_of_range
 
@@ -237,7 +237,7 @@ def _settled(node: Term) -> Term:
         if isinstance(read := readers[name](_normal(value)), Mismatch):
             message = f"{node.op}: {read.message}"
             place = Place(node=node.op)
-            raise EvaluationError(Diagnostic(read.code, message, place, read.expected, read.found))
+            raise EvaluationError.of(read.code, message, place, read.expected, read.found)
         found.append((name, read))
     return Apply(node.op, node.args, tuple(found))
 

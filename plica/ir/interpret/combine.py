@@ -19,7 +19,6 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import Combine
 from plica.ir.loop.tensor import buffer, compute
 from plica.ir.type import DType, bool_
-from plica.runtime.error import Diagnostic
 
 TRIALS: Final = 512
 """On how many triples of values the laws of a combiner are tried."""
@@ -87,7 +86,7 @@ def _try(of: Combine, dtypes: Sequence[DType]) -> None:
                 at = int(np.argmax(ours != theirs))
                 shown = ", ".join(str(each[at]) for each in arrays)
                 message = f"A combiner breaks a law: {law}."
-                raise IllTyped(Diagnostic("bad-combiner", message, found=f"values {shown}"))
+                raise IllTyped.of("bad-combiner", message, found=f"values {shown}")
 
 
 def _samples(dtype: DType, source: np.random.Generator) -> Array:

@@ -36,7 +36,6 @@ from plica.ir.loop.scalar import Lit, Load, Reduce, ScalarVar
 from plica.ir.loop.tensor import Compute, Prefix, as_reductions
 from plica.ir.op.shape import regroup
 from plica.ir.type import TensorType, i64, product, same_dim
-from plica.runtime.error import Diagnostic
 
 Run: TypeAlias = Callable[[Sequence[Array]], Array]
 Box: TypeAlias = tuple[tuple[int, int], ...]  # where each axis begins and ends
@@ -242,10 +241,8 @@ def _outside(marks: Array, shape: tuple[int, ...], loads: list[Load]) -> Evaluat
     load = loads[int(marks.max()) - 1]
     name, size = load.buffer.name, tuple(number(each) for each in load.buffer.shape)
     place = tuple(map(int, where))
-    return EvaluationError(
-        Diagnostic(
-            "index-out-of-bounds",
-            f"Element {place} of the result reads {name} outside of its shape.",
-            expected=f"an index inside {size}",
-        )
+    return EvaluationError.of(
+        "index-out-of-bounds",
+        f"Element {place} of the result reads {name} outside of its shape.",
+        expected=f"an index inside {size}",
     )

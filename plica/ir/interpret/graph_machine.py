@@ -30,7 +30,7 @@ from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import infer_expr, solve, type_of
 from plica.ir.type.size import type_equations
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 from plica.runtime.late import lazy_imports
 from plica.runtime.port import checked_size
 
@@ -345,25 +345,21 @@ def _no_memory(error: MemoryError) -> EvaluationError:
 
 def _too_far(limits: RunLimits, deep: bool) -> EvaluationError:
     found = f"{limits.depth} calls wait for one another" if deep else f"{limits.calls} calls made"
-    return EvaluationError(
-        Diagnostic(
-            "recursion-limit",
-            "The program recurses further than the limits of the interpreter allow.",
-            found=found,
-            suggestion="If it is meant to end, give interpret wider limits.",
-        )
+    return EvaluationError.of(
+        "recursion-limit",
+        "The program recurses further than the limits of the interpreter allow.",
+        found=found,
+        suggestion="If it is meant to end, give interpret wider limits.",
     )
 
 
 def _no_extern(symbol: str, given: Externs) -> EvaluationError:
-    return EvaluationError(
-        Diagnostic(
-            "unbound-name",
-            f"No Python function is given for the extern symbol {symbol!r}.",
-            Place(node=symbol),
-            found=", ".join(given) or "no externs",
-            suggestion=f"Pass externs={{{symbol!r}: function}}.",
-        )
+    return EvaluationError.of(
+        "unbound-name",
+        f"No Python function is given for the extern symbol {symbol!r}.",
+        Place(node=symbol),
+        found=", ".join(given) or "no externs",
+        suggestion=f"Pass externs={{{symbol!r}: function}}.",
     )
 
 

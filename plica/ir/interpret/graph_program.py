@@ -23,7 +23,7 @@ from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar
 from plica.ir.loop.tensor import Compute
 from plica.ir.op import find
 from plica.ir.type import DType, TensorType, TupleType, Type, dtype, i64, infer, normal_dim
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 Signature: TypeAlias = tuple[Any, ...]  # shape, numpy dtype, shape, numpy dtype, …
 Run: TypeAlias = Callable[[list[Array]], Value]
@@ -217,14 +217,12 @@ def _dims_in(node: Apply) -> tuple[ScalarVar, ...]:
 def _at_sizes(node: Apply, dims: tuple[ScalarVar, ...], env: Mapping[Any, Any]) -> Attrs:
     """The attributes of a node with numbers for the dims in them, in canonical form."""
     if unknown := [str(each.name) for each in dims if each not in env]:
-        raise EvaluationError(
-            Diagnostic(
-                "cannot-infer",
-                f"An attribute of {node.op} needs a dim that no argument determines.",
-                Place(node=node.op),
-                expected=f"a tensor with the dim {' and one with the dim '.join(unknown)}",
-                suggestion="Pass a tensor that has the dim as a parameter.",
-            )
+        raise EvaluationError.of(
+            "cannot-infer",
+            f"An attribute of {node.op} needs a dim that no argument determines.",
+            Place(node=node.op),
+            expected=f"a tensor with the dim {' and one with the dim '.join(unknown)}",
+            suggestion="Pass a tensor that has the dim as a parameter.",
         )
     numbers: dict[Term, Term] = {each: Lit(env[each], i64) for each in dims}
     record = find(node.op)
@@ -241,9 +239,7 @@ def _refusal(op: str, why: Mismatch) -> EvaluationError:
     named = why.message.startswith((f"{op}: ", f"{op} "))
     message = why.message if named else f"{op}: {why.message}"
     place = Place(node=op)
-    return EvaluationError(
-        Diagnostic(why.code, message, place, why.expected, why.found, why.suggestion)
-    )
+    return EvaluationError.of(why.code, message, place, why.expected, why.found, why.suggestion)
 
 
 def _with_numbers(value: Any, numbers: Mapping[Term, Term]) -> Any:

@@ -87,14 +87,12 @@ def read_result(name: str, value: Any, type: ty.Type, sizes: Sizes, module: Modu
     read = _Reader(module).read(name, value, type, "The result")
     if read is not None and conforms(read, type, sizes, module):
         return read
-    raise EvaluationError(
-        Diagnostic(
-            "type-conflict",
-            f"The function {name!r} returned a value that is not of its type.",
-            Place(node=name),
-            str(type),
-            _describe(value),
-        )
+    raise EvaluationError.of(
+        "type-conflict",
+        f"The function {name!r} returned a value that is not of its type.",
+        Place(node=name),
+        str(type),
+        _describe(value),
     )
 
 
@@ -128,9 +126,8 @@ class _Reader:
         """Refuse an array whose mask would be lost."""
         message = f"{what} is a masked array, and tensors have no masks."
         hint = "Give x.filled(value), or the mask as an input of its own."
-        place = Place(node=name)
         self.wrong.append(
-            Diagnostic("input-type", message, place, str(type), "a masked array", hint)
+            Diagnostic("input-type", message, Place(node=name), str(type), "a masked array", hint)
         )
 
     def read(self, name: str, value: Any, type: ty.Type, what: str) -> Value | None:

@@ -31,7 +31,7 @@ from plica.ir.interpret.value import Array, Value
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import Scripted, as_module
 from plica.ir.type import TensorType
-from plica.runtime.error import Diagnostic, EvaluationError
+from plica.runtime.error import EvaluationError
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # few programs take lists, or are kernels
@@ -75,7 +75,7 @@ def interpret(
         if _tensors(result, {}) > MAX_RESULTS:
             message = "The result has more tensors than there is memory for."
             expected = f"at most {MAX_RESULTS} tensors"
-            raise EvaluationError(Diagnostic("no-memory", message, None, expected, "more"))
+            raise EvaluationError.of("no-memory", message, None, expected, "more")
         fresh = _fresh(result)
         return fresh if lists is None else nested_results(lists, fresh)
 

@@ -127,9 +127,7 @@ def _measured(inputs: Sequence[Buffer], arrays: Sequence[Any], sizes: Sizes) -> 
     """The dims the arrays determine; arrays that do not fit their buffers are refused."""
     if len(inputs) != len(arrays):
         message = "The kernel is given the wrong number of arrays."
-        raise InputError(
-            Diagnostic("wrong-arity", message, None, str(len(inputs)), str(len(arrays)))
-        )
+        raise InputError.of("wrong-arity", message, None, str(len(inputs)), str(len(arrays)))
     wrong: list[Diagnostic] = []
     found = dict(sizes)
     for buffer, array in zip(inputs, arrays, strict=True):
@@ -155,12 +153,10 @@ def _has_dtype(array: Array, dtype: DType) -> bool:
 
 def _shape(buffer: Buffer, sizes: Sizes) -> tuple[int, ...]:
     if (shape := shape_of(buffer.shape, sizes)) is None:
-        raise EvaluationError(
-            Diagnostic(
-                "cannot-infer",
-                f"The size of the buffer {str(buffer.name)!r} follows from no input.",
-                Place(node=str(buffer.name)),
-                suggestion="Give the sizes of the kernel's dims.",
-            )
+        raise EvaluationError.of(
+            "cannot-infer",
+            f"The size of the buffer {str(buffer.name)!r} follows from no input.",
+            Place(node=str(buffer.name)),
+            suggestion="Give the sizes of the kernel's dims.",
         )
     return shape

@@ -33,7 +33,7 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Scalar
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.vector import store_lanes
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 _UNORDERED: Final = ("parallel", "vectorized")
 
@@ -200,10 +200,8 @@ class LoopMachine:
         name = str(block.vars[at].name)
         message = f"The variable {name!r} of the block {str(block.label)!r} is out of its range."
         place = Place(node=str(block.label))
-        raise EvaluationError(
-            Diagnostic(
-                "binding-out-of-range", message, place, f"0 <= {name} < {extent}", str(value)
-            )
+        raise EvaluationError.of(
+            "binding-out-of-range", message, place, f"0 <= {name} < {extent}", str(value)
         )
 
     def scatter(self, store: st.Store, values: list[Any]) -> None:
@@ -221,9 +219,7 @@ class LoopMachine:
             names = sorted(str(name_of(each)) for each in free_vars(loop.condition))
             place = Place(node=f"the while loop over {', '.join(names) or 'a constant'}")
             found, hint = "its condition still holds", "run_kernel(…, turns=…) sets the limit."
-            raise EvaluationError(
-                Diagnostic("endless-loop", message, place, "it to end", found, hint)
-            )
+            raise EvaluationError.of("endless-loop", message, place, "it to end", found, hint)
 
     # --- memory ----------------------------------------------------------------------------------
 

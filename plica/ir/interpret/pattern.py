@@ -17,7 +17,6 @@ from typing import Any
 from plica.core import EvaluationError
 from plica.ir.graph.expression import Match, PAny, Pattern, PConstructor, PTuple, PVar
 from plica.ir.interpret.value import sketch
-from plica.runtime.error import Diagnostic
 
 
 def fits(pattern: Pattern, value: Any, env: dict[Any, Any]) -> bool:
@@ -46,7 +45,7 @@ def unmatched(node: Match, value: Any) -> EvaluationError:
     clauses = [sketch_pattern(clause.pattern) for clause in node.clauses]
     message = "No clause of the match fits the value."
     expected = " or ".join(clauses) or "nothing"
-    return EvaluationError(Diagnostic("match-failure", message, None, expected, sketch(value)))
+    return EvaluationError.of("match-failure", message, None, expected, sketch(value))
 
 
 def sketch_pattern(pattern: Pattern) -> str:

@@ -18,7 +18,6 @@ from plica.core import CompilerBug, EvaluationError, Term
 from plica.ir.interpret import number
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
-from plica.runtime.error import Diagnostic
 
 _UNSET: Final = object()
 _DEEPEST: Final = 50
@@ -169,7 +168,7 @@ class _Layout:
                 return target, _reduction(node, env, self.nesting + 1), None
             case sc.Ramp() | sc.Broadcast() | sc.Shuffle():
                 message = "A vector stands where one number is wanted."
-                raise EvaluationError(Diagnostic("shape-conflict", message))
+                raise EvaluationError.of("shape-conflict", message)
         one, two = node._children
         if not isinstance(one, sc.Scalar):
             raise CompilerBug(f"The loop interpreter cannot evaluate a {type(node).__name__}.")
@@ -204,7 +203,7 @@ def _reduction(node: sc.Reduce, env: Env, nesting: int) -> Callable[[Registers],
     """A reduction: its body is a line of its own, run for each point of the box."""
     if nesting > _DEEPEST:  # the one place where running recurses
         message = "Reductions inside reductions are nested too deep to be interpreted."
-        raise EvaluationError(Diagnostic("unsupported", message, None, f"at most {_DEEPEST}"))
+        raise EvaluationError.of("unsupported", message, None, f"at most {_DEEPEST}")
     if node.runs:
         line = _Layout(env, nesting).line((spelled(node),))
         return lambda _: run_line(line)[0]

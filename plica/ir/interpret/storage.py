@@ -24,7 +24,7 @@ from plica.ir.interpret.lane import strides_of
 from plica.ir.interpret.value import Array
 from plica.ir.loop.memory_scope import is_scope, scope
 from plica.ir.loop.scalar import Buffer
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 
 class Watcher(Protocol):
@@ -216,8 +216,7 @@ class Storage:
 
     def refuse(self, code: str, message: str, expected: str, found: str) -> NoReturn:
         """Raise an error about this buffer."""
-        place = Place(node=str(self.buffer.name))
-        raise EvaluationError(Diagnostic(code, message, place, expected, found))
+        raise EvaluationError.of(code, message, Place(node=str(self.buffer.name)), expected, found)
 
 
 def _strided(flat: Array, of: Storage) -> Array:

@@ -27,7 +27,6 @@ from plica.ir.interpret.lane import CHOOSE, either, fold, laid, locate, rows, st
 from plica.ir.loop import scalar as sc
 from plica.ir.loop.summation import spelled
 from plica.ir.type import known, normal_dim, polynomial
-from plica.runtime.error import Diagnostic
 
 Step: TypeAlias = tuple[Function, int, tuple[int, ...]]  # function, where to, from where
 Released: TypeAlias = tuple[
@@ -68,9 +67,7 @@ class Tape:
                 "A tensor expression has more axes and nested reductions than numpy can lay out."
             )
             expected = f"at most {MAX_AXES}"
-            raise EvaluationError(
-                Diagnostic("unsupported", message, None, expected, str(self.rank))
-            )
+            raise EvaluationError.of("unsupported", message, None, expected, str(self.rank))
         self.steps: list[Step] = []
         self.template: list[Any] = [None]
         self.placed: dict[Term, Placed] = {}

@@ -25,7 +25,7 @@ from plica.ir.interpret.race import KernelRun, ThreadGrid
 from plica.ir.interpret.storage import Storage
 from plica.ir.loop.memory_scope import MemoryScope, scope
 from plica.ir.loop.statement import Barrier, For
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 
 @attrs.define(eq=False)
@@ -72,7 +72,7 @@ def coordinate(machine: KernelRun, loop: For, extent: int) -> int | None:
         message = f"A loop over {loop.kind} has more iterations than there are threads."
         place = Place(node=str(loop.var.name))
         expected, found = f"at most {launch.extents[loop.kind]}", str(extent)
-        raise EvaluationError(Diagnostic("thread-extent", message, place, expected, found))
+        raise EvaluationError.of("thread-extent", message, place, expected, found)
     launch.variables[loop.var] = loop.kind
     return here
 
@@ -82,9 +82,7 @@ def meets(machine: KernelRun, barrier: Barrier) -> bool:
     if scope(barrier.scope).reach not in ("all", "block", "warp"):
         message = "A barrier is for memory that threads have together."
         found = f"the scope {barrier.scope!r}"
-        raise EvaluationError(
-            Diagnostic("unsupported", message, None, "shared, global, warp", found)
-        )
+        raise EvaluationError.of("unsupported", message, None, "shared, global, warp", found)
     if machine.launch is None:
         return False
     if machine.watchers[-1] is not machine.launch:
@@ -175,4 +173,4 @@ def _divergent(found: str) -> NoReturn:
     """Refuse a barrier that not all threads of the block reach together."""
     message = "Not all threads of a block come to the same barrier."
     expected = "every thread of the block at the barrier, or none"
-    raise EvaluationError(Diagnostic("divergent-barrier", message, None, expected, found))
+    raise EvaluationError.of("divergent-barrier", message, None, expected, found)

@@ -27,7 +27,7 @@ from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DType, Sizes, dim_var, term as ty
 from plica.ir.type.size import Equation, size_of
-from plica.runtime.error import Diagnostic, InputError
+from plica.runtime.error import InputError
 from plica.runtime.port import number_text
 
 __all__ = [
@@ -190,13 +190,11 @@ def build(module: Module, constructor: str, *fields: Any) -> DataValue:
                         data, index, each.name, tuple([_field(v, t) for v, t in inside])
                     )
                 known.append(str(each.name))
-    raise InputError(
-        Diagnostic(
-            "input-unknown",
-            f"The module has no constructor {constructor!r}.",
-            expected=", ".join(known) or "a data type",
-            suggestion=did_you_mean(constructor, known),
-        )
+    raise InputError.of(
+        "input-unknown",
+        f"The module has no constructor {constructor!r}.",
+        expected=", ".join(known) or "a data type",
+        suggestion=did_you_mean(constructor, known),
     )
 
 
@@ -277,6 +275,4 @@ def _field(value: Any, type: ty.Type) -> Any:
 def _check_count(constructor: str, expected: int, found: int) -> None:
     if expected != found:
         message = f"{constructor} is built with the wrong number of fields."
-        raise InputError(
-            Diagnostic("wrong-arity", message, expected=str(expected), found=str(found))
-        )
+        raise InputError.of("wrong-arity", message, expected=str(expected), found=str(found))

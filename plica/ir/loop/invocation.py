@@ -57,7 +57,7 @@ def register(new: TensorIntrinsic) -> TensorIntrinsic:
         other = [each for each in parts if getattr(old, each) != getattr(new, each)]
         expected, hint = "what it is already", "Give it, or its machine, a name of its own."
         found, place = f"another {' and '.join(other)}", Place(node=new.name)
-        raise EvaluationError(Diagnostic("bad-intrinsic", message, place, expected, found, hint))
+        raise EvaluationError.of("bad-intrinsic", message, place, expected, found, hint)
     return old
 
 

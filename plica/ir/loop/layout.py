@@ -32,7 +32,6 @@ from attrs import frozen
 from plica.core import IllTyped, Term, ill_formed
 from plica.ir.loop.scalar import FloorDiv, FloorMod, Scalar, index
 from plica.ir.type.dim import known, product, quotient
-from plica.runtime.error import Diagnostic
 
 WRITTEN = "ir.layout"  # the path that its terms are written down under
 
@@ -216,7 +215,7 @@ def read_layout(word: str, logical: str) -> Layout:
     """The layout of a word; raises `IllTyped` if it is invalid."""
     if isinstance(found := layout_of(word, logical), str):
         example = f"each letter of {logical} once, and blocks such as 4{logical[-1:].lower()}"
-        raise IllTyped(Diagnostic("bad-layout", found, expected=example, found=word))
+        raise IllTyped.of("bad-layout", found, expected=example, found=word)
     return found
 
 

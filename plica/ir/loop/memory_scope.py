@@ -101,9 +101,7 @@ def declare_scope(
         message = f"The memory scope {name!r} is declared already, and differently."
         hint = "Give it, or its machine, a name of its own."
         place, old = Place(node=name), _SCOPES[name]
-        raise IllFormed(
-            Diagnostic("ill-formed-term", message, place, _shown(old), _shown(new), hint)
-        )
+        raise IllFormed.of("ill-formed-term", message, place, _shown(old), _shown(new), hint)
     return new
 
 

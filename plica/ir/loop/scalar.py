@@ -35,7 +35,6 @@ from plica.core import Name, OutOfRange, Term, ill_formed
 from plica.ir.loop.scalar_row import ScalarRow
 from plica.ir.loop.scalar_table import INTRINSIC_ROWS, ROWS
 from plica.ir.type.dtype import DType, bool_, i64
-from plica.runtime.error import Diagnostic
 
 WRITTEN = "ir.scalar"  # the path that its terms are written down under
 
@@ -118,8 +117,7 @@ class Lit(Scalar):
             return bool(value), dtype
         low, high = dtype.bounds
         if not low <= value <= high or int(value) != value:  # nan is in no bounds
-            message = f"{value!r} is no value of {dtype}."
-            raise OutOfRange(Diagnostic("ill-formed-term", message))
+            raise OutOfRange.of("ill-formed-term", f"{value!r} is no value of {dtype}.")
         return int(value), dtype
 
 

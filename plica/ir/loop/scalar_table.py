@@ -24,7 +24,7 @@ from plica.ir.loop.formula import FORMULAS
 from plica.ir.loop.scalar_row import FLAT, INTEGERS, NUMBERS, ScalarRow, every, laws
 from plica.ir.type.dtype import DTYPES, DType, f32, f64
 from plica.runtime.element import Kind
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
@@ -262,6 +262,4 @@ def declare_scalar(row: ScalarRow) -> ScalarRow:
     else:
         DECLARED[row.name] = ROWS[row.name] = row
         return row
-    raise EvaluationError(
-        Diagnostic("bad-intrinsic", message, Place(node=row.name), suggestion=hint)
-    )
+    raise EvaluationError.of("bad-intrinsic", message, Place(node=row.name), suggestion=hint)

@@ -21,7 +21,6 @@ from typing import Final
 from plica.core import EvaluationError, Term, fold_into, parts_first, rebuild
 from plica.ir.loop.scalar import Broadcast, Lit, Load, Ramp, Scalar, Shuffle, dtype_of
 from plica.ir.loop.statement import Store
-from plica.runtime.error import Diagnostic
 
 VECTORS: Final = (Ramp, Broadcast, Shuffle)
 
@@ -127,4 +126,4 @@ def _parts(node: Term) -> list[Scalar]:
 def _disagree(found: str) -> EvaluationError:
     message = "The vectors of a term do not have lanes that fit."
     expected = "the same number of lanes in all vectors of an operation"
-    return EvaluationError(Diagnostic("shape-conflict", message, None, expected, found))
+    return EvaluationError.of("shape-conflict", message, None, expected, found)

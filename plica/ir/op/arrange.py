@@ -93,8 +93,7 @@ def _layouts(attrs: Values, x: TensorType) -> tuple[Layout, Layout, Shape]:
     source, target = (layout_of(attrs[name], letters) for name in ("source", "target"))
     for layout, word in ((source, attrs["source"]), (target, attrs["target"])):
         if isinstance(layout, str):
-            message = f"layout_transform: {layout}"
-            refuse("bad-layout", message, f"a layout of {letters}", word)
+            refuse("bad-layout", f"layout_transform: {layout}", f"a layout of {letters}", word)
     assert isinstance(source, Layout)
     assert isinstance(target, Layout)
     rank_is("layout_transform", "x", x, len(source.axes))
@@ -208,8 +207,7 @@ meshgrid = composite(
 def _unravel_rule(attrs: Values, indices: TensorType) -> TensorType:
     index_dtype("unravel_index", indices)
     if not attrs["shape"]:
-        message = "unravel_index takes a shape of one axis or more."
-        refuse("bad-attribute", message, "an axis", "()")
+        refuse("bad-attribute", "unravel_index takes a shape of one axis or more.", "an axis", "()")
     return TensorType((index(len(attrs["shape"])), *indices.shape), i64)
 
 
@@ -260,8 +258,7 @@ def _sequences(name: str, attrs: Values, x: TensorType, lengths: TensorType) -> 
     rank_is(name, "the lengths", lengths, 1)
     at, batch = (axis_of(name, attrs[each], len(x.shape)) for each in ("axis", "batch_axis"))
     if at == batch:
-        message = f"{name} takes two different axes."
-        refuse("bad-attribute", message, "two axes", str(at))
+        refuse("bad-attribute", f"{name} takes two different axes.", "two axes", str(at))
     same(name, "the batch and the lengths", x.shape[batch], lengths.shape[0])
     return at, batch
 

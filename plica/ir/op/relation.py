@@ -202,8 +202,7 @@ def rank_at_least(name: str, of: TensorType, rank: int) -> None:
 def rank_is(name: str, what: str, of: TensorType, rank: int) -> None:
     """Requires a tensor of exactly a given rank."""
     if len(of.shape) != rank:
-        message = f"{name}: {what} must have rank {rank}."
-        refuse("shape-conflict", message, f"rank {rank}", str(of))
+        refuse("shape-conflict", f"{name}: {what} must have rank {rank}.", f"rank {rank}", str(of))
 
 
 def axis_of(name: str, axis: int, rank: int) -> int:

@@ -21,7 +21,6 @@ from plica.core import CompilerBug, EvaluationError, IllTyped
 from plica.ir.graph.operator import Mismatch, Operator, Values
 from plica.ir.type import DType, Sizes, TensorType, TupleType, Type, shape_of, solve, tensor
 from plica.ir.type.size import Equation
-from plica.runtime.error import Diagnostic
 
 Shape = tuple[int, ...]
 
@@ -46,10 +45,8 @@ class ShapeFunction:
 def shape_function(record: Operator, attributes: Values, *types: TensorType) -> ShapeFunction:
     """The shape function of an operator with these attributes at these types."""
     if isinstance(found := record.relation(attributes, *types), Mismatch):
-        raise IllTyped(
-            Diagnostic(
-                found.code, found.message, None, found.expected, found.found, found.suggestion
-            )
+        raise IllTyped.of(
+            found.code, found.message, None, found.expected, found.found, found.suggestion
         )
     return ShapeFunction(record.name, types, _tensors(found))
 
@@ -82,14 +79,13 @@ def _equations(of: ShapeFunction, shapes: Sequence[Shape]) -> list[Equation]:
 def _known(of: ShapeFunction, result: TensorType, sizes: Sizes) -> Shape:
     if (shape := shape_of(result.shape, sizes)) is None:
         message = f"A dim of the result of {of.name} depends on a size that was not given."
-        raise EvaluationError(Diagnostic("input-missing", message, None, str(result)))
+        raise EvaluationError.of("input-missing", message, None, str(result))
     if min(shape, default=0) < 0:
         message = f"{of.name} has no result: it would have a negative size."
-        raise EvaluationError(Diagnostic("input-shape", message, None, str(result), str(shape)))
+        raise EvaluationError.of("input-shape", message, None, str(result), str(shape))
     return shape
 
 
 def _wrong(of: ShapeFunction, position: int, shape: Shape) -> EvaluationError:
     message = f"Argument {position} of {of.name} has the wrong shape."
-    expected = str(of.arguments[position])
-    return EvaluationError(Diagnostic("input-shape", message, None, expected, str(shape)))
+    return EvaluationError.of("input-shape", message, None, str(of.arguments[position]), str(shape))

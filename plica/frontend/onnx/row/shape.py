@@ -134,8 +134,7 @@ def _is_one(node: OnnxNode, size: Scalar) -> bool:
     if (number := known(size)) is not None:
         return number == 1
     if (said := node.decided(op.equal(amount(size), const(1, i64)))) is None:
-        message = "Squeeze without axes needs known sizes."
-        node.unsupported(message, "axes", str(node.type()))
+        node.unsupported("Squeeze without axes needs known sizes.", "axes", str(node.type()))
     return said
 
 

@@ -81,8 +81,7 @@ def _signal_axis(node: OnnxNode, x: Expr) -> _Axis:
         return _axis_by_value(node, x, measured.amount(axis))
     at = axis_in(node, axis, rank(x))
     if at == rank(x) - 1:
-        found = str(node.type())
-        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", found)
+        node.malformed("A signal ends with its parts.", "a last axis of 1 or 2", str(node.type()))
     front, behind = product(shape(x)[:at]), product(shape(x)[at + 1 : -1])
     return _Axis(front, shape(x)[at], behind, at)
 

@@ -35,8 +35,7 @@ class OperatorReader(ValueReader):
         """The operator's own name, its operands still to be read, and its attributes."""
         if (record := find(name)) is None:
             hint = self.problems.suggest(name, (*names(), *aliases()))
-            message = f"There is no operator {name!r}."
-            self.error(node, "unknown-operator", message, suggestion=hint)
+            self.error(node, "unknown-operator", f"There is no operator {name!r}.", suggestion=hint)
             return None
         slots = ("values",) if record.variadic else record.inputs
         given = self._given(node, record, (*slots, *(each.name for each in record.attributes)))
@@ -117,16 +116,14 @@ class OperatorReader(ValueReader):
         unbound = next((name for var, name in _dims(value).items() if var not in ours), None)
         if unbound is not None:
             hint = self.problems.suggest(unbound, self.scope.known_dims())
-            message = f"No dim is called {unbound!r} here."
-            self.error(node, "unbound-name", message, suggestion=hint)
+            self.error(node, "unbound-name", f"No dim is called {unbound!r} here.", suggestion=hint)
             return WRONG
         if isinstance(value, Mismatch):
-            message = f"{record.name}: {value.message}"
             expected, found = value.expected, value.found
             self.error(
                 node,
                 "bad-attribute",
-                message,
+                f"{record.name}: {value.message}",
                 expected=expected,
                 found=found,
                 suggestion=value.suggestion,

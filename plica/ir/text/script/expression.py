@@ -250,8 +250,7 @@ class ExpressionReader(OperatorReader):
             inner, total = self.subject(node.args[0])
             work += [(lambda kids: ex.Match(kids[0], (), total), 1, node), inner]
         else:
-            message = f"{word.path} cannot be called here."
-            self.error(node, "unsupported-syntax", message)
+            self.error(node, "unsupported-syntax", f"{word.path} cannot be called here.")
             done.append(HOLE)
 
     def subject(self, node: ast.expr) -> tuple[ast.expr, bool]:
@@ -310,13 +309,11 @@ class ExpressionReader(OperatorReader):
             message = "A function has plain parameters only."
             self.error(each, "unsupported-syntax", message, expected="f(x, y)")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
-            message = "Parameters have no default values."
-            self.error(default, "unsupported-syntax", message)
+            self.error(default, "unsupported-syntax", "Parameters have no default values.")
         names: set[str] = set()
         for each in args.args:
             if each.arg in names:
-                message = f"Two parameters are called {each.arg!r}."
-                self.error(each, "duplicate-name", message)
+                self.error(each, "duplicate-name", f"Two parameters are called {each.arg!r}.")
             names.add(each.arg)
         return args.args
 

@@ -109,8 +109,7 @@ class KernelReader(BlockReader):
     def _parameter(self, arg: ast.arg) -> Buffer | None:
         buffer: Buffer | None = None
         if (old := self.scope.find(arg.arg)) is not None:
-            message = f"{arg.arg!r} is {old} already."
-            self.error(arg, "duplicate-name", message)
+            self.error(arg, "duplicate-name", f"{arg.arg!r} is {old} already.")
         if arg.annotation is None:
             message = f"The parameter {arg.arg!r} is a buffer, and says of what."
             expected = f'{arg.arg}: Buffer[("n",), f32]'

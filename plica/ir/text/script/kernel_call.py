@@ -32,8 +32,7 @@ class CallReader(NumberReader):
         elif name in COMBINERS and len(args) == 1 and (runs := _runs(node)) is not None:
             self._reduce(node, COMBINERS[name], args[0], runs, work, done)
         elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
-            message = f"{name} takes its arguments in order."
-            self.error(node, "unsupported-syntax", message)
+            self.error(node, "unsupported-syntax", f"{name} takes its arguments in order.")
             done.append(None)
         elif name in DTYPE_WORDS:
             self._cast(node, DTYPE_WORDS[name], work, done)
@@ -64,8 +63,7 @@ class CallReader(NumberReader):
             message = f"No function is called {shown!r} in kernels."
             self.error(node, "unbound-name", message, suggestion=hint)
         else:
-            message = "A kernel calls intrinsics only."
-            self.error(node, "unsupported-syntax", message, found=shown)
+            self.error(node, "unsupported-syntax", "A kernel calls intrinsics only.", found=shown)
         return None
 
     def _arity(self, node: ast.Call, expected: str | None) -> Value:

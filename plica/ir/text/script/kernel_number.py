@@ -87,10 +87,9 @@ class NumberReader(SourceReader):
         dtype = known[0] if known else _natural(bare)
         if (other := next((each for each in known if each is not dtype), None)) is not None:
             message = "The two sides have different element types."
-            hint = f"Write {dtype}(...) or {other}(...) of one side."
             self.error(
                 node, "dtype-conflict", message, expected=str(dtype), found=str(other),
-                suggestion=hint,
+                suggestion=f"Write {dtype}(...) or {other}(...) of one side.",
             )  # fmt: skip
             return None
         settled = [self.settle(node, each, dtype) for each in values]
@@ -103,10 +102,9 @@ class NumberReader(SourceReader):
         dtype = sc.dtype_of(sides[0])
         if kind is sc.Div and not dtype.is_float:
             message = "The division / is for floats."
-            hint = "Use // for integers."
             self.error(
                 node, "dtype-conflict", message, expected="a float", found=str(dtype),
-                suggestion=hint,
+                suggestion="Use // for integers.",
             )  # fmt: skip
             return None
         return kind(*sides)  # type: ignore[no-any-return]  # a scalar's class

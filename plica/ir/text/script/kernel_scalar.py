@@ -80,8 +80,7 @@ class ScalarReader(CallReader):
                 self.error(node, "type-conflict", message, expected="a buffer", found=str(bound))
             return None
         hint = self.problems.suggest(shown, self.scope.buffers())
-        message = f"No buffer is called {shown!r} here."
-        self.error(node, "unbound-name", message, suggestion=hint)
+        self.error(node, "unbound-name", f"No buffer is called {shown!r} here.", suggestion=hint)
         return None
 
     def indices(self, buffer: sc.Buffer, node: ast.Subscript) -> list[ast.expr] | None:
@@ -162,8 +161,7 @@ class ScalarReader(CallReader):
             self.error(node, "unsupported-syntax", message)
             return None
         hint = self.problems.suggest(node.id, self.scope.known())
-        message = f"Nothing here is called {node.id!r}."
-        self.error(node, "unbound-name", message, suggestion=hint)
+        self.error(node, "unbound-name", f"Nothing here is called {node.id!r}.", suggestion=hint)
         return None
 
     def _load(

@@ -31,7 +31,7 @@ from plica.ir.text.show.statement import dims_of
 from plica.ir.text.word import KERNEL_WORDS, SCRIPT_WORDS
 from plica.ir.type import DataName, DType, FuncType, infer
 from plica.ir.type.term import TypeTerm
-from plica.runtime.error import Diagnostic, Place
+from plica.runtime.error import Place
 
 _MODULES: Final = {
     "plica": "plica", "plica.op": "op", "plica.op.nn": "op.nn", "plica.script": "script",
@@ -230,9 +230,7 @@ def _source_of(of: Any, name: str, kind: type[Any]) -> tuple[Origin, Any]:
     except (OSError, TypeError):  # what inspect raises where there is no source
         message = f"The source of {name} is not available."
         hint = "Write it in a file, or use plica.from_text."
-        raise ScriptError(
-            Diagnostic("no-source", message, Place(node=name), None, None, hint)
-        ) from None
+        raise ScriptError.of("no-source", message, Place(node=name), None, None, hint) from None
     source = "".join(lines)
     if source[:1].isspace():  # inside something: a line around it keeps the columns
         source, first = f"if 1:\n{source}", first - 1
@@ -240,6 +238,5 @@ def _source_of(of: Any, name: str, kind: type[Any]) -> tuple[Origin, Any]:
     node = node.body[0] if isinstance(node, ast.If) else node
     if not isinstance(node, kind):
         message = f"{name} must be written as a statement of its own."
-        place = Place(file, first, 1)
-        raise ScriptError(Diagnostic("unsupported-syntax", message, place))
+        raise ScriptError.of("unsupported-syntax", message, Place(file, first, 1))
     return Origin(file, source, first), node

@@ -254,8 +254,7 @@ class BodyReader(OptionReader):
                     message = f"{name} is a constructor, and here would be a new name."
                     self.error(node, "bad-pattern", message, suggestion=f"Write {name}().")
                 if name in names:
-                    message = f"The pattern binds {name!r} twice."
-                    self.error(node, "duplicate-name", message)
+                    self.error(node, "duplicate-name", f"The pattern binds {name!r} twice.")
                 names[name] = None
                 variable = ex.Var(self.scope.fresh(name), None)
                 self.scope.bind(name, variable)
@@ -294,12 +293,11 @@ class BodyReader(OptionReader):
         self.error(node, "unsupported-syntax", message)
 
     def _no_end(self, owner: Node, body: list[ast.stmt], target: str | None) -> None:
-        place = body[-1] if body else owner
         if target is None:
             message = "The block does not end with a return."
         else:
             message = f"The branch does not end by assigning {target!r}, as another branch does."
-        self.error(place, "unsupported-syntax", message)
+        self.error(body[-1] if body else owner, "unsupported-syntax", message)
 
 
 def _is_text(node: ast.stmt) -> bool:

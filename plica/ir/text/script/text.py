@@ -38,7 +38,7 @@ from plica.ir.text.script.scope import Data, Meaning, NameScope, Word, inside, w
 from plica.ir.text.script.statement import BodyReader
 from plica.ir.text.word import MAIN, VERSION, is_reserved
 from plica.ir.type import DataName, FuncType, infer
-from plica.runtime.error import Diagnostic, Place, wrong_argument
+from plica.runtime.error import Place, wrong_argument
 
 CORRECT: Final = "Correct the text until python -m py_compile accepts it."
 
@@ -84,8 +84,7 @@ def parse(source: str, file: str, first_line: int = 1) -> ast.Module:
         message = "The text was written by a newer Plica."
         expected, found = f"version {VERSION} or older", f"version {header[1]}"
         hint = "Upgrade plica to read this text."
-        place = Place(file, 1, 1)
-        raise ScriptError(Diagnostic("newer-version", message, place, expected, found, hint))
+        raise ScriptError.of("newer-version", message, Place(file, 1, 1), expected, found, hint)
     try:
         return ast.parse(source)
     except SyntaxError as reason:
@@ -102,7 +101,7 @@ def parse(source: str, file: str, first_line: int = 1) -> ast.Module:
 
 
 def _refuse(place: Place, message: str, expected: str, found: str | None, hint: str) -> NoReturn:
-    raise ScriptError(Diagnostic("syntax", message, place, expected, found, hint))
+    raise ScriptError.of("syntax", message, place, expected, found, hint)
 
 
 class TextReader(SourceReader):
@@ -294,12 +293,11 @@ class TextReader(SourceReader):
         if reader.is_decorator(call.func, "extern"):
             made = read_extern(reader, call)
         else:
-            message = "Only externs are assigned outside functions."
             expected = 'plica.extern("symbol", Fn[(A,), R])'
             self.error(
                 node,
                 "unsupported-syntax",
-                message,
+                "Only externs are assigned outside functions.",
                 expected=expected,
                 found=self.origin.excerpt(call),
             )

@@ -145,15 +145,13 @@ class TypeReader(SourceReader):
             return UNIT
         of = self.dtype(dtype)
         if of is None and not self.shadowed(dtype):
-            expected = ", ".join(DTYPE_WORDS)
-            hint = self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS)
             self.error(
                 dtype,
                 "unbound-name",
                 "This is no dtype.",
-                expected=expected,
+                expected=", ".join(DTYPE_WORDS),
                 found=self.origin.excerpt(dtype),
-                suggestion=hint,
+                suggestion=self.problems.suggest(self.origin.excerpt(dtype), DTYPE_WORDS),
             )
         sizes = tuple([self.size(each) for each in shape.elts])
         return TensorType(sizes, of or i64)
@@ -172,22 +170,20 @@ class TypeReader(SourceReader):
                 return Lit(1, i64)
 
     def _no_shape(self, node: ast.expr) -> None:
-        message = "A shape is a tuple of numbers and names in quotes."
         self.error(
             node,
             "unsupported-syntax",
-            message,
+            "A shape is a tuple of numbers and names in quotes.",
             expected='(2, "n")',
             found=self.origin.excerpt(node),
         )
 
     def _data(self, node: ast.expr, data: Data, args: tuple[Type, ...]) -> Type:
         if len(args) != data.arity:
-            message = f"{data.name.name} takes another number of types."
             self.error(
                 node,
                 "wrong-arity",
-                message,
+                f"{data.name.name} takes another number of types.",
                 expected=f"{data.arity} types",
                 found=f"{len(args)} types",
             )
@@ -254,12 +250,11 @@ class TypeReader(SourceReader):
         return tuple(made)
 
     def _no_type(self, node: ast.expr) -> Type:
-        expected = 'Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type'
         self.error(
             node,
             "unsupported-syntax",
             "This is no type.",
-            expected=expected,
+            expected='Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type',
             found=self.origin.excerpt(node),
         )
         return UNIT
