@@ -340,7 +340,7 @@ def _placed(error: EvaluationError, op: str) -> EvaluationError:
 def _no_memory(error: MemoryError) -> EvaluationError:
     message = "There is not enough memory for the result of an operator."
     hint = "Give smaller inputs."
-    return EvaluationError(Diagnostic("no-memory", message, None, None, str(error), hint))
+    return EvaluationError.of("no-memory", message, None, None, str(error), hint)
 
 
 def _too_far(limits: RunLimits, deep: bool) -> EvaluationError:
