@@ -8,7 +8,7 @@ from plica.runtime.late import lazily
 
 __all__ = [
     "Mesh", "MeshPlan", "MeshTrainer", "Ranks", "ShardedProgram", "Topology", "automatic_plan",
-    "bisect", "connect", "diff", "latest", "picture", "plan_digest", "replay", "simulate",
+    "bisect", "connect", "diff", "latest", "picture", "plan_digest", "pooled", "replay", "simulate",
     "zero_plan",
 ]  # fmt: skip
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from plica.mesh.mesh import Mesh
     from plica.mesh.picture import picture
     from plica.mesh.plan import MeshPlan, bisect, diff, plan_digest, replay
+    from plica.mesh.pool import pooled
     from plica.mesh.rank import Ranks, connect
     from plica.mesh.topology import Topology
     from plica.mesh.training import MeshTrainer, latest, zero_plan

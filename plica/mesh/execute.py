@@ -35,8 +35,8 @@ from plica.mesh.program import leaves, nested
 from plica.rewrite.graph.walk import expressions, operands
 from plica.runtime.error import Diagnostic, InputError, Place
 
-Engine: TypeAlias = Callable[[Module, Sequence[Array]], "list[Array]"]
-"""Runs a module on arrays: the interpreter, or compiled code."""
+Engine: TypeAlias = Callable[[Module, Sequence[Sequence[Array]]], "list[list[Array]]"]
+"""Runs a module on the arrays of each of some devices: the interpreter, or compiled code."""
 Values: TypeAlias = "dict[int, Array]"
 """An array for each device of this process."""
 
@@ -160,9 +160,9 @@ def _segment(inside: Sequence[Expr], wanted: Mapping[Expr, None], level: Mapping
     return LocalSegment(module, tuple(inputs), tuple(outputs))
 
 
-def interpreted(module: Module, arrays: Sequence[Array]) -> list[Array]:
-    """The results of a module by its meaning."""
-    return list(interpret(module, *arrays))
+def interpreted(module: Module, rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+    """The results of a module by its meaning, for the arrays of each device."""
+    return [list(interpret(module, *arrays)) for arrays in rows]
 
 
 def execute(
@@ -189,13 +189,12 @@ def execute(
             given = values[step.value]
             values[step.result] = medium.exchange(sharded.mesh, step.collective, given)
         else:
-            memo: dict[tuple[int, ...], list[Array]] = {}
-            for device in medium.devices:
-                args = [values[each][device] for each in step.inputs]
-                key = tuple(map(id, args))
-                if key not in memo:
-                    memo[key] = engine(step.module, args)
-                for out, array in zip(step.outputs, memo[key], strict=True):
+            args = {d: [values[each][d] for each in step.inputs] for d in medium.devices}
+            keys = {device: tuple(map(id, arrays)) for device, arrays in args.items()}
+            rows = {key: args[device] for device, key in keys.items()}
+            made = dict(zip(rows, engine(step.module, [*rows.values()]), strict=True))
+            for device, key in keys.items():
+                for out, array in zip(step.outputs, made[key], strict=True):
                     values.setdefault(out, {})[device] = array
         used = step.inputs if isinstance(step, LocalSegment) else (step.value,)
         for each in used:

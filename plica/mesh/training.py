@@ -78,8 +78,8 @@ def _executable(module: Module, threads: int | None) -> Any:  # Any: an executab
 def compiled(threads: int | None = None) -> Engine:
     """The engine that compiles each segment when it is first run."""
 
-    def run(module: Module, arrays: Sequence[Array]) -> list[Array]:
-        return leaves(_executable(module, threads)(*arrays))
+    def run(module: Module, rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        return [leaves(_executable(module, threads)(*arrays)) for arrays in rows]
 
     return run
 

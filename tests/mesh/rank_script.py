@@ -57,11 +57,11 @@ def during(act: Callable[[], Any]) -> Engine:
     """An engine that does something in the culprit's second segment."""
     calls = []
 
-    def engine(module: Module, arrays: Sequence[Array]) -> list[Array]:
+    def engine(module: Module, rows: Sequence[Sequence[Array]]) -> list[list[Array]]:
         calls.append(module)
         if len(calls) == 2:
             act()
-        return interpreted(module, arrays)
+        return interpreted(module, rows)
 
     return engine
 

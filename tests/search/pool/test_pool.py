@@ -21,6 +21,7 @@ from plica.cli import main
 from plica.core.name import Name
 from plica.ir.graph.expression import Var
 from plica.ir.graph.module import module
+from plica.mesh import Mesh, MeshPlan, pooled, replay, simulate
 from plica.runtime.error import ArtefactError, InputError
 from plica.search.measure import Measured, TrialLimits
 from plica.search.pool import Certificates, PoolError, PoolMeasurer
@@ -212,3 +213,19 @@ def test_a_pool_with_tls(tmp_path: Path) -> None:
     finally:
         worker.end()
         scheduler.end()
+
+
+def test_a_pool_runs_data_parallel_plans(pool: tuple[str, Served, Served]) -> None:
+    layer = plica.from_text("""
+@plica.function
+def layer(x: Tensor[(8, 16), f32], w: Tensor[(16, 4), f32]) -> Tensor[(8, 4), f32]:
+    return nn.softmax(x @ w, axis=1)
+""")
+    draw = np.random.default_rng(0)
+    x, w = (draw.standard_normal(of).astype(np.float32) for of in ((8, 16), (16, 4)))
+    with plica.connect(pool[0]) as remote:
+        assert isinstance(remote, Remote)
+        for plan in ("split x 0 on data", "split x 1 on data"):  # without and with a collective
+            sharded = replay(MeshPlan.from_text(plan), layer, Mesh.parse("data=4"))
+            found = simulate(sharded, x, w, engine=pooled(remote))
+            np.testing.assert_allclose(found, plica.interpret(layer, x, w), rtol=1e-5)
