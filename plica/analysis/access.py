@@ -63,8 +63,7 @@ class _Place:
     certain: bool = True
 
 
-NOWHERE: Final = _Place({}, (), frozenset())
-"""Outside of everything: names mean themselves."""
+NOWHERE: Final = _Place({}, (), frozenset())  # outside of everything: names mean themselves
 
 
 _found: Final[WeakKeyDictionary[st.Stmt, tuple[Access, ...]]] = WeakKeyDictionary()

@@ -41,9 +41,7 @@ from plica.schedule.default.machine import LINE
 PROBE_TURNS: Final = 4000
 """Turns of a probe for one sample: so few that most often no other process interrupts it."""
 
-SAMPLES: Final = 21
-"""Runs of which the shortest counts."""
-
+SAMPLES: Final = 21  # runs of which the shortest counts
 ROUNDS: Final = 60
 """The same for what a core does by itself: each probe once in a round, so that what another process
 does beside them for a while spoils none."""
@@ -59,14 +57,9 @@ _KINDS: Final = ("clock", "fma", "chain", "load", "store")
 FASTER: Final = 1.1
 """Vectors of twice the width are used where they compute this many times as much."""
 
-STEP: Final = 1.5
-"""Where the time for a read grows by so much, a cache has come to its end."""
-
-FAR: Final = 4
-"""What is far takes this many times the bytes of the second cache."""
-
-REGIONS: Final = 64
-"""Parallel regions of one call."""
+STEP: Final = 1.5  # where the time for a read grows by so much, a cache has come to its end
+FAR: Final = 4  # what is far takes this many times the bytes of the second cache
+REGIONS: Final = 64  # parallel regions of one call
 
 _PROBE: Final = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64

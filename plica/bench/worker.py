@@ -23,8 +23,7 @@ import numpy as np
 from plica.bench.peer import PEERS, PeerOptions, Run
 from plica.runtime.error import PlicaError
 
-MAX_RUNS: int = 100_000
-"""The maximum number of calls in a burst."""
+MAX_RUNS: int = 100_000  # the maximum number of calls in a burst
 
 
 def burst(run: Run, seconds: float) -> list[float]:

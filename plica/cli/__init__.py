@@ -28,9 +28,7 @@ from plica.runtime.error import Diagnostic, PlicaError
 
 __all__ = ["Command", "commands", "main"]
 
-BROKEN_PIPE_EXIT: Final = 141
-"""The exit code when the output's reader has gone, as for SIGPIPE."""
-
+BROKEN_PIPE_EXIT: Final = 141  # the exit code when the output's reader has gone, as for SIGPIPE
 DESCRIPTION: Final = "Plica compiles deep-learning models to native code."
 
 EXAMPLES: Final = """\

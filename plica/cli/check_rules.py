@@ -17,8 +17,7 @@ from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted, Tested, Untested, Verdict
 from plica.rewrite.rule import Rule
 
-FIRST: Final = 8
-"""Instances of each rule in the first round, where the time is limited."""
+FIRST: Final = 8  # instances of each rule in the first round, where the time is limited
 
 
 def checked(

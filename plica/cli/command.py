@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-DIFFERS: Final = 3
-"""The exit code of a command that ran, and found that results or traces differ."""
+DIFFERS: Final = 3  # the exit code of a command that ran, and found that results or traces differ
 
 
 def json_text(data: object) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.console import Console
 
-UNCUT: Final = 10_000
-"""Columns: more than any table of ours has."""
+UNCUT: Final = 10_000  # columns: more than any table of ours has
 
 
 def stdout_console() -> Console:

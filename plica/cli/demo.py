@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from plica.demo import Shown
 
 KERNELS: Final = 8
-FILMS: Final = 4
-"""Kernels of each network that the report shows at every step, and as assembly."""
+FILMS: Final = 4  # kernels of each network that the report shows at every step, and as assembly
 
 
 def run(arguments: argparse.Namespace) -> int:

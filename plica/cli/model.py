@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from plica.runtime.port import Array
 
 
-CHECKED_INSTANCES: Final = 20
-"""On which the rules of a user's pack are tried before it is used."""
-
+CHECKED_INSTANCES: Final = 20  # on which the rules of a user's pack are tried before it is used
 MODELS: Final = "an .onnx file, or a program of the graph language as text"
 NUMBERS_IN_SCRIPT: Final = "Write numbers in place of the dims in the script."
 

@@ -15,9 +15,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-MARKS: Final = ("data", "function", "kernel")
-"""Decorators of a script's declarations."""
-
+MARKS: Final = ("data", "function", "kernel")  # decorators of a script's declarations
 WORDS: Final = ("data", "function", "kernel", "op", "script")
 """Names that a script imports from plica itself."""
 

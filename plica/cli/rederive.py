@@ -37,10 +37,8 @@ class Rederived:
     stages: int
     steps: int
     rules: int
-    objects: int = 0
-    """How many objects were made again, byte for byte."""
-    not_made: str = ""
-    """Why the artefact was not made again as a whole, where it was not."""
+    objects: int = 0  # how many objects were made again, byte for byte
+    not_made: str = ""  # why the artefact was not made again as a whole, where it was not
 
 
 def rederive(

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from plica.core.term import Term
     from plica.rewrite.check.verdict import Verdict
 
-WIDTH: Final = 100
-"""Characters of a term that are shown."""
+WIDTH: Final = 100  # characters of a term that are shown
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

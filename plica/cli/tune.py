@@ -109,13 +109,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-DEFAULT_TRIALS: Final = 256
-"""Trials, where neither they nor a time are given."""
-
+DEFAULT_TRIALS: Final = 256  # trials, where neither they nor a time are given
 UNTIL_TIME: Final = 1 << 20
 
-LEAST_SECONDS: Final = 0.001
-"""For a search whose time was over when its model was read."""
+LEAST_SECONDS: Final = 0.001  # for a search whose time was over when its model was read
 
 
 COMMAND: Final = Command(

@@ -15,8 +15,7 @@ from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-EXAMPLES: Final = 40
-"""Cases of each record in the tests of a new package."""
+EXAMPLES: Final = 40  # cases of each record in the tests of a new package
 
 
 def new_package(kind: str, name: str, into: Path | str = ".") -> Path:

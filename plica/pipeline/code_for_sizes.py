@@ -41,11 +41,9 @@ class ModuleSource(Protocol):
 
     interface: Interface
 
-    needed: tuple[int, ...]
-    """The inputs whose values decide shapes, by number, as far as is known."""
+    needed: tuple[int, ...]  # the inputs whose values decide shapes, by number, as far as is known
 
-    whole: Module | None
-    """The module before sizes are known, if there is one."""
+    whole: Module | None  # the module before sizes are known, if there is one
 
     @property
     def reason(self) -> str | None:

@@ -121,8 +121,7 @@ def pipeline_of(
     return _backend(target, objects).pipeline(effort)
 
 
-page_of = pipeline_of
-"""The former name, until 1.0."""
+page_of = pipeline_of  # the former name, until 1.0
 
 
 def _backend(target: AnyTarget | str | None, objects: bool) -> Backend:

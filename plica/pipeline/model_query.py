@@ -30,8 +30,7 @@ _ABSENT: Final = ("database", "passes", "schedules", "externs", "donate")
 """Options without a textual form; requests that use one take the full path."""
 
 _CHUNK: Final = 1 << 20
-_EXTERNAL_MARK: Final = b"location"
-"""The marker, in a model's bytes, of a tensor in another file."""
+_EXTERNAL_MARK: Final = b"location"  # the marker, in a model's bytes, of a tensor in another file
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,7 @@ class ModelQuery:
     model: ModelBytes
     options: Mapping[str, Any]  # Any: as `plica.compile` takes them
     key: str
-    like: str
-    """The key shared by all models with these operators."""
+    like: str  # the key shared by all models with these operators
     store: ArtefactStore
 
 
@@ -182,8 +180,7 @@ def _scan_of(told: bytes) -> Scanned | None:
     return (structure, tensors) if good else None
 
 
-_KEPT_SCAN: Final = 1 << 20
-"""The file size from which digests are cached, in bytes."""
+_KEPT_SCAN: Final = 1 << 20  # the file size from which digests are cached, in bytes
 _SETTLED: Final = 2_000_000_000
 """Nanoseconds after which a file that changes again gets another time on any file system."""
 _PATH: Final = (7, 5, 9)

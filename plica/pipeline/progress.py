@@ -9,8 +9,7 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import Any, Final
 
-PATIENCE_SECONDS: Final = 2.0
-"""Shorter work shows no bar."""
+PATIENCE_SECONDS: Final = 2.0  # shorter work shows no bar
 
 
 @contextmanager

@@ -17,12 +17,8 @@ from plica.core.collector import paused
 from plica.runtime.error import PlicaError
 from plica.runtime.late import load_all
 
-IDLE_SECONDS = 20.0
-"""A worker that is not asked for so long ends."""
-
-TASKS: Final = ("plica.codegen.lower.group", "plica.codegen.backend")
-"""What most tasks are done by."""
-
+IDLE_SECONDS = 20.0  # a worker that is not asked for so long ends
+TASKS: Final = ("plica.codegen.lower.group", "plica.codegen.backend")  # what most tasks are done by
 LATER: Final = ("plica.schedule.primitive", "plica.codegen.lower.passes")
 """What imports when it is used what nearly every task uses."""
 

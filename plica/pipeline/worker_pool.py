@@ -37,8 +37,7 @@ from plica.runtime.late import lazy_imports, python_here
 with lazy_imports(__name__):
     from plica.pipeline.progress import progress
 
-MIN_TASKS: Final = 16
-"""For fewer tasks no process is started: it would be ready when they are done."""
+MIN_TASKS: Final = 16  # for fewer tasks no process is started: it would be ready when they are done
 
 COMPILER_PACKAGES: Final = (
     "plica.core.",
@@ -52,11 +51,9 @@ COMPILER_PACKAGES: Final = (
 OPERATORS_OF_TASK: Final = 3
 """The approximate number of operators per task: a convolution with its epilogue."""
 
-MAX_WORKERS: Final = 64
-"""This many processes are started at most."""
+MAX_WORKERS: Final = 64  # this many processes are started at most
 
-Item: TypeAlias = "int | Following"
-"""The number of a task, or what follows one."""
+Item: TypeAlias = "int | Following"  # the number of a task, or what follows one
 
 Answer: TypeAlias = "tuple[Item, bytes | None]"
 """A task and a worker's answer; None if it must run here."""

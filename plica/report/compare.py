@@ -41,8 +41,7 @@ class Compared:
     nodes: tuple[str, ...]
     operators: tuple[str, ...]
     difference: float
-    found: Array
-    """What it computes."""
+    found: Array  # what it computes
 
 
 @frozen(eq=False)

@@ -125,8 +125,7 @@ class FutureFacts:
     constants: int
     workspace: int
     steps: int
-    kernels: tuple[tuple[str, str], ...]
-    """The name of each kernel, and its digest."""
+    kernels: tuple[tuple[str, str], ...]  # the name of each kernel, and its digest
     digest: str
 
 
@@ -137,8 +136,7 @@ class FutureDifference:
     first: FutureFacts
     other: FutureFacts
     ratio: float
-    output: float
-    """The greatest difference between their outputs, relative to the greatest number."""
+    output: float  # the greatest difference between their outputs, relative to the greatest number
     warning: str = ""
 
     @property

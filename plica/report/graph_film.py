@@ -289,8 +289,7 @@ class Replacement:
     """The effect of one replacement: the new terms of the part and its ancestors, and the removed
     terms."""
 
-    above: dict[Term, Term]
-    """The part itself, then its ancestors, bottom up."""
+    above: dict[Term, Term]  # the part itself, then its ancestors, bottom up
     gone: set[Term]
 
 

@@ -35,8 +35,7 @@ from plica.schedule.hoist import hoist
 
 LABEL: Final = re.compile(r"^(\w+_[0-9a-f]{8})([\w.$]*):", re.MULTILINE)
 END: Final = re.compile(r"^\.Lfunc_end\d+:", re.MULTILINE)
-RUNS: Final = 5
-"""How often a kernel is timed at a step; the least counts."""
+RUNS: Final = 5  # how often a kernel is timed at a step; the least counts
 ENDS: Final = "This page has the steps of the kernels that take longest; plica explore has all."
 
 

@@ -44,8 +44,7 @@ from plica.search.model import Analytical
 
 Level: TypeAlias = Literal["stages", "form", "schedule", "lower"]
 
-Clock: TypeAlias = Callable[[Callable[[], object]], float]
-"""Returns the seconds of a call."""
+Clock: TypeAlias = Callable[[Callable[[], object]], float]  # returns the seconds of a call
 
 NAME: Final = "kernel"
 SEED: Final = 0

@@ -21,8 +21,7 @@ from plica.report.page import page, plain
 from plica.runtime.error import PlicaError
 
 LOOPBACK: Final = "127.0.0.1"
-LARGEST: Final = 1 << 20
-"""Bytes of a request."""
+LARGEST: Final = 1 << 20  # bytes of a request
 
 Answer: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Answers a question of the page; what it cannot do it refuses with a `PlicaError`."""

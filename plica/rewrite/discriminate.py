@@ -25,11 +25,9 @@ from plica.rewrite.pattern import Hole, IndexHole, Rest, alternatives
 from plica.rewrite.rule import Rule
 
 Entry: TypeAlias = tuple[Rule, Matcher]
-Key: TypeAlias = object
-"""The root of a term: its operator name, or else its class."""
+Key: TypeAlias = object  # the root of a term: its operator name, or else its class
 
-MAX_CHILDREN: Final = 6
-"""How many children are looked at."""
+MAX_CHILDREN: Final = 6  # how many children are looked at
 
 
 class Index:

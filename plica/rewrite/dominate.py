@@ -50,8 +50,7 @@ from plica.runtime.error import Diagnostic
 __all__ = ["DominatedRegion", "applied", "dominates", "regions", "rewrite_dominated"]
 
 _PLAIN: Final = (Apply, Tuple, Project, Call)
-MAX_ROUNDS: Final = 100
-"""The number of rounds after which rules are considered to loop."""
+MAX_ROUNDS: Final = 100  # the number of rounds after which rules are considered to loop
 
 
 @frozen

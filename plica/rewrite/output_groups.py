@@ -32,8 +32,7 @@ from plica.rewrite.pattern import Outputs, alternatives
 from plica.rewrite.rule import Rule, all_of_kind
 from plica.runtime.error import Diagnostic
 
-MAX_ROUNDS: Final = 100
-"""The number of rounds after which rules are considered to loop."""
+MAX_ROUNDS: Final = 100  # the number of rounds after which rules are considered to loop
 
 
 def output_groups(pattern: Outputs, root: Expr) -> Iterator[tuple[Expr, ...]]:

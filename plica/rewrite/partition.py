@@ -40,8 +40,7 @@ from plica.rewrite.match import covered
 from plica.rewrite.pattern import Dominator
 from plica.runtime.error import Diagnostic
 
-COMPOSITE: Final = "composite"
-"""The attribute that holds a composite's name."""
+COMPOSITE: Final = "composite"  # the attribute that holds a composite's name
 _PLAIN: Final = (ex.Apply, ex.Tuple, ex.Project, ex.Call)
 
 

@@ -20,8 +20,7 @@ R = TypeVar("R")
 # Any: a hole's filling is a term, the value of an attribute, or the match of a recursion.
 Filling: TypeAlias = dict[str, Any]
 Matcher: TypeAlias = Callable[[Any, Filling], bool]
-NOWHERE = -1
-"""The number of the alternative at a term that none fits."""
+NOWHERE = -1  # the number of the alternative at a term that none fits
 
 
 @frozen(eq=False)

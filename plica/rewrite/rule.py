@@ -51,10 +51,8 @@ class Rule:
     place: Place | None
     matchers: tuple[tuple[Head, Matcher], ...]
     build: Plan | None
-    examples: tuple[Module | Expr, ...] = ()
-    """Programs in which the left side occurs, for checks."""
-    instances: Fillings | None = None
-    """What fills holes that depend on each other, for checks."""
+    examples: tuple[Module | Expr, ...] = ()  # programs in which the left side occurs, for checks
+    instances: Fillings | None = None  # what fills holes that depend on each other, for checks
 
     def at(self, term: Term) -> Term | None:
         """The right side if the left side matches `term`, otherwise None."""

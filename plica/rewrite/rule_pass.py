@@ -37,8 +37,7 @@ class Setting:
     packs: tuple[Pack, ...] = ()
 
 
-Chosen: TypeAlias = Callable[[Setting], Sequence[Pack]]
-"""Chooses packs by the setting."""
+Chosen: TypeAlias = Callable[[Setting], Sequence[Pack]]  # chooses packs by the setting
 
 
 @frozen

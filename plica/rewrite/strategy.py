@@ -33,8 +33,7 @@ from plica.runtime.error import Diagnostic
 
 Strategy: TypeAlias = Callable[[Term], "Rewritten | None"]
 
-Driving: TypeAlias = Callable[[Pack], Strategy]
-"""Where and when the rules of a pack are used."""
+Driving: TypeAlias = Callable[[Pack], Strategy]  # where and when the rules of a pack are used
 
 
 def innermost(pack: Pack) -> Strategy:

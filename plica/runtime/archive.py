@@ -46,8 +46,7 @@ from plica.runtime.error import (
     wrong_argument,
 )
 
-FORMAT: Final = 1
-"""Increased whenever older runtimes cannot read the format."""
+FORMAT: Final = 1  # increased whenever older runtimes cannot read the format
 
 Piece: TypeAlias = bytes | memoryview
 P = TypeVar("P")
@@ -244,8 +243,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     return members
 
 
-MAX_NAME_BYTES: Final = 255
-"""Bytes of the name of a file, at most."""
+MAX_NAME_BYTES: Final = 255  # bytes of the name of a file, at most
 
 
 def check_path(path: str | os.PathLike[str]) -> None:

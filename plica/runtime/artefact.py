@@ -45,22 +45,17 @@ __all__ = [
     "from_members", "to_members",
 ]  # fmt: skip
 
-TRIPLE: Final = "nvptx64-nvidia-cuda"
-"""What LLVM calls a GPU of NVIDIA's."""
-
+TRIPLE: Final = "nvptx64-nvidia-cuda"  # what LLVM calls a GPU of NVIDIA's
 EMULATED: Final = "emulated-nvidia-cuda"
 """The triple of code for a GPU that a processor runs from its text."""
 
 OPENCL_TRIPLE: Final = "opencl-unknown-unknown"
 """What devices of OpenCL are called here: LLVM has no name for what their drivers compile."""
 
-WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"
-"""The same for devices of WebGPU."""
-
+WEBGPU_TRIPLE: Final = "webgpu-unknown-unknown"  # the same for devices of WebGPU
 ROCM_TRIPLE: Final = "amdgcn-amd-amdhsa"
 METAL_TRIPLE: Final = "air64-apple-macosx"
-SPIRV_TRIPLE: Final = "spirv64-unknown-unknown"
-"""What LLVM, and for Metal Apple's, calls them."""
+SPIRV_TRIPLE: Final = "spirv64-unknown-unknown"  # what LLVM, and for Metal Apple's, calls them
 
 DEVICES: Final = {
     TRIPLE: "cuda", EMULATED: "cuda-emulator", OPENCL_TRIPLE: "opencl", WEBGPU_TRIPLE: "webgpu",
@@ -68,8 +63,7 @@ DEVICES: Final = {
 }  # fmt: skip
 """The targets that launch functions on devices, by triple."""
 
-WASM: Final = "wasm32"
-"""The architecture that WebAssembly is to LLVM."""
+WASM: Final = "wasm32"  # the architecture that WebAssembly is to LLVM
 
 CODE_SUFFIXES: Final = {
     WASM: "wasm", "nvptx64": "cubin", "opencl": "cl", "emulated": "cu", "webgpu": "wgsl",
@@ -77,21 +71,13 @@ CODE_SUFFIXES: Final = {
 }  # fmt: skip
 """How the names of members with code end, by the architecture."""
 
-ENTRY: Final = "plica_main"
-"""The function that native code is called by."""
-
-SIZES: Final = "plica_sizes"
-"""The function that says how large tensors are, where sizes are open."""
-
+ENTRY: Final = "plica_main"  # the function that native code is called by
+SIZES: Final = "plica_sizes"  # the function that says how large tensors are, where sizes are open
 USE: Final = "plica_profile_use"
 """The function that has native code note how long launches take (`plica.codegen.llvm.profile`)."""
 
-PEAK: Final = "plica_peak"
-"""A function in it that operates as fast as one core can."""
-
-ACCELERATED: Final = "accel.json"
-"""The member that artefacts with layers on an accelerator have."""
-
+PEAK: Final = "plica_peak"  # a function in it that operates as fast as one core can
+ACCELERATED: Final = "accel.json"  # the member that artefacts with layers on an accelerator have
 LISTS: Final = "lists.json"
 """The member that says which arrays of a program stand for lists and options."""
 
@@ -160,10 +146,8 @@ class Artefact:
     plan: tuple[StoredAllocation, ...]
     versions: tuple[tuple[str, str], ...]
     record: Callable[[], CompilationRecord]
-    device: DeviceProgram | OpenProgram | None = None
-    """The launches, if the code is for a GPU."""
-    text: str = ""
-    """The text that code was made from, where that is C or CUDA C++."""
+    device: DeviceProgram | OpenProgram | None = None  # the launches, if the code is for a GPU
+    text: str = ""  # the text that code was made from, where that is C or CUDA C++
 
 
 def to_members(of: Artefact, with_record: bool = True) -> dict[str, bytes]:

@@ -48,8 +48,7 @@ _MADE: Final = "/* Made for "
 _THREADS: Final = "_threads(int64_t count)"
 """How headers begin, and what those of libraries declare."""
 
-EXAMPLE: Final = 3
-"""The value of open sizes in the example, if the model accepts it."""
+EXAMPLE: Final = 3  # the value of open sizes in the example, if the model accepts it
 
 
 def identifier(text: str) -> str:

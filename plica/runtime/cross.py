@@ -25,8 +25,7 @@ from plica.runtime.emulated import EmulatedModel, check_tool, emulated_executabl
 from plica.runtime.error import ArtefactError, Diagnostic, UnsupportedError
 
 WORD: Final = "model"
-_SCRIPT: Final = 4096
-"""Bytes that no script for a linker is longer than."""
+_SCRIPT: Final = 4096  # bytes that no script for a linker is longer than
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +35,8 @@ class CrossTools:
     compiler: str
     emulator: str
     package: str
-    processor: str
-    """What QEMU calls a processor that has all it can."""
-    lacks: tuple[str, ...] = ()
-    """How the names of features begin that QEMU has on no processor."""
+    processor: str  # what QEMU calls a processor that has all it can
+    lacks: tuple[str, ...] = ()  # how the names of features begin that QEMU has on no processor
 
     def unknown(self, features: Sequence[str]) -> list[str]:
         """Those of some features that QEMU does not have."""

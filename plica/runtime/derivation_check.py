@@ -39,15 +39,11 @@ class CheckedDerivation:
 
     problem: str = ""
     nodes: int = 0
-    matched: int = 0
-    """Applications whose left side was filled in again."""
-    equations: int = 0
-    """Those of them whose right side was, too."""
-    derived: int = 0
-    """Values in right sides that functions computed."""
+    matched: int = 0  # applications whose left side was filled in again
+    equations: int = 0  # those of them whose right side was, too
+    derived: int = 0  # values in right sides that functions computed
     passes: int = 0
-    trusted: int = 0
-    """Applications of rules whose left sides match regions."""
+    trusted: int = 0  # applications of rules whose left sides match regions
 
 
 class _Damaged(Exception):

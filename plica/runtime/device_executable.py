@@ -41,13 +41,10 @@ class DeviceKind:
     """How one kind of device loads and shows a compiled model."""
 
     load: Callable[[Artefact], LoadedProgram]
-    source: str = "llvm"
-    """The kind of source shown by default."""
-    is_text: bool = False
-    """Whether the code of an artefact is that source."""
+    source: str = "llvm"  # the kind of source shown by default
+    is_text: bool = False  # whether the code of an artefact is that source
     export: Exporter = refuse_library
-    untimed: Diagnostic | None = None
-    """Why launch times are meaningless here."""
+    untimed: Diagnostic | None = None  # why launch times are meaningless here
 
 
 def sizes_in_bytes(of: Artefact) -> list[int]:

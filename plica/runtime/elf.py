@@ -148,8 +148,7 @@ MACHINES: Final = {
     (243, 32): "riscv32",
 }  # fmt: skip
 """The machines Plica makes objects for, by ELF's number of them and their bits."""
-FAMILIES: Final = {"arm": ("arm", "thumb")}
-"""Triple prefixes that denote one ELF machine."""
+FAMILIES: Final = {"arm": ("arm", "thumb")}  # triple prefixes that denote one ELF machine
 PROGBITS, SYMTAB, STRTAB, RELA, NOBITS, REL = 1, 2, 3, 4, 8, 9
 WRITE, ALLOC, EXECUTE, TLS = 0x1, 0x2, 0x4, 0x400
 UNDEFINED, ABSOLUTE = 0, 0xFFF1

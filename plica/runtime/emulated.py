@@ -20,11 +20,8 @@ from plica.runtime.error import ArtefactError, Diagnostic, EvaluationError, Unsu
 from plica.runtime.executable import export_library
 from plica.runtime.port import Port
 
-MAX_SECONDS: Final = 600.0
-"""The timeout of an emulated program."""
-
-HEADER: Final = 16
-"""Bytes before the outputs."""
+MAX_SECONDS: Final = 600.0  # the timeout of an emulated program
+HEADER: Final = 16  # bytes before the outputs
 
 
 @dataclass(frozen=True, slots=True)

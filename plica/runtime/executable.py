@@ -69,8 +69,7 @@ class Executable:
     _separate: Callable[[Collection[str]], Executable] | None = None
     _separated: Executable | None = None
     _warned = False
-    kept = ""
-    """The artefact's key in the store, if it is stored."""
+    kept = ""  # the artefact's key in the store, if it is stored
 
     def __init__(
         self,

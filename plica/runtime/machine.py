@@ -35,12 +35,8 @@ TELLING: Final = (
 )  # fmt: skip
 """The system's and LLVM's properties that identify a processor."""
 
-MEASURED: Final = "measured"
-"""The name of the measured description of this machine."""
-
-STABLE_RATIO: Final = 1.34
-"""A remeasured figure keeps its old value if the ratio is below this."""
-
+MEASURED: Final = "measured"  # the name of the measured description of this machine
+STABLE_RATIO: Final = 1.34  # a remeasured figure keeps its old value if the ratio is below this
 _CACHES: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSOR: Final = Path("/proc/cpuinfo")
 _LARGEST: Final = 1 << 40

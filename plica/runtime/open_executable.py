@@ -29,18 +29,10 @@ _SIZES: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
-MAX_KNOWN_SIZES: Final = 256
-"""For this many different sizes it is remembered what they lead to."""
-
-MAX_SPECIAL_CODES: Final = 16
-"""The number of sizes with specialised code."""
-
-MAX_BYTES: Final = 1 << 46
-"""Bytes that no machine has."""
-
-MAX_NEEDS_SHOWN: Final = 4
-"""The number of unmet size requirements shown in an error."""
-
+MAX_KNOWN_SIZES: Final = 256  # for this many different sizes it is remembered what they lead to
+MAX_SPECIAL_CODES: Final = 16  # the number of sizes with specialised code
+MAX_BYTES: Final = 1 << 46  # bytes that no machine has
+MAX_NEEDS_SHOWN: Final = 4  # the number of unmet size requirements shown in an error
 TOO_LARGE: Final = -1
 NEGATIVE: Final = -2
 """Said in place of the bytes of a workspace: some number does not fit; a size is too small."""

@@ -65,9 +65,7 @@ RECYCLED_BYTES: Final = range(1 << 25, 1 << 28)
 """Allocations of these sizes are unmapped when freed, and page faults on new ones take longer than
 filling them. The last few are cached instead."""
 
-_KEPT: Final[deque[Array]] = deque(maxlen=2)
-"""The last allocations of these sizes, in use or not."""
-
+_KEPT: Final[deque[Array]] = deque(maxlen=2)  # the last allocations of these sizes, in use or not
 _START: Final = (ctypes.c_char * 0).from_buffer
 _SHARED: Final = frozenset("?bBhHiIlLqQefd")
 """The dtypes whose memory numpy shares with others, by its letters for them."""
@@ -350,8 +348,7 @@ def _shape(value: object) -> tuple[int, ...]:
     return tuple(int(size) for size in getattr(value, "shape", ()))
 
 
-DEMAND: Final = "demand"
-"""The kind of a size that only a condition on values determines."""
+DEMAND: Final = "demand"  # the kind of a size that only a condition on values determines
 
 
 _OF: Final = "_of_"
@@ -408,8 +405,7 @@ def fault_name(fault: Diagnostic) -> str:
     return text.replace(_OF, "_in_")[:_MAX_FAULT_LETTERS]
 
 
-_MAX_FAULT_LETTERS: Final = 160
-"""The maximum length of such a name."""
+_MAX_FAULT_LETTERS: Final = 160  # the maximum length of such a name
 
 
 Reason: TypeAlias = Literal[

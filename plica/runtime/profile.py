@@ -33,8 +33,7 @@ with lazy_imports(__name__):
     from plica.runtime.notebook import preformatted, table
     from plica.runtime.timing import busy, load, median, spread_of
 
-Speeds: TypeAlias = tuple[tuple[int, float], ...]
-"""GB/s for this many bytes, from the fewest on."""
+Speeds: TypeAlias = tuple[tuple[int, float], ...]  # GB/s for this many bytes, from the fewest on
 
 _PROFILING: Final = Lock()
 _TURNS: Final = 40_000
@@ -113,10 +112,8 @@ class Profile:
     seconds: float
     peak: float | None = None
     bandwidth: float | Speeds | None = None
-    times: tuple[float, ...] = ()
-    """The seconds of each run."""
-    warning: str = ""
-    """Why the times are not to be trusted, where something is known."""
+    times: tuple[float, ...] = ()  # the seconds of each run
+    warning: str = ""  # why the times are not to be trusted, where something is known
 
     def roofline(self, row: ProfileRow) -> float | None:
         """The fraction of the machine's limit that the launch reached, or None if unknown: on a

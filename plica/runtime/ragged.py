@@ -30,11 +30,8 @@ from plica.runtime.port import Array, OpenPort, Port
 
 ListKind: TypeAlias = Literal["tensor", "any rank", "list", "option", "option of list"]
 
-MAX_RANK: Final = 8
-"""Tensors of lists have at most this many axes."""
-
-WIDTH: Final = 1 + MAX_RANK
-"""How many numbers a row of the table is."""
+MAX_RANK: Final = 8  # tensors of lists have at most this many axes
+WIDTH: Final = 1 + MAX_RANK  # how many numbers a row of the table is
 
 PARTS: Final[dict[ListKind, tuple[str, ...]]] = {
     "tensor": ("",),

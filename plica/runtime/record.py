@@ -87,10 +87,8 @@ class CompilationRecord:
     stages: tuple[RecordStage, ...] = ()
     rules: tuple[Used, ...] = ()
     traces: tuple[KernelTrace, ...] = ()
-    digests: tuple[str, ...] = ()
-    """Of each kernel as its code was made, in the order of the traces."""
-    lowering: tuple[str, ...] = ()
-    """The names of the passes between the end of a trace and code."""
+    digests: tuple[str, ...] = ()  # of each kernel as its code was made, in the order of the traces
+    lowering: tuple[str, ...] = ()  # the names of the passes between the end of a trace and code
 
     def __str__(self) -> str:
         kinds = {each.name: each.kind for each in self.rules}

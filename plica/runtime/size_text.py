@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
-MAX_LETTERS: Final = 1 << 16
-"""Characters of a text, at most."""
+MAX_LETTERS: Final = 1 << 16  # characters of a text, at most
 
 
 class NoSize(ValueError):

@@ -45,9 +45,7 @@ from plica.runtime.archive import Piece
 from plica.runtime.artefact import aligned_array
 from plica.runtime.error import Diagnostic, Place, setting
 
-LIMIT: Final = 2 << 30
-"""The default size limit in bytes."""
-
+LIMIT: Final = 2 << 30  # the default size limit in bytes
 AUDITED: Final = 1 / 256
 """The share of hits that is made again and compared, if nothing else is said."""
 

@@ -38,9 +38,7 @@ MIN_ROUND_NS: Final = 2_000_000
 """The minimum duration of a round per function: overheads of the clock and of Python calls are
 negligible."""
 
-MAX_CALLS: Final = 100_000
-"""So often a function is called in a round, at most."""
-
+MAX_CALLS: Final = 100_000  # so often a function is called in a round, at most
 BUSY: Final = 0.5
 """With this many others at work for each core, times are longer than they would be."""
 
@@ -52,8 +50,7 @@ class CallTiming:
     name: str
     rounds: tuple[float, ...]
     against: CallTiming | None = None
-    warning: str = ""
-    """Why the times are not to be trusted, where something is known."""
+    warning: str = ""  # why the times are not to be trusted, where something is known
 
     @property
     def min(self) -> float:

@@ -16,8 +16,7 @@ from plica.runtime.c_interface import c_dims, size_count
 from plica.runtime.element import ELEMENTS
 from plica.runtime.interface import dims_of
 
-SYMBOL: Final = "__tvm_ffi_"
-"""How tvm-ffi names functions of libraries."""
+SYMBOL: Final = "__tvm_ffi_"  # how tvm-ffi names functions of libraries
 
 _ABI: Final = r"""
 #include <stdint.h>

@@ -63,9 +63,7 @@ FUNCTION: Final = re.compile(
 )
 """A function in such a text."""
 
-COPY: Final = "copy"
-"""A launch without a kernel on a GPU."""
-
+COPY: Final = "copy"  # a launch without a kernel on a GPU
 _MAX_TENANTS: Final = 1 << 20
 
 

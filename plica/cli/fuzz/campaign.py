@@ -27,8 +27,7 @@ NOT_OF_A_KIND: Final = frozenset(
     ("command", "verb", "examples", "first", "seconds", "jobs", "corpus", "keep_going", "json")
 )
 """Options of a campaign."""
-MAX_LISTED_NAMES: Final = 12
-"""The number of unexercised names that are printed."""
+MAX_LISTED_NAMES: Final = 12  # the number of unexercised names that are printed
 
 
 @attrs.define
@@ -38,13 +37,11 @@ class CampaignLine:
     kind: FuzzKind
     ways: Sequence[tuple[argparse.Namespace, tuple[str, ...]]]
     first: int = 0
-    most: int | None = None
-    """How many cases at most."""
+    most: int | None = None  # how many cases at most
     given: int = 0
     tasks: int = 0
     share: FuzzReport[Finding] = attrs.field(factory=FuzzReport)
-    missing: str | None = None
-    """Why it does not run here."""
+    missing: str | None = None  # why it does not run here
 
     def task(self) -> FuzzTask | None:
         """The next share, or None if the goal is reached."""

@@ -23,15 +23,10 @@ from plica.cli.fuzz.corpus import rerun
 from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.runtime.late import late
 
-HUNG_SECONDS: Final = 240.0
-"""The seconds after which a case, including shrinking, counts as hung."""
-END_SECONDS: Final = 10.0
-"""How long a process may take to end by itself."""
-
-GRACE_SECONDS: Final = 20.0
-"""For which shares under way are waited for when time is up."""
-MAX_MEMORY_KB: Final = 3 << 20
-"""The kilobytes after which a process is replaced."""
+HUNG_SECONDS: Final = 240.0  # the seconds after which a case, including shrinking, counts as hung
+END_SECONDS: Final = 10.0  # how long a process may take to end by itself
+GRACE_SECONDS: Final = 20.0  # for which shares under way are waited for when time is up
+MAX_MEMORY_KB: Final = 3 << 20  # the kilobytes after which a process is replaced
 
 
 @attrs.frozen(eq=False)
@@ -40,8 +35,7 @@ class FuzzTask:
 
     kind: str
     arguments: argparse.Namespace
-    words: tuple[str, ...]
-    """The options as typed."""
+    words: tuple[str, ...]  # the options as typed
     first: int
     examples: int
 

@@ -47,8 +47,7 @@ Array = np.ndarray[Any, Any]
 MIN_USEFUL_FRACTION: Final = 0.5
 """Layers with more padding than this in the rows or channels of a block stay on the processor."""
 
-NOTHING: Final = "there is nothing to compute"
-"""The reason for a layer with an empty input."""
+NOTHING: Final = "there is nothing to compute"  # the reason for a layer with an empty input
 
 
 @frozen
@@ -70,8 +69,7 @@ class AccelLayer:
     convolution: Convolution
     batch: int
     units: MachineUnits
-    pad: int = 0
-    """Padding that the processor adds on every side, where the machine cannot pad."""
+    pad: int = 0  # padding that the processor adds on every side, where the machine cannot pad
 
     @property
     def is_dense(self) -> bool:

@@ -46,8 +46,7 @@ from plica.ir.type import TensorType, i32, infer, static_shape, type_of
 from plica.rewrite.graph.walk import expressions, operands as parts_of, with_operands
 from plica.rewrite.quantise.form import IntegerConvolution, integer_convolutions, integer_layer
 
-NEVER: Final = (1 << 30, 0.0)
-"""More than any cost: nothing of it would run there."""
+NEVER: Final = (1 << 30, 0.0)  # more than any cost: nothing of it would run there
 
 Rewritten = Callable[[IntegerConvolution, Expr, int], Expr | None]
 """The rewritten layer, over its data, for a number of rows; or None."""

@@ -217,9 +217,7 @@ class _Assembly:
 
 
 THREADS: Final = (2, 1)
-TRIALS: Final = 6
-"""How many tilings are simulated for each number of threads."""
-
+TRIALS: Final = 6  # how many tilings are simulated for each number of threads
 MAX_TILINGS: Final = 100_000
 """After this many instructions no further tiling is simulated: of a machine whose elements are
 small a large layer has more than that in one stream, and the guesses are in order."""

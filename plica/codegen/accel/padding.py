@@ -26,8 +26,7 @@ from plica.core import post_order
 from plica.ir.loop import scalar as sc
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-Margin = tuple[sc.Scalar, sc.Scalar]
-"""The numbers of iterations cut off before and after."""
+Margin = tuple[sc.Scalar, sc.Scalar]  # the numbers of iterations cut off before and after
 
 _ZERO: Final = sc.index(0)
 

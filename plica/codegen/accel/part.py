@@ -21,9 +21,7 @@ FLAGS: Final = ("pop_prev", "pop_next", "push_prev", "push_next")
 POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = 1, 2, 4, 8
 """The flags as bits of `Instruction.tokens`, in the order of `FLAGS`."""
 
-WORD: Final = 64
-"""No field crosses from one word of this many bits to the next."""
-
+WORD: Final = 64  # no field crosses from one word of this many bits to the next
 MAX_BITS: Final = 128
 
 Way: TypeAlias = Literal["in", "out"]
@@ -172,8 +170,7 @@ class Timing(Term):
     ports: int = 1
 
 
-DEFAULT_TIMING: Final = Timing()
-"""The timing of a machine that says nothing of it."""
+DEFAULT_TIMING: Final = Timing()  # the timing of a machine that says nothing of it
 
 
 def element(scope: Scope) -> Buffer:

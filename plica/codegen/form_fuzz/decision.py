@@ -41,15 +41,9 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Step, Trace
 
-CHANGES: Final = 4
-"""Changed traces of each default trace."""
-
-NUMBERS: Final = 3
-"""Numbers that are changed at once, at most."""
-
-MAX_TRIES: Final = 8
-"""How many cases are drawn for one that has a trace."""
-
+CHANGES: Final = 4  # changed traces of each default trace
+NUMBERS: Final = 3  # numbers that are changed at once, at most
+MAX_TRIES: Final = 8  # how many cases are drawn for one that has a trace
 LARGEST_FACTOR: Final = 64
 
 DECIDED: Final = frozenset(

@@ -55,12 +55,10 @@ GPUS: Final = (
 )
 """A GPU, and smaller ones, for which few elements are many."""
 
-ON_GPU: Final = 3
-"""The number of GPU form candidates considered: tiles of many sizes, all large."""
+ON_GPU: Final = 3  # the number of GPU form candidates considered: tiles of many sizes, all large
 
 
-MAX_INTERPRETED: Final = 1 << 16
-"""Operations of a launch for threads that is interpreted, at most."""
+MAX_INTERPRETED: Final = 1 << 16  # operations of a launch for threads that is interpreted, at most
 
 
 class Guilty(AssertionError):

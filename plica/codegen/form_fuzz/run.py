@@ -23,8 +23,7 @@ from plica.schedule.generate.stages import GPU_KINDS, KINDS, ON_SMALL, StagesCas
 
 Drawn = tuple[StagesCase, "Machine | Gpu"]
 
-MAX_SHRINK_TRIES: Final = 60
-"""The maximum number of smaller cases tried for a failure."""
+MAX_SHRINK_TRIES: Final = 60  # the maximum number of smaller cases tried for a failure
 
 
 COUNTERS: Final = {"kinds": (), "forms": (), "templates": ()}

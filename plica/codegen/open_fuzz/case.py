@@ -32,8 +32,7 @@ class Case:
     sizes: tuple[Mapping[str, int], ...]
     threads: int
     contract: str | None
-    turn: int
-    """By how many places the names of its dims go round in a second module."""
+    turn: int  # by how many places the names of its dims go round in a second module
 
     @property
     def dims(self) -> tuple[str, ...]:

@@ -30,9 +30,7 @@ Compile: TypeAlias = Callable[[Module, int, "str | None"], Executable]
 
 Kind: TypeAlias = Literal["passed", "refused", "meaning", "names", "crash"]
 
-NEAR: Final = 1e-4
-"""How far a result may always be off, of its largest number."""
-
+NEAR: Final = 1e-4  # how far a result may always be off, of its largest number
 GROWN: Final = 30.0
 """By how much more than the interpreter's rounding native code may be off, and the like."""
 

@@ -13,8 +13,7 @@ from plica.rewrite.check.report import as_comment, text
 from plica.rewrite.fuzz.driver import ByStrategy, Campaign, Say, Tally
 from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 
-TRIES: Final = 150
-"""How many smaller programs are compiled for one that goes wrong."""
+TRIES: Final = 150  # how many smaller programs are compiled for one that goes wrong
 
 
 def fuzz(

@@ -28,8 +28,7 @@ WORDS: Final = (
 
 FREE_SHAPES: Final[tuple[Shape, ...]] = ((), (3,), (3, 3), (2, 3), (2, 2, 2), (1, 3), (0,), (2, 0))
 """Shapes for a hole without neighbours to match."""
-LONG_NUMBERS: Final = (0.1, -2.7182818284590451)
-"""Numbers that every narrower dtype rounds."""
+LONG_NUMBERS: Final = (0.1, -2.7182818284590451)  # numbers that every narrower dtype rounds
 
 
 def alike(options: Sequence[Any], length: int | None) -> Sequence[Any]:

@@ -19,8 +19,7 @@ from plica.rewrite.check.sample import FILLS, flat
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 Shape: TypeAlias = tuple[int, ...]
 
-SEEDS: Final = range(1 << 16)
-"""From which the numbers of a random array are drawn."""
+SEEDS: Final = range(1 << 16)  # from which the numbers of a random array are drawn
 
 
 def seeded(seed: int) -> Choose:

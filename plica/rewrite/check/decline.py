@@ -10,8 +10,7 @@ from plica.rewrite.check.report import closed, text
 from plica.rewrite.near_miss import near_miss
 from plica.rewrite.rule import Rule
 
-MAX_DECLINED_KEPT: Final = 8
-"""Declined instances that are looked at again."""
+MAX_DECLINED_KEPT: Final = 8  # declined instances that are looked at again
 
 
 class Declined:

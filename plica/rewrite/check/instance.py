@@ -36,8 +36,7 @@ MAX_TAPE_CHOICES: Final = 4
 """The number of choices read from the tape. In half of all instances one number of the tape seeds
 the others, because an operator that refuses most choices would exhaust the tape and be left with
 the simplest ones."""
-MAX_REPEATS: Final = 3
-"""The maximum number of identical choices in a row."""
+MAX_REPEATS: Final = 3  # the maximum number of identical choices in a row
 SIZES: Final = (1, 1, 2, 2, 3, 3, 4, 0)
 EMPTY: Final = (1, 0, 2)
 ODD_CHOICES: Final = (False,) * 7 + (True,)
@@ -54,8 +53,7 @@ LONG_VECTORS: Final = (33, 130, 257, 1025)
 """Lengths of vectors that are longer than any block of a sum."""
 MAX_PAIRS: Final = 1 << 21
 """The maximum product of result and argument elements, to bound the cost of one instance."""
-MAX_ELEMENTS: Final = 600
-"""Elements of a shape with long axes."""
+MAX_ELEMENTS: Final = 600  # elements of a shape with long axes
 
 
 @attrs.frozen

@@ -29,10 +29,8 @@ from plica.rewrite.pattern import Hole, Rest
 
 Array = np.ndarray[Any, Any]
 
-MAX_SHRINKS: Final = 60
-"""Instances tried to make a wrong one smaller."""
-MAX_GRADIENT_ELEMENTS: Final = 64
-"""Elements of an argument whose gradient is compared."""
+MAX_SHRINKS: Final = 60  # instances tried to make a wrong one smaller
+MAX_GRADIENT_ELEMENTS: Final = 64  # elements of an argument whose gradient is compared
 ROUNDING: Final = 64
 """Roundings by which an operator and its reference may differ: they add in other orders."""
 

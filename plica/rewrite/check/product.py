@@ -24,8 +24,7 @@ from plica.ir.loop import Compute, scalar as sc
 from plica.ir.type import TensorType, Type, bool_, known, type_of
 
 Array = np.ndarray[Any, Any]
-F64_DIGITS: Final = 53
-"""Binary digits of f64, in which numbers are looked at."""
+F64_DIGITS: Final = 53  # binary digits of f64, in which numbers are looked at
 
 
 def products_are_exact(values: Mapping[Expr, Array]) -> bool:

@@ -27,8 +27,7 @@ from plica.rewrite.pattern import Dominator, Hole, alternatives, hole_names
 from plica.rewrite.rule import Rule
 
 LENGTHS: Final = (0, 1, 2)
-MAX_CHAINS: Final = 24
-"""How many chains of one length are tried."""
+MAX_CHAINS: Final = 24  # how many chains of one length are tried
 
 
 def chains(rule: Rule) -> tuple[Rule, ...]:

@@ -49,8 +49,7 @@ from plica.runtime.error import wrong_argument
 Array: TypeAlias = np.ndarray[Any, Any]
 Move: TypeAlias = Callable[[Array, int, random.Random], Any]  # a new value for one element
 
-CLIMB_STEPS: Final = 30
-"""Changes tried on one instance."""
+CLIMB_STEPS: Final = 30  # changes tried on one instance
 
 
 def climb(trial: Trial, start: Inputs, seed: int, steps: int = CLIMB_STEPS) -> SidesDiffer | None:
@@ -178,10 +177,8 @@ def refutation(rule: Rule, examples: int = 100, seed: int = 0) -> Refuted | None
     return None
 
 
-MAX_SHRINKS: Final = 400
-"""Instances tried to make a counterexample smaller."""
-SHRINK_CHUNKS: Final = (48, 16, 4, 1)
-"""Bytes of a tape that are made simple together."""
+MAX_SHRINKS: Final = 400  # instances tried to make a counterexample smaller
+SHRINK_CHUNKS: Final = (48, 16, 4, 1)  # bytes of a tape that are made simple together
 CLIMB_BELOW_BYTE: Final = 32
 """Below this last byte of its tape an instance is searched: one in eight."""
 

@@ -44,8 +44,7 @@ FILLS: Final = (
 """The kinds of data, the tamest first; `vast` is for constants."""
 
 
-MAX_OF_ONE: Final = 8
-"""Elements of a constant that data have in common with it."""
+MAX_OF_ONE: Final = 8  # elements of a constant that data have in common with it
 
 
 def flat(fill: str, of: DType, count: int, seed: int) -> Array:

@@ -12,8 +12,7 @@ from plica.rewrite.check.trial import SidesDiffer, Trial
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-MAX_COMPARISONS: Final = 120
-"""How often the sides are compared for it."""
+MAX_COMPARISONS: Final = 120  # how often the sides are compared for it
 
 
 def plainer(trial: Trial, found: SidesDiffer) -> SidesDiffer:

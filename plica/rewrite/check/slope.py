@@ -17,10 +17,8 @@ from plica.rewrite.gradient import grad
 
 Array = np.ndarray[Any, Any]
 
-STEP: Final = 1e-6
-"""Of a central difference."""
-SLACK: Final = 1e-5
-"""How far a slope may be from a difference, in relation to the sum of the parts."""
+STEP: Final = 1e-6  # of a central difference
+SLACK: Final = 1e-5  # how far a slope may be from a difference, in relation to the sum of the parts
 
 
 @frozen

@@ -26,8 +26,7 @@ class Proved:
     how: str
     laws: tuple[str, ...] = ()
     certificate: tuple[str, ...] = ()
-    theorems: tuple[str, ...] = ()
-    """Laws of the prover's normal forms that were used."""
+    theorems: tuple[str, ...] = ()  # laws of the prover's normal forms that were used
 
     def to_data(self) -> dict[str, Any]:
         return {

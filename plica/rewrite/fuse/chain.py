@@ -17,8 +17,7 @@ from plica.rewrite.fuse.reading import operator, parts
 MOVES: Final = ("broadcast_to", "repeat", "slice", "transpose")
 """Operators that only say where an element is read."""
 
-PRODUCT: Final = "complex-out-fusable"
-"""The kind of operators that sum products of two tensors."""
+PRODUCT: Final = "complex-out-fusable"  # the kind of operators that sum products of two tensors
 
 
 def with_chains(decisions: Decisions, is_wanted: Callable[[Group], bool]) -> Decisions:

@@ -84,14 +84,11 @@ REASONS: Final[dict[Reason, str]] = {
 FUSED: Final = ("inlined", "epilogue", "row", "copied")
 
 
-LANES: Final = 16
-"""Elements per vector: costly operations are computed for this many at once."""
-
+LANES: Final = 16  # elements per vector: costly operations are computed for this many at once
 PLACES: Final = 4
 """The maximum number of places at which a group reads moved elements; each takes separate code."""
 
-MIN_KERNEL_ELEMENTS: Final = 2048
-"""Results with fewer elements are not worth a kernel."""
+MIN_KERNEL_ELEMENTS: Final = 2048  # results with fewer elements are not worth a kernel
 
 
 @frozen(eq=False)
@@ -113,8 +110,7 @@ class GroupSpot:
     place: Index
     inner: bool
     depth: int
-    again: tuple[Index, ...] = ()
-    """Further places, for values that are only moved."""
+    again: tuple[Index, ...] = ()  # further places, for values that are only moved
 
 
 Users: TypeAlias = Mapping[Expr, dict[Expr, None]]
@@ -154,8 +150,7 @@ class Group:
 class Decisions:
     """The group of every fused value, and the verdict on each."""
 
-    order: tuple[Expr, ...]
-    """All expressions, parts before wholes."""
+    order: tuple[Expr, ...]  # all expressions, parts before wholes
     users: Users
     groups: Mapping[Expr, Group]
     verdicts: Mapping[Expr, Verdict]

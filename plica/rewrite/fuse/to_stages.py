@@ -50,8 +50,7 @@ from plica.rewrite.fuse.reading import (
 )
 from plica.runtime.error import UnsupportedError
 
-SPELLED: Final = 4
-"""How many operators the name of a kernel spells out."""
+SPELLED: Final = 4  # how many operators the name of a kernel spells out
 
 
 @frozen(eq=False)

@@ -14,8 +14,7 @@ from plica.ir.type import known
 from plica.rewrite.fuse.as_it_lies import MATRICES, is_narrow
 from plica.rewrite.fuse.reading import Index, operator, parts, reading
 
-MAX_ROWS: Final = 256
-"""Rows that a weight is unpacked for; for more it is unpacked once, to memory."""
+MAX_ROWS: Final = 256  # rows that a weight is unpacked for; for more it is unpacked once, to memory
 
 
 def is_unpacked(value: Expr) -> bool:

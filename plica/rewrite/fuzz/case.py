@@ -28,8 +28,7 @@ from plica.runtime.error import wrong_argument
 Case: TypeAlias = tuple[Module, tuple[Any, ...]]  # Any: arrays, or tuples of them
 
 
-MAX_TRIES: Final = 16
-"""How often an instance of a rule that was asked for is looked for."""
+MAX_TRIES: Final = 16  # how often an instance of a rule that was asked for is looked for
 
 
 @st.composite

@@ -33,10 +33,8 @@ from hypothesis.strategies import SearchStrategy
 from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport, added
 from plica.rewrite.fuzz.watch import CASE_SECONDS, TimeUp, watched
 
-SMALLER: Final = 120
-"""The maximum number of cases drawn to shrink a failure."""
-ENDLESS: Final = "does not end"
-"""The blame for a case that exceeds its time."""
+SMALLER: Final = 120  # the maximum number of cases drawn to shrink a failure
+ENDLESS: Final = "does not end"  # the blame for a case that exceeds its time
 TOO_LONG: Final = f"the case takes more than {CASE_SECONDS:.0f} seconds of the processor"
 
 C = TypeVar("C")

@@ -21,9 +21,7 @@ from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import holes
 
-WRONG_PASS: Final = "merge-common"
-"""The pass in which a mistake is planted."""
-
+WRONG_PASS: Final = "merge-common"  # the pass in which a mistake is planted
 UNEQUAL_SIDES: Final = ("subtract", "divide", "less", "less_equal", "greater", "greater_equal")
 """Operators that are not commutative."""
 

@@ -18,10 +18,8 @@ import attrs
 
 Counts: TypeAlias = Mapping[str, Mapping[str, int]]
 
-CASES: Final = "cases"
-"""The group that counts cases themselves."""
-SKIPPED: Final = "skipped"
-"""The group that says why cases that were drawn did not run."""
+CASES: Final = "cases"  # the group that counts cases themselves
+SKIPPED: Final = "skipped"  # the group that says why cases that were drawn did not run
 FILES: Final = "FILES_OF_THE_FINDING"
 """A placeholder in a test for the prefix of the files it reads."""
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-CASE_SECONDS: Final = 60.0
-"""The time limit of a case, and again of shrinking or reporting it."""
+CASE_SECONDS: Final = 60.0  # the time limit of a case, and again of shrinking or reporting it
 
 
 class TimeUp(KeyboardInterrupt):

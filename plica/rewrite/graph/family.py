@@ -14,8 +14,7 @@ from plica.ir.type import DataName, DataType, FuncType, TupleType, Type, TypeVar
 from plica.rewrite.graph.walk import NameSupply
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-COPIES: Final = 10_000
-"""How many copies of data types a module may need."""
+COPIES: Final = 10_000  # how many copies of data types a module may need
 
 
 def refusal(message: str) -> UnsupportedError:

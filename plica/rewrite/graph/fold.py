@@ -42,16 +42,12 @@ with lazy_imports(__name__):
     from plica.rewrite.graph.quote import quote
     from plica.rewrite.graph.work import steps
 
-MAX_FOLDED_BYTES: Final = 16 << 20
-"""How many bytes a constant may take that folding makes."""
+MAX_FOLDED_BYTES: Final = 16 << 20  # how many bytes a constant may take that folding makes
 GROWTH: Final = 4
 """The maximum growth over the bytes of its arguments; a cast of i8 weights to f32 is four times."""
-ALWAYS_FOLDED_BYTES: Final = 4096
-"""Constants up to this many bytes are always folded."""
-PASSING: Final = 4
-"""How many times the limit a value may take that is only needed on the way."""
-WORK: Final = 1 << 26
-"""How many steps an operator may take: about half a second."""
+ALWAYS_FOLDED_BYTES: Final = 4096  # constants up to this many bytes are always folded
+PASSING: Final = 4  # how many times the limit a value may take that is only needed on the way
+WORK: Final = 1 << 26  # how many steps an operator may take: about half a second
 
 
 def fold_constants(

@@ -25,8 +25,7 @@ from plica.rewrite.graph.walk import expressions, map_functions, operands, recur
 
 MAX_INLINED_NODES: Final = 12
 """The maximum size of a function that is inlined at every call, in nodes."""
-GROWTH: Final = 100_000
-"""How many nodes inlining may add to a module, beyond functions called once."""
+GROWTH: Final = 100_000  # how many nodes inlining may add to a module, beyond functions called once
 
 
 def inline(module: Module) -> Module:

@@ -18,8 +18,7 @@ from plica.core import free_vars
 from plica.ir.graph.expression import Expr, Let, Var
 
 Interval: TypeAlias = tuple[int, int]
-FREE = -1
-"""Where values are born that a block has from outside."""
+FREE = -1  # where values are born that a block has from outside
 
 
 def bindings(block: Expr) -> tuple[list[tuple[Var, Expr]], Expr]:

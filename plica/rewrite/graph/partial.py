@@ -30,8 +30,7 @@ from plica.rewrite.graph.quote import quote
 from plica.rewrite.graph.unfold import Activation, Attempt, Hopeless, Unfolder, Walk, wrapped
 from plica.rewrite.graph.walk import is_atom, map_functions, recursive
 
-FUEL: Final = 2_000
-"""How many calls may be unfolded in one module."""
+FUEL: Final = 2_000  # how many calls may be unfolded in one module
 CALLS: Final = 20_000
 """How many calls the interpreter may make to compute one call that depends on nothing."""
 

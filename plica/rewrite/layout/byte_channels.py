@@ -28,23 +28,16 @@ from plica.ir.type import TensorType, i32, infer, known, type_of
 from plica.rewrite.graph.walk import expressions
 from plica.rewrite.layout.convert import convert_layout
 
-SPATIAL: Final = ("W", "HW", "DHW")
-"""The spatial axes for each rank."""
-
+SPATIAL: Final = ("W", "HW", "DHW")  # the spatial axes for each rank
 MIN_CONVOLUTIONS: Final = 2
 """The least number of convolutions for which transposes at both ends pay."""
 
 MIN_INTEGER_SHARE: Final = 0.85
 """The least share of integer work: data is transposed between integer convolutions and others."""
 
-QUAD: Final = 4
-"""Bytes per lane of a dot product."""
-
-MIN_CHANNELS: Final = 16
-"""From this many channels on, a remainder modulo 4 does not matter."""
-
-LANES: Final = 8
-"""The least number of channels of a depthwise convolution in NHWC."""
+QUAD: Final = 4  # bytes per lane of a dot product
+MIN_CHANNELS: Final = 16  # from this many channels on, a remainder modulo 4 does not matter
+LANES: Final = 8  # the least number of channels of a depthwise convolution in NHWC
 
 
 def byte_channels_last(module: Module) -> Module:

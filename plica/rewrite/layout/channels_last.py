@@ -35,8 +35,7 @@ IMAGES: Final = {f16: 1, bf16: 1, f32: 4}
 LAYOUTS: Final = (("NHWC", "OHWI"), ("NWC", "OWI"))
 """The channels-last layouts of images and rows, with those of their weights."""
 
-OCTET: Final = 8
-"""Channels that are read at once."""
+OCTET: Final = 8  # channels that are read at once
 
 
 def channels_last(module: Module) -> Module:

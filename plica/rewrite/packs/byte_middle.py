@@ -45,14 +45,9 @@ from plica.rewrite.pattern import hole, holes
 Array = np.ndarray[Any, Any]
 Sides: TypeAlias = tuple[str, Any, Any]  # Any: patterns are built by what they are patterns of
 
-MIN_TERMS: Final = 4
-"""Shorter sums do not fill an instruction with four products."""
-
-BYTE_SPAN: Final = int(u8.bounds[1])
-"""How far numbers of a byte are from each other at most."""
-
-NO_SHIFT: Final = np.zeros((), np.int32)
-"""The numbers are bytes already."""
+MIN_TERMS: Final = 4  # shorter sums do not fill an instruction with four products
+BYTE_SPAN: Final = int(u8.bounds[1])  # how far numbers of a byte are from each other at most
+NO_SHIFT: Final = np.zeros((), np.int32)  # the numbers are bytes already
 
 q: Any = hole("q", dtypes=(i8, u8))
 n: Any = hole("z", dtypes=i32)

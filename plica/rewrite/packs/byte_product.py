@@ -55,14 +55,11 @@ from plica.rewrite.packs.byte_middle import (
 from plica.rewrite.packs.word import op
 from plica.rewrite.pattern import hole, holes
 
-MAX_TERMS: Final = 1 << 15
-"""This many products of two bytes are less than 2**31 together."""
-
+MAX_TERMS: Final = 1 << 15  # this many products of two bytes are less than 2**31 together
 SCALE_RANGE: Final = (1e-15, 1e15)
 """Scales between these, whose products are neither infinite nor without bits."""
 
-MIN_TERMS: Final = 16
-"""Shorter sums leave an instruction with four products half empty."""
+MIN_TERMS: Final = 16  # shorter sums leave an instruction with four products half empty
 
 w: Any = hole("w", constant=True, dtypes=(i8, u8), rank=2)
 v: Any = hole("w", constant=True, dtypes=(i8, u8), rank=(3, 4, 5))
@@ -197,9 +194,7 @@ BYTE_PRODUCTS: Final[Pack] = pack(
 
 # --- weights of few bits --------------------------------------------------------------------------
 
-FEW_ROWS: Final = 8
-"""The number of rows up to which unpacking dominates the products."""
-
+FEW_ROWS: Final = 8  # the number of rows up to which unpacking dominates the products
 WORD_BITS: Final = 32
 GROUP_SIZES: Final = (16, 32, 64, 128, 256, 512)
 """Sizes of groups that are looked for where scales do not tell theirs."""
@@ -207,8 +202,7 @@ GROUP_SIZES: Final = (16, 32, 64, 128, 256, 512)
 ARRANGING_OPERATORS: Final = ("transpose", "reshape", "slice", "cast")
 (x,) = holes("x")
 
-MAX_EXACT_F16: Final = 256
-"""Whole numbers up to that are floats of 16 bits, of either kind."""
+MAX_EXACT_F16: Final = 256  # whole numbers up to that are floats of 16 bits, of either kind
 
 
 @lru_cache(maxsize=16)

@@ -68,17 +68,10 @@ a = closed("a", dtypes=i32, rank=0)
 SIDES: Final = (("", cast(q, i32) - n), ("-zero", cast(q, i32)), ("-known", cast(q, i32) + a))
 """Data less a zero point that is given, none, or known, and what rules for it are called."""
 
-MAX_TAPS: Final = 25
-"""Terms of a window that dot products take, at most."""
-
-MIN_FILLED_TERMS: Final = 4
-"""Terms that fill a dot product, at least."""
-
-MIN_TAPS_AND_OUTPUTS: Final = 8
-"""Taps and results that fill instructions for bytes, at least."""
-
-MAX_EXACT_F32: Final = 1 << 24
-"""Whole numbers up to that are floats, and so are all sums of them."""
+MAX_TAPS: Final = 25  # terms of a window that dot products take, at most
+MIN_FILLED_TERMS: Final = 4  # terms that fill a dot product, at least
+MIN_TAPS_AND_OUTPUTS: Final = 8  # taps and results that fill instructions for bytes, at least
+MAX_EXACT_F32: Final = 1 << 24  # whole numbers up to that are floats, and so are all sums of them
 
 
 def over_rows(m: PatternMatch) -> Expr | None:
@@ -324,5 +317,4 @@ def byte_windows_for(lanes: int = 0) -> Pack:
     # fmt: on
 
 
-BYTE_WINDOWS: Final = byte_windows_for()
-"""The rules for targets without dot products over windows."""
+BYTE_WINDOWS: Final = byte_windows_for()  # the rules for targets without dot products over windows

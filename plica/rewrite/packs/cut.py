@@ -81,8 +81,7 @@ class IsWhole:
     """A guard: a slice leaves nothing out."""
 
     name: str
-    attributes: tuple[str, ...]
-    """Where it starts and stops, by which steps, along which axes."""
+    attributes: tuple[str, ...]  # where it starts and stops, by which steps, along which axes
 
     def __call__(self, match: PatternMatch) -> bool:
         sizes = shape(match[self.name])

@@ -34,8 +34,7 @@ from plica.rewrite.pattern import hole, holes
 
 Choose = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
-TURNING: Final = 100
-"""The cost of a rotation and its data movement, in products per element."""
+TURNING: Final = 100  # the cost of a rotation and its data movement, in products per element
 
 x: Any = hole("x", dtypes=(f32, f64))
 length, bins, parts, inverse = holes("length bins parts inverse")

@@ -27,8 +27,7 @@ from plica.rewrite.packs.word import shape
 from plica.rewrite.pattern import Hole, derived
 
 Numbers: TypeAlias = tuple[Any, ...]  # Any: index terms, or integers
-Given: TypeAlias = Numbers | int
-"""Numbers along each axis; an integer is that number along each."""
+Given: TypeAlias = Numbers | int  # numbers along each axis; an integer is that number along each
 Relation: TypeAlias = Literal["<=", "<", "=="]
 
 RELATIONS: Final[dict[Relation, Callable[[int, int], bool]]] = {"<=": le, "<": lt, "==": eq}

@@ -65,15 +65,9 @@ NEVER: Final = (
 )  # fmt: skip
 """Kept in f32, because they overflow or lose digits early; so are unlisted operators."""
 
-ROUNDING: Final = {f16: 2.0**-11, bf16: 2.0**-8}
-"""The largest relative error of one rounding."""
-
-MAX_CONCATENATED: Final = 8
-"""How many parts a concatenation may have behind which a cast moves."""
-
-MAX_SPLIT_PARTS: Final = 4
-"""Up to which number the parts of a split do."""
-
+ROUNDING: Final = {f16: 2.0**-11, bf16: 2.0**-8}  # the largest relative error of one rounding
+MAX_CONCATENATED: Final = 8  # how many parts a concatenation may have behind which a cast moves
+MAX_SPLIT_PARTS: Final = 4  # up to which number the parts of a split do
 ARGUMENTS: Final = tuple(f"arg{number}" for number in range(MAX_CONCATENATED))
 
 

@@ -31,9 +31,7 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
-MAX_SELECTED: Final = 128
-"""The maximum number of kept elements: an insertion moves all behind it."""
-
+MAX_SELECTED: Final = 128  # the maximum number of kept elements: an insertion moves all behind it
 MIN_ROW_LENGTH: Final = 8
 """Shorter rows are compared each with each, where they are no columns side by side."""
 
@@ -45,9 +43,7 @@ MAX_COMPARISONS_PER_COLUMN: Final = 2048
 insertions are rare, but a vector of columns always inserts. Half as many if rows must be transposed
 to columns first."""
 
-MIN_COLUMNS: Final = 8
-"""The number of columns that make a vector worthwhile."""
-
+MIN_COLUMNS: Final = 8  # the number of columns that make a vector worthwhile
 DTYPES: Final = (f32, f64, i32, i64)
 
 

@@ -43,20 +43,13 @@ from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import hole, holes
 
-LONGEST_RUN: Final = 4096
-"""Elements that a block brings into order, where rows are longer."""
-
-LONGEST_ROW: Final = 8192
-"""Elements of a row that a block brings into order as a whole."""
-
+LONGEST_RUN: Final = 4096  # elements that a block brings into order, where rows are longer
+LONGEST_ROW: Final = 8192  # elements of a row that a block brings into order as a whole
 MAX_OF_ALL: Final = 6
 """One in more than that of a long row are found among the greatest of its parts."""
 
-PLANES: Final = (f32, i32, f64, i64)
-"""Dtypes that hold both keys and indices, narrowest first."""
-
-MAX_FOUND_IN_TURN: Final = 2
-"""Up to this many elements of a row are found one after another."""
+PLANES: Final = (f32, i32, f64, i64)  # dtypes that hold both keys and indices, narrowest first
+MAX_FOUND_IN_TURN: Final = 2  # up to this many elements of a row are found one after another
 
 
 @frozen(eq=False)

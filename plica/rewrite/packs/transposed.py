@@ -65,12 +65,8 @@ from plica.rewrite.pattern import hole, holes
 
 Choose: TypeAlias = Callable[[Sequence[Any]], Any]  # Any: whatever the sequence holds
 
-MAX_PHASES: Final = 32
-"""This many phases, at most."""
-
-MAX_IDLE_OUTPUTS: Final = 8
-"""Outputs that leave most lanes of a vector without work."""
-
+MAX_PHASES: Final = 32  # this many phases, at most
+MAX_IDLE_OUTPUTS: Final = 8  # outputs that leave most lanes of a vector without work
 MIN_CHANNELS_PER_OUTPUT: Final = 4
 """Channels for each output that make adding up rows a small part of the work."""
 

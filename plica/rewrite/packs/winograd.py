@@ -47,8 +47,7 @@ from plica.rewrite.rule import Guard
 USUAL_IMAGE_SIZE: Final = 224
 """Rows and columns of an image whose size is open, where something depends on it."""
 
-MAX_WEIGHT_BYTES: Final = 64 << 20
-"""Bytes of a transformed weight, at most."""
+MAX_WEIGHT_BYTES: Final = 64 << 20  # bytes of a transformed weight, at most
 
 """Weights below it are far from the greatest number."""
 

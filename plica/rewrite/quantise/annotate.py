@@ -57,8 +57,7 @@ BENT: Final = ("nn.relu", "clip")
 OTHERS: Final[dict[DType, Form]] = {f16: "f16", bf16: "bf16", f64: "f64"}
 NO_FORM: Final = "There is no integer form of it."
 UNUSED: Final = "What it gives is used in floats only."
-FARTHEST: Final = 255 * 127
-"""The greatest product of a byte less its zero point and a weight."""
+FARTHEST: Final = 255 * 127  # the greatest product of a byte less its zero point and a weight
 BIASES: Final[Pack] = pack("biases", unpacked(bias_add, bias=1), version="1")
 # fmt: on
 
@@ -79,8 +78,7 @@ class Annotated:
 
     module: Module
     points: tuple[Expr, ...]
-    layers: Mapping[Expr, int]
-    """The selected layers, each with the output axis of its weight."""
+    layers: Mapping[Expr, int]  # the selected layers, each with the output axis of its weight
     rows: tuple[AnnotationRow, ...]
 
 

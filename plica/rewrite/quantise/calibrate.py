@@ -33,10 +33,8 @@ Method: TypeAlias = Literal["max", "percentile", "mse", "kl"]
 METHODS: Final[tuple[str, ...]] = get_args(Method)
 
 BINS: Final = 2048
-LEVELS: Final = 128
-"""Steps of a byte on one side of zero."""
-STRIDE: Final = 16
-"""Thresholds are tried at every this many bins."""
+LEVELS: Final = 128  # steps of a byte on one side of zero
+STRIDE: Final = 16  # thresholds are tried at every this many bins
 TOP: Final = 127
 
 
@@ -44,11 +42,9 @@ TOP: Final = 127
 class Spec:
     """How numbers become integers."""
 
-    symmetric: bool = True
-    """Signed bytes around zero; else unsigned ones with a zero point."""
+    symmetric: bool = True  # signed bytes around zero; else unsigned ones with a zero point
     power_of_two: bool = False
-    per_channel: bool = True
-    """A scale for each output of a layer's weight."""
+    per_channel: bool = True  # a scale for each output of a layer's weight
     method: Method = "max"
     percentile: float = 99.99
 

@@ -17,10 +17,8 @@ import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-PRECISION: Final = 31
-"""Bits of a multiplier."""
-FARTHEST: Final = 62
-"""The farthest shift that `fixed_multiply` knows."""
+PRECISION: Final = 31  # bits of a multiplier
+FARTHEST: Final = 62  # the farthest shift that `fixed_multiply` knows
 NARROW_BITS: Final = 21
 """Bits of a multiplier of bytes, so that two products and a half fit into 32."""
 

@@ -53,15 +53,11 @@ class IntegerConvolution:
 
     root: Expr
     data: Expr
-    layer: Apply
-    """The convolution, or the product, of i32."""
+    layer: Apply  # the convolution, or the product, of i32
     kind: Literal["conv", "dense"]
-    weight: Array
-    """int8 `[outputs, channels / groups, …]`."""
-    bias: Array | None
-    """int32 `[outputs]`, including the rounding half; or None."""
-    shifts: tuple[int, ...]
-    """One, or one for each output."""
+    weight: Array  # int8 `[outputs, channels / groups, …]`
+    bias: Array | None  # int32 `[outputs]`, including the rounding half; or None
+    shifts: tuple[int, ...]  # one, or one for each output
     low: int
     high: int
     strides: tuple[int, ...]

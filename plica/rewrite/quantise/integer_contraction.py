@@ -43,8 +43,7 @@ class IntegerContraction:
 
     data: Expr
     node: Expr
-    weight: Array
-    """int8 `[outputs, channels / groups, …]`."""
+    weight: Array  # int8 `[outputs, channels / groups, …]`
     bias: tuple[int, ...] | None
     shifts: tuple[int, ...]
     low: int

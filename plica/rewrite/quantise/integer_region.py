@@ -25,8 +25,7 @@ from plica.ir.type import TensorType, i8, i32, type_of
 from plica.rewrite.fuse.reading import reading
 from plica.rewrite.graph.walk import operands, with_operands
 
-MAX_OPERATORS: Final = 32
-"""Between bytes and bytes no layer has more."""
+MAX_OPERATORS: Final = 32  # between bytes and bytes no layer has more
 
 
 @frozen(eq=False)

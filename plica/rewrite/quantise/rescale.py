@@ -27,10 +27,8 @@ def bounds(m: PatternMatch) -> tuple[int, int]:
     return (bottom if m.low is None else m.low), (top if m.high is None else m.high)
 
 
-MAX_ADDENDS: Final = 8
-"""The maximum number of byte addends in one operation."""
-FRACTION_BITS: Final = 8
-"""The number of fractional bits kept of added constants."""
+MAX_ADDENDS: Final = 8  # the maximum number of byte addends in one operation
+FRACTION_BITS: Final = 8  # the number of fractional bits kept of added constants
 
 
 def behind_relu(m: PatternMatch) -> Expr | None:

@@ -21,8 +21,7 @@ from plica.rewrite.pattern import hole, holes
 from plica.rewrite.quantise.fixed import Array
 
 TINY: Final = float(np.finfo(np.float32).tiny)
-SUM_LIMIT: Final = 1 << 30
-"""The limit of sums, so that a bias and a rounding half still fit."""
+SUM_LIMIT: Final = 1 << 30  # the limit of sums, so that a bias and a rounding half still fit
 STEP: Final = approx(1 / 64)
 """One step of a byte, of a range of which half is used; see Note [Steps]."""
 

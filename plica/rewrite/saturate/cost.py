@@ -23,8 +23,7 @@ from plica.rewrite.saturate.shape import is_leaf, open_children
 Cost: TypeAlias = Callable[[Term], int]
 """The cost of a node: non-negative, and equal for equal nodes of one shape."""
 
-UNKNOWN: Final = 64
-"""The size of a dim that no number is known for."""
+UNKNOWN: Final = 64  # the size of a dim that no number is known for
 
 
 def elements(node: Term) -> int:

@@ -13,10 +13,8 @@ from plica.rewrite.pattern import ANYTHING, Hole, IndexHole, Recursive, Rest, ho
 from plica.rewrite.saturate import shape
 from plica.rewrite.saturate.egraph import EGraph
 
-CAP: Final = 200
-"""How many terms of one class are tried for one pattern."""
-MAX_TERMS_PER_HOLE: Final = 4
-"""How many terms of a class are tried for a hole with demands."""
+CAP: Final = 200  # how many terms of one class are tried for one pattern
+MAX_TERMS_PER_HOLE: Final = 4  # how many terms of a class are tried for a hole with demands
 
 
 class Candidates:

@@ -33,8 +33,7 @@ NAME: Final = "accel.json"
 _MAX_COUNT: Final = 1 << 20
 _MAX_BYTES: Final = 1 << 32
 
-INPUT, OUTPUT = "x", "y"
-"""The memories that a launch reads from and writes to."""
+INPUT, OUTPUT = "x", "y"  # the memories that a launch reads from and writes to
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +85,7 @@ Step: TypeAlias = NativePart | ProgramLaunch
 class AccelArtefact:
     """A compiled model, some of whose layers run on an accelerator."""
 
-    module: str
-    """The digest of the model."""
+    module: str  # the digest of the model
     target: str
     megahertz: int
     device: AccelDevice
@@ -98,8 +96,7 @@ class AccelArtefact:
     constants: tuple[Array, ...]
     parts: tuple[Artefact, ...]
     text: str
-    placement: str
-    """Which layers run where, and why."""
+    placement: str  # which layers run where, and why
     versions: tuple[tuple[str, str], ...]
 
 

@@ -77,8 +77,7 @@ class RowCopy:
     rows: int = -1
     stride: int = -1
     pads: tuple[int, ...] = ()
-    kind: str = ""
-    """The memory of which elements lie in main memory, where it is another one."""
+    kind: str = ""  # the memory of which elements lie in main memory, where it is another one
 
     @property
     def lying(self) -> str:

@@ -35,8 +35,7 @@ from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place
 from plica.runtime.port import Array
 
-MICRO: Final = "micro"
-"""The name of the memory that holds the micro-operations."""
+MICRO: Final = "micro"  # the name of the memory that holds the micro-operations
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,10 @@ LASTING: Final = frozenset({0, LEGACY})
 """Handles of the stream that everybody has, which is always there: two names of one."""
 
 
-UNKNOWN_STREAM: Final = -1
-"""The stream handle for an unknown stream."""
+UNKNOWN_STREAM: Final = -1  # the stream handle for an unknown stream
 
 
-NOBODY: Final = frozenset[int]()
-"""Of an array, that no other stream reads it."""
+NOBODY: Final = frozenset[int]()  # of an array, that no other stream reads it
 
 
 def is_same(one: int, other: int) -> bool:

@@ -15,12 +15,8 @@ from typing import Final
 
 from plica.runtime.error import ArtefactError, Diagnostic, damaged
 
-CUDA: Final = 190
-"""ELF's number of it."""
-
-ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")
-"""What code can be made for."""
-
+CUDA: Final = 190  # ELF's number of it
+ARCHITECTURES: Final = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # what code can be made for
 _NAME: Final = re.compile(r"sm_(\d+)(\d)(a?)")
 _TEXT: Final = b".text."
 

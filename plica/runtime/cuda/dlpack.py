@@ -18,21 +18,11 @@ from plica.runtime.error import Diagnostic, Place
 from plica.runtime.foreign_tensor import foreign_dtype, how_to_convert, how_to_share, settled
 from plica.runtime.port import Port
 
-CUDA: Final = 2
-"""DLPack's number of NVIDIA's GPUs."""
-
-MANAGED: Final = 13
-"""DLPack's number of memory that both a GPU and a processor reach."""
-
-UNKNOWN: Final = 255
-"""No kind of DLPack: of elements that it lays out otherwise than we do."""
-
-LEGACY: Final = 1
-"""The stream that is meant where none is named."""
-
-WIDEST: Final = 16
-"""Bytes of the widest access: arrays that kernels read begin at a multiple of it."""
-
+CUDA: Final = 2  # DLPack's number of NVIDIA's GPUs
+MANAGED: Final = 13  # DLPack's number of memory that both a GPU and a processor reach
+UNKNOWN: Final = 255  # no kind of DLPack: of elements that it lays out otherwise than we do
+LEGACY: Final = 1  # the stream that is meant where none is named
+WIDEST: Final = 16  # bytes of the widest access: arrays that kernels read begin at a multiple of it
 MAX_AXES: Final = 64
 
 

@@ -20,15 +20,9 @@ MULTIPROCESSORS: Final = 16
 MAJOR: Final = 75
 MINOR: Final = 76
 DYNAMIC_SHARED: Final = 8
-EVENT_DISABLE_TIMING: Final = 2
-"""The flag of an event without timing."""
-
-RELAXED: Final = 2
-"""Of a capture, that other threads may meanwhile do what they want."""
-
-REPLACE_DEPENDENCIES: Final = 1
-"""The flag that replaces the dependencies of captured work."""
-
+EVENT_DISABLE_TIMING: Final = 2  # the flag of an event without timing
+RELAXED: Final = 2  # of a capture, that other threads may meanwhile do what they want
+REPLACE_DEPENDENCIES: Final = 1  # the flag that replaces the dependencies of captured work
 FAULTS: Final = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719})
 """Results that end a context: bad addresses, time-outs, traps."""
 

@@ -22,8 +22,7 @@ from plica.runtime.port import Array, Port
 from plica.runtime.size_text import NoSize, number_of
 from plica.runtime.stats import Stats
 
-MAX_PROGRAMS: Final = 16
-"""The number of sizes for which launches, memory and graphs are cached."""
+MAX_PROGRAMS: Final = 16  # the number of sizes for which launches, memory and graphs are cached
 
 OnDevice = Callable[[Artefact], Executable]
 """Makes an artefact of known sizes callable, with the code that is loaded already."""
@@ -201,8 +200,7 @@ def is_on_device(value: object) -> bool:
     return where is not None and where[0] not in HERE
 
 
-HERE: Final = (1,)
-"""DLPack's number of memory of this process."""
+HERE: Final = (1,)  # DLPack's number of memory of this process
 
 
 def _names(of: DeviceProgram) -> list[str]:

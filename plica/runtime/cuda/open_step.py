@@ -75,10 +75,8 @@ class OpenLaunch:
     shared: int
     slots: tuple[int, ...]
     numbers: tuple[str, ...] = ()
-    least: tuple[str, ...] = ()
-    """What must not be negative."""
-    scratch: tuple[int, ...] = ()
-    """The bytes of further buffers, which stand after those of slots."""
+    least: tuple[str, ...] = ()  # what must not be negative
+    scratch: tuple[int, ...] = ()  # the bytes of further buffers, which stand after those of slots
     maps: tuple[TileMap, ...] = ()
 
     def at(self, sizes: Sizes) -> tuple[list[DeviceLaunch], list[int]]:
@@ -161,11 +159,9 @@ class OpenProgram:
 
     dims: tuple[str, ...]
     slots: tuple[OpenSlot, ...]
-    rooms: tuple[str, ...]
-    """The bytes of memory that temporaries share."""
+    rooms: tuple[str, ...]  # the bytes of memory that temporaries share
     steps: tuple[OpenStep, ...]
-    needs: tuple[str, ...] = ()
-    """Sizes that must not be negative."""
+    needs: tuple[str, ...] = ()  # sizes that must not be negative
 
     @property
     def functions(self) -> dict[str, int]:
@@ -212,8 +208,7 @@ class OpenProgram:
 
 
 TEMP: Final = "temporary"
-ROOM: Final = 256
-"""Rooms begin at multiples of this."""
+ROOM: Final = 256  # rooms begin at multiples of this
 
 
 def _bytes(text: str, sizes: Sizes) -> int:

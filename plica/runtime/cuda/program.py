@@ -28,9 +28,7 @@ from plica.runtime.profile import Profile, ProfileRow, check_runs
 
 Given: TypeAlias = "Array | Lent"
 
-MAX_GRAPHS: Final = 64
-"""The number of cached graphs for other addresses."""
-
+MAX_GRAPHS: Final = 64  # the number of cached graphs for other addresses
 NOBODY: Final = -1
 """In place of the handle of a stream, that none has work left on a model's memory."""
 

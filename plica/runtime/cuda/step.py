@@ -22,20 +22,11 @@ from typing import Any, Final, TypeAlias
 from plica.runtime.cuda.tile import TileMap, tile_data, tile_from
 from plica.runtime.error import damaged
 
-ALIGNMENT: Final = 256
-"""The alignment of tensors in bytes: a multiple of the widest access."""
-
-MAX_BYTES: Final = 1 << 48
-"""Bytes no GPU has."""
-
-MAX_GRID: Final = ((1 << 31) - 1, 65535, 65535)
-"""Blocks of a launch along each axis, at most."""
-
-MAX_BLOCK: Final = (1024, 1024, 64)
-"""Threads of a block along each axis, at most."""
-
-MAX_THREADS: Final = 1024
-"""Threads of a block, at most."""
+ALIGNMENT: Final = 256  # the alignment of tensors in bytes: a multiple of the widest access
+MAX_BYTES: Final = 1 << 48  # bytes no GPU has
+MAX_GRID: Final = ((1 << 31) - 1, 65535, 65535)  # blocks of a launch along each axis, at most
+MAX_BLOCK: Final = (1024, 1024, 64)  # threads of a block along each axis, at most
+MAX_THREADS: Final = 1024  # threads of a block, at most
 
 Three: TypeAlias = tuple[int, int, int]
 
@@ -56,8 +47,7 @@ class DeviceLaunch:
     slots: tuple[int, ...]
     scratch: int = 0
     maps: tuple[TileMap, ...] = ()
-    numbers: tuple[int, ...] = ()
-    """Further arguments before the tensor maps: sizes of the call."""
+    numbers: tuple[int, ...] = ()  # further arguments before the tensor maps: sizes of the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +68,7 @@ class SlotLayout:
 
     size: int
     places: tuple[int, ...]
-    constants: tuple[tuple[int, int], ...]
-    """Pairs of a slot and the number of its constant."""
+    constants: tuple[tuple[int, int], ...]  # pairs of a slot and the number of its constant
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     scratch: tuple[int, ...]

@@ -16,14 +16,10 @@ from typing import Any, Final
 
 from plica.runtime.error import damaged
 
-SIZE: Final = 128
-"""Bytes of a map."""
-
+SIZE: Final = 128  # bytes of a map
 ALIGNMENT: Final = 64
 
-MAX_DEPTH: Final = 5
-"""Axes of a tensor, at most."""
-
+MAX_DEPTH: Final = 5  # axes of a tensor, at most
 _KINDS: Final = {1: 0, 2: 1, 4: 2, 8: 4}
 """Unsigned numbers of this many bytes, as the driver calls them: what they mean is no matter
 here."""

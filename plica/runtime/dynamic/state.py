@@ -18,9 +18,7 @@ import numpy as np
 
 from plica.runtime.link import LinkedCode
 
-LAYOUT: Final = 1
-"""Raised when the words mean something else."""
-
+LAYOUT: Final = 1  # raised when the words mean something else
 RUN: Final = f"plica_dynamic_run_{LAYOUT}"
 RELEASE: Final = f"plica_dynamic_release_{LAYOUT}"
 RESET: Final = f"plica_dynamic_reset_{LAYOUT}"
@@ -31,30 +29,18 @@ BUMP, BUMP_END, CHUNKS, HELD     = 4, 5, 6, 7
 MOST, CONSTANTS, ARGS, RESULTS   = 8, 9, 10, 11
 FREE                             = 16
 # fmt: on
-CLASSES: Final = 44
-"""Sizes of objects: class `k` has `64 << k` bytes."""
-
-MORE: Final = FREE + CLASSES
-"""Where arguments are that find no register."""
-
-ARGUMENTS: Final = 4096
-"""How many of those a routine may have."""
-
+CLASSES: Final = 44  # sizes of objects: class `k` has `64 << k` bytes
+MORE: Final = FREE + CLASSES  # where arguments are that find no register
+ARGUMENTS: Final = 4096  # how many of those a routine may have
 WORDS: Final = MORE + ARGUMENTS
 
 DEEP: Final = -1
-FULL: Final = -2
-"""Status codes: recursion too deep, out of memory."""
-
-STACK: Final = 256 << 20
-"""The bytes of a stack; only touched pages take memory."""
-
+FULL: Final = -2  # status codes: recursion too deep, out of memory
+STACK: Final = 256 << 20  # the bytes of a stack; only touched pages take memory
 RESERVE: Final = 16 << 20
 """Bytes of it that are left for what routines call: kernels, and the library of C."""
 
-KEEP: Final = 64 << 20
-"""The bytes of objects that a state keeps between calls."""
-
+KEEP: Final = 64 << 20  # the bytes of objects that a state keeps between calls
 _RESET: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 

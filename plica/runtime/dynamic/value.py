@@ -24,9 +24,7 @@ from plica.runtime.dynamic.form import ConstructorForm, DataForm, Form, flat
 from plica.runtime.error import Diagnostic, Place
 from plica.runtime.port import LINE, Array, Port
 
-NEVER: Final = -1
-"""The count of an object that is not counted."""
-
+NEVER: Final = -1  # the count of an object that is not counted
 SMALL: Final = 1 << 14
 """Tensors smaller than this are copied: finding an array's address takes longer."""
 

@@ -29,9 +29,7 @@ import numpy as np
 from plica.runtime.cuda.tile import TileMap
 from plica.runtime.error import Diagnostic, EvaluationError, UnsupportedError
 
-GROUP: Final = 64
-"""The threads per group, for launches given by their number of items."""
-
+GROUP: Final = 64  # the threads per group, for launches given by their number of items
 FORWARD: Final = 0
 BACKWARD: Final = 1
 Bytes: TypeAlias = np.ndarray[Any, Any]  # Any: of any shape and dtype
@@ -51,8 +49,7 @@ class EmulatedLaunch(Protocol):
     def block(self) -> Three: ...
 
 
-_WIDTHS: Final = range(32, 257, 32)
-"""Columns that four warps multiply at once."""
+_WIDTHS: Final = range(32, 257, 32)  # columns that four warps multiply at once
 
 _BODIES: Final = {
     "p_copy_async": "begin(Copy{to, from});",
@@ -141,11 +138,8 @@ _FLAGS: Final = (
 _WATCH: Final = "race.h"
 """What hears of every access of a text that is watched, in place of the compiler's own library."""
 
-ORDERS: Final = 2
-"""Texts after which it pays to prepare the words that all begin with."""
-
-_ASKED: Final = count()
-"""How many texts were compiled."""
+ORDERS: Final = 2  # texts after which it pays to prepare the words that all begin with
+_ASKED: Final = count()  # how many texts were compiled
 
 
 def compiler() -> str | None:

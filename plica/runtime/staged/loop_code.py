@@ -30,8 +30,7 @@ from plica.runtime.open_executable import OpenExecutable, Shapes, Sized
 from plica.runtime.port import LINE, Array, Port
 from plica.runtime.staged import program
 
-REPEAT: Final = "plica_repeat"
-"""The function that interprets the words."""
+REPEAT: Final = "plica_repeat"  # the function that interprets the words
 
 END, CALL, EXCHANGE, COPY, JUMP, UNLESS = range(6)
 

@@ -32,8 +32,7 @@ Driver: TypeAlias = Callable[[int], int]
 
 Told: TypeAlias = "Callable[[InputError | EvaluationError, Sizes], InputError | EvaluationError]"
 
-MAX_KEPT_RUNS: Final = 64
-"""The number of sizes for which a run's words are cached."""
+MAX_KEPT_RUNS: Final = 64  # the number of sizes for which a run's words are cached
 
 
 class NativeRun:

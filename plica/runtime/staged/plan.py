@@ -31,9 +31,7 @@ from plica.runtime.staged.program import (
     step_outputs,
 )
 
-MAX_SIZE: Final = 1 << 46
-"""No axis of an array is as long as this."""
-
+MAX_SIZE: Final = 1 << 46  # no axis of an array is as long as this
 _UNSET: Final = np.empty((0,), np.bool_)
 """The initial content of a register; also the buffer of a dim."""
 

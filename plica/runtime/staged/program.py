@@ -37,8 +37,7 @@ def is_of_host(name: str) -> bool:
     return name in OPERATIONS
 
 
-MAX_DEPTH: Final = 200
-"""Blocks nested deeper are in no file of ours."""
+MAX_DEPTH: Final = 200  # blocks nested deeper are in no file of ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,8 @@ from plica.runtime.wasm.module import names_of
 
 INSTALL: Final = "pip install 'plica[wasm]'"
 
-PAGE: Final = 1 << 16
-"""Bytes by which memory grows."""
-
-MAX_BYTES: Final = 1 << 32
-"""Bytes that 32 bits can tell apart."""
-
+PAGE: Final = 1 << 16  # bytes by which memory grows
+MAX_BYTES: Final = 1 << 32  # bytes that 32 bits can tell apart
 _WORD: Final = 4
 
 

@@ -12,12 +12,8 @@ from plica.runtime.error import Diagnostic, UnsupportedError
 PACKAGE: Final = "pip install 'plica[webgpu]'"
 DRIVER: Final = "apt-get install mesa-vulkan-drivers"
 
-GROUP: Final = 64
-"""Work items of a group, where a launch has several."""
-
-ACROSS: Final = 65535
-"""Groups along one axis of a launch, at most."""
-
+GROUP: Final = 64  # work items of a group, where a launch has several
+ACROSS: Final = 65535  # groups along one axis of a launch, at most
 SHADER_MARK: Final = "// shader "
 """The line that precedes a shader, before its name: an artefact holds all shaders as one text."""
 

@@ -19,8 +19,7 @@ from plica.runtime.webgpu.device import ACROSS, GROUP, SHADER_MARK, device, has_
 
 _WORD: Final = 4
 _ALIGNMENT: Final = 256
-_LOST: Final = "is lost"
-"""What drivers say of a device that was there before."""
+_LOST: Final = "is lost"  # what drivers say of a device that was there before
 
 
 class WebgpuProgram:

@@ -31,8 +31,7 @@ from plica.search.record.record import Record, from_row, to_row
 
 FORMAT: Final = "plica-records"
 VERSION: Final = 1
-MAX_CHARACTERS: Final = 1 << 28
-"""Characters of a package."""
+MAX_CHARACTERS: Final = 1 << 28  # characters of a package
 MAX_WINNING_SHARE: Final = 0.97
 """The maximum ratio to the default's time if both were timed in a network; in separate runs it is
 `MAX_SEPARATE_RUN_RATIO`."""

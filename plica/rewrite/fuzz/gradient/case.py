@@ -35,16 +35,12 @@ MAX_RELATIVE_SHIFT: Final = 0.01
 class GradientCase:
     """The parts of a program, which shrinking removes."""
 
-    ops: tuple[str, ...]
-    """The operators under test: one or two."""
+    ops: tuple[str, ...]  # the operators under test: one or two
     seed: str
     followers: tuple[str, ...]
-    through_sine: bool
-    """Whether float arguments are sines of the parameters."""
-    linked: bool
-    """Whether the arguments of the second operator depend on the result of the first."""
-    max_size: int = 3
-    """The largest free size."""
+    through_sine: bool  # whether float arguments are sines of the parameters
+    linked: bool  # whether the arguments of the second operator depend on the result of the first
+    max_size: int = 3  # the largest free size
 
     def calls(self) -> list[DrawnCall] | None:
         """A drawn call of each operator, or None if one cannot be drawn."""

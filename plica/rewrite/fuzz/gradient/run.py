@@ -25,13 +25,10 @@ from plica.rewrite.gradient import grad, jvp
 Compiled = Callable[[Module, tuple[Any, ...]], Any]
 """Compiles a module and runs it; None if it is unsupported."""
 
-MAX_DRAWS: Final = 3
-"""How many programs are drawn for each that has a slope, at most."""
-FORWARD_EVERY: Final = 2
-"""Every such case is derived in forward mode as well."""
+MAX_DRAWS: Final = 3  # how many programs are drawn for each that has a slope, at most
+FORWARD_EVERY: Final = 2  # every such case is derived in forward mode as well
 COUNTERS: Final = {CASES: ("forward", "compiled"), "operators": (), SKIPPED: ()}
-TOLERANCE: Final = 1e-6
-"""How far native code may be from the interpreter, of the largest number."""
+TOLERANCE: Final = 1e-6  # how far native code may be from the interpreter, of the largest number
 
 
 def fuzz(

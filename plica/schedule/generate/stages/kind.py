@@ -45,8 +45,7 @@ KINDS: Final[dict[str, Callable[[], st.SearchStrategy[StagesCase]]]] = {
     "stepped": steps,
 }  # fmt: skip
 
-MANY_ELEMENTS: Final = 1 << 16
-"""Products that are worth tiles on a GPU."""
+MANY_ELEMENTS: Final = 1 << 16  # products that are worth tiles on a GPU
 
 ON_SMALL: Final = (
     "reduction", "across", "chain", "column chain", "elementwise", "concat", "running",

@@ -38,8 +38,7 @@ from plica.ir.loop import Each, Scan, axis, scalar as sc
 from plica.ir.loop.stage import placeholder
 from plica.ir.type import known
 
-MAX_DEPTH: Final = 2
-"""Producers of one case, at most."""
+MAX_DEPTH: Final = 2  # producers of one case, at most
 
 Indices: TypeAlias = "tuple[sc.Scalar, ...]"
 
