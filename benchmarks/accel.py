@@ -45,14 +45,13 @@ from plica.codegen.accel.conv import (
     reference,
     unpack_output,
 )
-from plica.codegen.accel.cycle import Timed, simulate
-from plica.codegen.accel.functional import run
+from plica.codegen.accel.cycle import Timed, chrome_trace, roofline, simulate
+from plica.codegen.accel.device import run
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.order import matched
 from plica.codegen.accel.stream import build
 from plica.codegen.accel.target import parse_accel
 from plica.codegen.accel.tiling import ranked
-from plica.codegen.accel.trace import chrome_trace, roofline
 from plica.codegen.accel.vta import osdi
 from plica.codegen.accel.witness import without, witness
 from plica.frontend.zoo import resnet

@@ -53,7 +53,7 @@ from plica.search.measure.frame import MessageFrame
 from plica.search.measure.job import MeasureJob, job_of
 from plica.search.measure.outcome import Outcome
 from plica.search.measure.process import Lost, Worker
-from plica.search.model.quality import pairwise_accuracy
+from plica.search.model.model import pairwise_accuracy
 from plica.search.observation import point_text
 from plica.search.space import Point, Space
 from plica.search.space_of import space_of

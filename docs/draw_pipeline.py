@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from plica.pipeline import pipeline_of
-from plica.report.svg import element, raw
+from plica.report.page import element, raw
 
 FILE: Final = Path(__file__).resolve().parent / "picture" / "pipeline.svg"
 WIDE: Final = 980

@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 import plica
-from plica.report.svg import element, raw
+from plica.report.page import element, raw
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT / "docs" / "results"

@@ -20,7 +20,7 @@ import numpy as np
 import plica
 from plica import op
 from plica.op import nn
-from plica.report.svg import element, joined
+from plica.report.page import element, joined
 from plica.script import Tensor, f32, i64
 from plica.training import adam, trainer
 

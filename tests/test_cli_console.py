@@ -6,7 +6,7 @@ import pytest
 from rich.table import Table
 
 from plica.cli.bench import show_rows
-from plica.cli.console import stdout_console
+from plica.cli.progress import stdout_console
 from plica.report.study import LaunchRow
 
 LONG = "k10_matmul___add___nn_gelu___layer_norm___and_many_more_words_that_do_not_fit"

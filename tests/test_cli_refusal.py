@@ -12,7 +12,7 @@ import pytest
 import plica
 from plica.cli import main
 from plica.cli.bench import show_rows
-from plica.cli.console import stdout_console
+from plica.cli.progress import stdout_console
 from plica.report.study import LaunchRow
 from plica.runtime import archive
 from plica.runtime.link import can_link

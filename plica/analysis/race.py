@@ -11,10 +11,21 @@
 ...     print(*races(Kernel((), (x, y), 1, loop)), sep="")
 <BLANKLINE>
 Iterations 0 and 1 of the loop i, which run at once, meet at y[0].
+
+Index terms at every point of a grid of loops, worked out at once.
+
+>>> from plica.ir.loop.tensor import axis
+>>> i, j = axis("i"), axis("j")
+>>> (found,) = on_grid([i * 4 + j], {i: np.arange(2).reshape(2, 1), j: np.arange(3).reshape(1, 3)})
+>>> found.tolist()
+[[0, 1, 2], [4, 5, 6]]
+>>> on_grid([i + j], {i: np.arange(2)}) is j
+True
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, Final
@@ -25,9 +36,8 @@ from numpy.typing import NDArray
 
 from plica.analysis.access import Access, accesses
 from plica.analysis.dependence import conflicts
-from plica.analysis.grid import on_grid
 from plica.core import Term, free_vars, post_order
-from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, Select
+from plica.ir.loop.scalar import Buffer, Lit, Scalar, ScalarVar, Select, row_of
 from plica.ir.loop.statement import Block, For, Kernel, Stmt, substatements
 from plica.ir.type import evaluate
 
@@ -187,3 +197,27 @@ def _fewer(sizes: list[int]) -> list[int]:
 def _size(of: Scalar) -> int:
     """A size where open dims are `SIZE_OF_OPEN_DIMS`; a negative extent counts as 0."""
     return max(evaluate(of, dict.fromkeys(free_vars(of), SIZE_OF_OPEN_DIMS)) or 0, 0)
+
+
+# --- index terms at every point of a grid of loops, worked out at once -------------------------
+
+
+def on_grid(
+    wanted: Sequence[Scalar], grid: Mapping[Term, NDArray[Any]]
+) -> list[NDArray[Any]] | Scalar:  # Any: index terms are integers, conditions bools
+    """The values of terms over a grid of their variables; or the first subterm without a value: a
+    variable of no loop, or a load."""
+    memo: dict[Term, NDArray[Any]] = {}
+    for node in post_order(*wanted):
+        if not isinstance(node, Scalar):
+            continue
+        row = row_of(node)
+        if isinstance(node, Lit):
+            memo[node] = np.array(node.value)
+        elif node in grid:
+            memo[node] = grid[node]
+        elif row is not None and not isinstance(node, ScalarVar):
+            memo[node] = row.array(*[memo[each] for each in node._children])
+        else:
+            return node
+    return [memo[each] for each in wanted]

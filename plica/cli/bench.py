@@ -8,10 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
-from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_reading, read
 from plica.cli.option import positive, read_arrays, seconds
-from plica.cli.progress import progress
+from plica.cli.progress import progress, stdout_console
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         arrays = sample(made.executable.inputs, given, arguments.seed)
         found = compare(made, arrays, arguments.tolerance, progress=say)
     if arguments.dump is not None:
-        from plica.report.tensor import archive_of, kernel_tensors, node_tensors
+        from plica.report.compare import archive_of, kernel_tensors, node_tensors
         from plica.runtime import archive
 
         tensors = {**node_tensors(made, arrays), **kernel_tensors(found)}

@@ -8,9 +8,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import DIFFERS, Command, json_text
-from plica.cli.console import stdout_console
 from plica.cli.option import ending, positive
-from plica.cli.progress import progress
+from plica.cli.progress import progress, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from typing import Final
 
 from plica import __version__
 from plica.cli.command import Command
-from plica.cli.console import stdout_console
 from plica.cli.machine import described_here, measured_here, show_machine
+from plica.cli.progress import stdout_console
 from plica.runtime.machine import MachineDescription
 
 REQUIRED: Final[dict[str, str]] = {
@@ -221,7 +221,7 @@ def _try_accel() -> TargetStatus:
     import numpy as np
 
     from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
-    from plica.codegen.accel.functional import run
+    from plica.codegen.accel.device import run
     from plica.codegen.accel.stream import build
     from plica.codegen.accel.vta import vta
     from plica.codegen.backend import backend_named

@@ -10,10 +10,9 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from plica.cli.command import Command, counted, json_text
-from plica.cli.console import stdout_console
 from plica.cli.model import add_model, compile_model
 from plica.cli.option import ending, read_arrays
-from plica.cli.progress import progress
+from plica.cli.progress import progress, stdout_console
 from plica.runtime.error import Diagnostic, InputError
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ def subject(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[s
 
 
 def _artefact(path: Path) -> dict[str, Any]:
-    from plica.report.artefact_view import artefact_view
+    from plica.report.model_view import artefact_view
     from plica.runtime.load import load
 
     return artefact_view(path.stem, load(path).artefact.record(), _machine())

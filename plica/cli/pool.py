@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.console import stdout_console
+from plica.cli.progress import stdout_console
 from plica.runtime.error import Diagnostic, InputError
 
 if TYPE_CHECKING:

@@ -7,8 +7,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 Say = Callable[[str], None]
 
@@ -33,3 +40,17 @@ def progress(title: str, total: int | None = None) -> Iterator[Say]:
             begun = True
 
         yield say
+
+
+# --- the console that commands print tables to -------------------------------------------------
+
+
+UNCUT: Final = 10_000  # columns: more than any table of ours has
+
+
+def stdout_console() -> Console:
+    """What tables and lines are printed to."""
+    from rich.console import Console
+
+    is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return Console(highlight=False, width=UNCUT if is_free else None)

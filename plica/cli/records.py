@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.console import stdout_console
 from plica.cli.option import ending, positive
+from plica.cli.progress import stdout_console
 from plica.runtime.error import Diagnostic, InputError, Place
 
 if TYPE_CHECKING:

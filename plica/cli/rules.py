@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plica.cli.command import Command
-from plica.cli.console import stdout_console
 from plica.cli.named_pack import named_contract, named_packs, named_rule, run_verb
 from plica.cli.option import positive, seconds
+from plica.cli.progress import stdout_console
 
 if TYPE_CHECKING:
     from plica.core.term import Term
@@ -159,9 +159,9 @@ def shown(term: Term) -> str:
     """A term in one line, as a script says it where it can, of constants their types alone."""
     from plica.core.diagnostic import IllTyped
     from plica.ir.graph.expression import Expr
-    from plica.rewrite.check.decline import in_one_line
     from plica.rewrite.check.instance import Instance
-    from plica.rewrite.check.offer import variables_of
+    from plica.rewrite.check.probe import variables_of
+    from plica.rewrite.check.report import in_one_line
 
     if not isinstance(term, Expr):
         return repr(term)[:WIDTH]

@@ -178,8 +178,8 @@ def merge(arguments: argparse.Namespace) -> int:
 def bisect(arguments: argparse.Namespace) -> int:
     """Prints the step that makes the program bad; 3 if there is one."""
     from plica.schedule import bisect as bisected
+    from plica.schedule.bisect import agree
     from plica.schedule.diff import described
-    from plica.schedule.oracle import agree
     from plica.schedule.replay import kernel_of
 
     trace, program = read_trace(arguments.trace), read_program(arguments.program)

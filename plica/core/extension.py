@@ -54,7 +54,7 @@ WHERE: Final[Mapping[str, str]] = {
     "plica.forms": "plica.schedule.form:FORM_RULES",
     "plica.instructions": "plica.schedule.instruction:INSTRUCTIONS",
     "plica.schedule_rules": "plica.search.sketch_rule:SCHEDULE_RULES",
-    "plica.cost_models": "plica.search.model.offered:COST_MODELS",
+    "plica.cost_models": "plica.search.policy.named:COST_MODELS",
     "plica.targets": "plica.codegen.backend:TARGETS",
     "plica.accelerators": "plica.codegen.accel.target:ACCELERATORS",
     "plica.frontends": "plica.frontend.offered:FRONT_ENDS",

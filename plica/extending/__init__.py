@@ -12,9 +12,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from plica.extending.check import check_package
-    from plica.extending.new import new_package
+    from plica.extending.new import KINDS, new_package
     from plica.extending.package import ExtensionPackage, find_package
-    from plica.extending.template import KINDS
     from plica.extending.verdict import ExtensionVerdict
 else:
     lazily(__name__)

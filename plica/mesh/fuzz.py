@@ -25,8 +25,7 @@ from plica.mesh.plan import MeshPlan, PlanStep, replay
 from plica.mesh.program import FlatProgram, flat_program, leaves
 from plica.rewrite.check.report import as_comment, literal, text
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
-from plica.rewrite.fuzz.gradient.case import gradient_case, operators_of
-from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.gradient.case import differentiable, gradient_case, operators_of
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import CASES, Finding, FuzzReport
 from plica.runtime.error import InputError, UnsupportedError

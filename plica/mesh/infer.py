@@ -29,7 +29,7 @@ from plica.mesh.exchange import bytes_of, exchange_cost, relaid, sends
 from plica.mesh.factor import ShardedForm, forms, local_type
 from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, refusal, sizes_of, split
 from plica.mesh.program import FlatOperation, FlatProgram
-from plica.rewrite.graph.work import steps
+from plica.rewrite.graph.feature import steps
 
 Splits: TypeAlias = dict[int, int | None]
 """By value the dim that an axis splits; None where the value is held in full by decision."""

@@ -68,8 +68,7 @@ with lazy_imports(__name__):
         specialised_model,
         with_code_for_sizes,
     )
-    from plica.pipeline.donated import with_donated
-    from plica.pipeline.kernel_main import lone_kernel, with_main
+    from plica.pipeline.kernel_main import lone_kernel, with_donated, with_main
     from plica.pipeline.list_program import compile_lists
     from plica.pipeline.staged import compile_staged
     from plica.pipeline.torch_source import CodeForInputs, TorchExecutable, module_of_program

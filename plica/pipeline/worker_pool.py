@@ -35,7 +35,7 @@ from plica.runtime.host import cores
 from plica.runtime.late import lazy_imports, python_here
 
 with lazy_imports(__name__):
-    from plica.pipeline.progress import progress
+    from plica.pipeline.worker import progress
 
 MIN_TASKS: Final = 16  # for fewer tasks no process is started: it would be ready when they are done
 

@@ -2,11 +2,17 @@
 
 >>> difference([np.array([1.0, 4.0])], [np.array([2.0, 4.0])])
 0.25
+
+Tensors of nodes: what every node of a model computes, by the interpreter and by its kernel.
+
+    node_tensors(model, inputs)      {node: tensor}, as the model means it
+    kernel_tensors(comparison)       {"kernel 3: add + relu": tensor}, as the code computes it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -15,7 +21,7 @@ from attrs import evolve, frozen
 from plica.bench.peer import difference
 from plica.codegen.backend import AnyTarget
 from plica.codegen.program import Launch, launches
-from plica.core import Name, Term
+from plica.core import Name, Term, free_vars
 from plica.ir.graph.expression import Apply, Call, Const, Expr, Function, Literal, Tuple, Var
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
@@ -25,6 +31,7 @@ from plica.report.origin import LaunchOrigin, nodes_of, origins
 from plica.report.study import StudiedModel
 from plica.rewrite.derivation import Derivation, first_bad, provenance
 from plica.rewrite.fuse.reading import parts, with_parts
+from plica.rewrite.graph.walk import expressions
 from plica.rewrite.history import History
 from plica.runtime.port import Array
 
@@ -227,3 +234,38 @@ def values_of(result: Any) -> list[Array]:  # Any: what a program gives
         else:
             found.append(np.asarray(value))
     return found
+
+
+# --- tensors of nodes --------------------------------------------------------------------------
+
+
+def node_tensors(of: StudiedModel, inputs: Sequence[Array]) -> dict[str, Array]:
+    """What each node of a model computes from inputs, by its name; the last of several operators
+    that a node became.  What is inside of functions and branches has no one tensor."""
+    module = of.lowered.module
+    main = module.main_function()
+    bound = {*main.params, *module.names}
+    terms = [
+        each for each in expressions(main.body)
+        if isinstance(each, Apply) and each in of.nodes
+        and all(var in bound for var in free_vars(each) if isinstance(var, Var))
+    ]  # fmt: skip
+    found: dict[str, Array] = {}
+    for term, value in zip(terms, interpret(giving(module, terms), *inputs), strict=True):
+        parts = values_of(value)
+        for name in of.nodes[term]:
+            for at, part in enumerate(parts):
+                found[name if len(parts) == 1 else f"{name}.{at}"] = part
+    return found
+
+
+def kernel_tensors(of: Comparison) -> dict[str, Array]:
+    """What each kernel computes from the operands that the interpreter gives it."""
+    return {f"kernel {each.number}: {each.source}": each.found for each in of.kernels}
+
+
+def archive_of(tensors: Mapping[str, Array]) -> bytes:
+    """Tensors as an `.npz` archive, by name; a `/` in a name stays."""
+    file = BytesIO()
+    np.savez(file, allow_pickle=False, **dict(tensors))
+    return file.getvalue()

@@ -11,10 +11,9 @@ import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any, Final
-
-from plica.report.svg import element, joined, raw
 
 ASSETS: Final = files("plica.report") / "asset"
 SCRIPTS: Final = ("data", "graph", "nest", "chart", "ask", "page")
@@ -52,3 +51,32 @@ def plain(data: Any) -> Any:  # Any: what JSON holds
     if isinstance(data, float):
         return float(f"{data:.4g}") if math.isfinite(data) else None
     return data
+
+
+# --- sVG ---------------------------------------------------------------------------------------
+
+
+class raw(str):  # reads as a word, as in raw(text)
+    """Text that is markup already."""
+
+
+def element(name: str, *inside: str, **attributes: object) -> raw:
+    """An element; `class_` is class, `data_node` is data-node, None is left out."""
+    words = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if not inside and name not in ("script", "td", "th", "div", "span", "p", "section"):
+        return raw(f"<{name}{words}/>")
+    body = "".join(each if isinstance(each, raw) else escape(each) for each in inside)
+    return raw(f"<{name}{words}>{body}</{name}>")
+
+
+def joined(*parts: str) -> raw:
+    """Several elements after one another."""
+    return raw("".join(parts))
+
+
+def _number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

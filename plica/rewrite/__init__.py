@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from plica.rewrite.dominate import regions, rewrite_dominated
     from plica.rewrite.make import rule
     from plica.rewrite.match import PatternMatch, match
-    from plica.rewrite.output_groups import rewrite_outputs
-    from plica.rewrite.outputs import outputs
+    from plica.rewrite.output_groups import outputs, rewrite_outputs
     from plica.rewrite.pack import Pack, pack, rewrite
     from plica.rewrite.pattern import (
         Rest,

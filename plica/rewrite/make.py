@@ -35,7 +35,7 @@ with lazy_imports(__name__):
     from plica.ir.text.script import Scripted
     from plica.rewrite.binder import bound_holes, loose_binders
     from plica.rewrite.check.probe import probe
-    from plica.rewrite.outputs import several
+    from plica.rewrite.output_groups import several
     from plica.rewrite.recursive import check_recursions
 
 

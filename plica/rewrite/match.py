@@ -29,7 +29,7 @@ from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):  # most rules of a table are never tried
     from plica.rewrite.binder import is_clear
-    from plica.rewrite.recursive_match import RecursiveMatcher
+    from plica.rewrite.recursive import RecursiveMatcher
 
 # Any: what fills a hole is a term, or the value of an attribute.
 Filling: TypeAlias = dict[str, Any]

@@ -16,16 +16,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from plica.core import RuleRefused, Term, post_order
 from plica.ir.contract import Contract, join, named, unknown_contract
 from plica.ir.graph.module import Module
-from plica.rewrite.derivation import Derivation, Rewritten
+from plica.rewrite.derivation import Derivation, DerivationStep, Rewritten
 from plica.rewrite.discriminate import Index
+from plica.rewrite.dominate import rewrite_dominated
 from plica.rewrite.engine import rewrite_with
+from plica.rewrite.output_groups import rewrite_outputs
 from plica.rewrite.pattern import Dominator, Outputs
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
@@ -161,7 +163,7 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     Rules of regions and of several outputs ask who uses a term, so they need a module.
     """
     if isinstance(term, Module) and pack.local is not pack:
-        done: Rewritten = late("plica.rewrite.module_rewrite:rewrite_module")(term, pack)
+        done: Rewritten = late("plica.rewrite.pack:rewrite_module")(term, pack)
         return done
     if pack.whole is None and pack.asked is None:
         return rewrite_with(term, pack.index)
@@ -174,3 +176,32 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     kept = [node for node, using in shared if whole is not None and whole(node, using)]
     still = [node for node in users if asked is not None and asked(node, users)]
     return rewrite_with(term, pack.index, whole=kept, asked=still)
+
+
+# --- module rewriting --------------------------------------------------------------------------
+
+
+MAX_ROUNDS: Final = 100
+"""Alternations of both kinds of rules after which they are reported as looping."""
+
+
+def rewrite_module(module: Module, pack: Pack) -> Rewritten:
+    """A module under all rules of a pack, with the steps to it."""
+    regions = tuple(rule for rule in pack if isinstance(rule.left, Dominator))
+    groups = tuple(rule for rule in pack if isinstance(rule.left, Outputs))
+    steps: list[DerivationStep] = []
+    for _ in range(MAX_ROUNDS):
+        done = rewrite_under(module, pack.local)
+        assert isinstance(done.term, Module)  # no rule speaks of modules
+        found, of_regions = rewrite_dominated(done.term, regions)
+        module, of_groups = rewrite_outputs(found, groups)
+        asked = of_regions.steps + of_groups.steps
+        steps.extend(done.steps + asked)
+        if not asked:
+            return Rewritten(module, tuple(steps))
+    names = list(dict.fromkeys(step.rule.name for step in steps[-50:]))
+    message = "Rewriting does not come to an end."
+    expected, found_here = "rules that decrease some measure", f"a cycle through {', '.join(names)}"
+    raise RuleRefused(
+        Diagnostic("looping-rules", message, steps[-1].rule.place, expected, found_here)
+    )

@@ -111,7 +111,7 @@ class Recursive(Expr):
 
 @frozen(eq=False)
 class Outputs(Expr):
-    """Several terms that share parts; see `plica.rewrite.outputs`."""
+    """Several terms that share parts; see `plica.rewrite.output_groups`."""
 
     patterns: tuple[Term, ...]
     sole: tuple[Term, ...]

@@ -38,8 +38,7 @@ from plica.runtime.port import MISSING, Array, Port, Workspace, address_of, ente
 from plica.runtime.stats import CallCounter, Stats
 
 with lazy_imports(__name__):
-    from plica.runtime.donation import check_donated
-    from plica.runtime.given import contradicted_dims, in_order
+    from plica.runtime.given import check_donated, contradicted_dims, in_order
     from plica.runtime.notebook import table
     from plica.runtime.profile import (
         Profile,

@@ -30,7 +30,7 @@ from plica.runtime.error import ArtefactError, damaged
 from plica.runtime.follow import derivation_problems
 from plica.runtime.interface import dims_of
 from plica.runtime.record import CompilationRecord
-from plica.runtime.spirv.module import entry_points
+from plica.runtime.spirv.tool import entry_points
 from plica.runtime.staged.artefact import from_members as staged_members, is_staged
 from plica.runtime.wasm.module import names_of
 

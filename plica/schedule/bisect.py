@@ -6,22 +6,35 @@
 
 For a trace of n steps, `bad` is called at most ceil(log2 n) + 1 times, assuming that the
 unscheduled program is good and that later steps do not repair a broken one.
+
+The oracle of traces: whether two kernels write the same values in the interpreter.
+
+Inputs are small integers, so that sums are exact in any order. A kernel with uninitialised reads,
+accesses out of bounds or races differs from one without; barriers and buffer placements that
+lowering will introduce are applied before (`unlowered`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import unified_diff
+from typing import Final
 
+import numpy as np
 from attrs import frozen
 
+from plica.core import Term
 from plica.ir.graph.module import Module
+from plica.ir.interpret.value import Array
 from plica.ir.loop.statement import Kernel
+from plica.ir.type import shape_of
+from plica.runtime.error import Diagnostic, EvaluationError, InputError
 from plica.runtime.late import late
 from plica.runtime.notebook import preformatted
 from plica.schedule.diff import described
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
 from plica.schedule.trace import Program, Step, Trace, check_traces
+from plica.schedule.unlowered import run_unlowered
 
 
 @frozen(eq=False)
@@ -84,5 +97,33 @@ def bisect(
 
 
 def _differing(found: Kernel, name: str) -> Callable[[Module], bool]:
-    agree = late("plica.schedule.oracle:agree")
+    agree = late("plica.schedule.bisect:agree")
     return lambda module: not agree(found, kernel_of(module, name)[2])
+
+
+# --- the oracle of traces ----------------------------------------------------------------------
+
+
+SIZE: Final = 5
+"""The default value of a symbolic size: small and prime."""
+
+
+def agree(
+    before: Kernel, after: Kernel, sizes: Mapping[str, int] | None = None, seed: int = 0
+) -> bool:
+    """Whether both write the same, bit by bit, for sizes by the name of their dims."""
+    given = sizes or {}
+    known: dict[Term, int] = {var: given.get(str(var.name), SIZE) for var in before.dims}
+    random = np.random.default_rng(seed)
+    arrays: list[Array] = []
+    for each in before.params[: before.inputs]:
+        if (shape := shape_of(each.shape, known)) is None:
+            message = "The shape of an input does not follow from the sizes that are given."
+            raise InputError(Diagnostic("input-shape", message, found=str(each.name)))
+        arrays.append(random.integers(-4, 5, shape).astype(each.dtype.numpy))
+    expected = run_unlowered(before, arrays, known)
+    try:
+        found = run_unlowered(after, arrays, known)
+    except EvaluationError:
+        return False
+    return all(np.array_equal(x, y) for x, y in zip(expected, found, strict=True))

@@ -33,7 +33,7 @@ from plica.schedule.trace import Program, Step, Trace, check_traces, handles, is
 
 with lazy_imports(__name__):  # needed where a step is refused
     from plica.ir.text.script import as_module
-    from plica.schedule.refusal_place import RefusalPlace
+    from plica.schedule.problem import RefusalPlace
 
 
 GONE_STEP: Final = -1

@@ -31,8 +31,7 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 from plica.search.sketch.general import EACH, GENERAL, LOOPS, ROWS, SUMS, TILING, UNTUNED
 from plica.search.sketch.heuristic import HEURISTIC, NARROW, OTHERS, PLANNED
-from plica.search.sketch.location import LOCATION, SCALARS
-from plica.search.sketch.near import NEARBY
+from plica.search.sketch.near import LOCATION, NEARBY, SCALARS
 from plica.search.sketch_rule import (
     Query,
     SketchRule,

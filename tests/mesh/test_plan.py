@@ -27,7 +27,7 @@ from plica.mesh.fuzz import judged, mesh_case
 from plica.mesh.program import flat_program
 from plica.op import nn
 from plica.rewrite.fuzz.driver import Skipped
-from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.gradient.case import differentiable
 from plica.runtime.error import InputError, UnsupportedError
 from tests.conftest import Golden
 from tests.mesh.network import MESH, inputs, module_of, perceptron, var

@@ -24,8 +24,7 @@ from plica.report.graph_film import described, film
 from plica.report.kernel_view import assembly, by_time, frames_of
 from plica.report.line_table import Hunk, LineTable, applied
 from plica.report.nest_film import to_data
-from plica.report.page import SCRIPT, STYLE
-from plica.report.svg import element, raw
+from plica.report.page import SCRIPT, STYLE, element, raw
 from plica.rewrite.derivation import at
 from tests.report.model import compiled_small, studied
 

@@ -11,7 +11,7 @@ from onnxruntime import InferenceSession
 
 from plica.bench.sample import sample
 from plica.cli import main
-from plica.report.tensor import node_tensors
+from plica.report.compare import node_tensors
 from plica.runtime.link import can_link
 from tests.report.model import compiled_small, model_file
 

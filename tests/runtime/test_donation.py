@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import plica
-from plica.runtime.donation import check_donated
 from plica.runtime.error import ArtefactError, InputError, UnsupportedError
+from plica.runtime.given import check_donated
 from plica.runtime.interface import from_data, to_data
 
 Array = np.ndarray[Any, Any]

@@ -30,8 +30,8 @@ from plica.schedule import (
     trace_of,
     write_at,
 )
+from plica.schedule.bisect import agree
 from plica.schedule.do import Body
-from plica.schedule.oracle import agree
 from plica.schedule.replay import scheduled
 from tests.codegen.lower.kernels import read
 from tests.conftest import Golden

@@ -32,9 +32,9 @@ from plica.schedule import (
 )
 from plica.schedule.do import DoBlock
 from plica.schedule.handle import Sort
+from plica.schedule.json import VERSION, each_step, upgraded
 from plica.schedule.replay import kernel_of
 from plica.schedule.trace import handles
-from plica.schedule.upgrade import VERSION, each_step, upgraded
 from tests.conftest import Golden
 from tests.library import Library
 from tests.schedule.foreign import Keep, Note, Pair, apart, declared

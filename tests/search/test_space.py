@@ -20,8 +20,8 @@ from plica.schedule import (
     trace_of,
     unroll,
 )
+from plica.schedule.bisect import agree
 from plica.schedule.do import Body
-from plica.schedule.oracle import agree
 from plica.schedule.replay import scheduled
 from plica.search.space import Point, Space, sketch
 from plica.search.support import OneOf, Tiles

@@ -31,7 +31,7 @@ from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace import Trace
 from plica.schedule.unlowered import run_unlowered
 from plica.search.sketch.general import tiling_forms
-from plica.search.sketch.location import located_forms, located_traces, scalar_traces
+from plica.search.sketch.near import located_forms, located_traces, scalar_traces
 from plica.search.sketch_rule import SCHEDULE_RULES, Query, SketchRule, hoisted_kernel
 from plica.search.space import Point
 from plica.search.space_of import (

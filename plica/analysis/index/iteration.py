@@ -18,20 +18,28 @@ True
 >>> overlapping = iteration_map(((i, n), (j, index(3))), (i + j,), (n + 2,))
 >>> overlapping.injective
 False
+
+Division: an iteration map in two, for the outer loops and for the inner ones.
+
+Each binding becomes `outer × extent + inner` with `0 <= inner < extent`, where `inner` depends on
+the inner loops only and `outer` on the others. One block over all loops can then become a block
+over the outer loops that contains a block over the inner ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set as AbstractSet
 from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
+
+from attrs import frozen
 
 from plica.analysis.index.context import EMPTY, TRUE, conjuncts
 from plica.analysis.index.count import ONE, ZERO, at_least, ceiling, comparison, times
 from plica.analysis.index.digit import Digit, Digits, DigitSum, DividedSum, compact, separable
 from plica.analysis.index.prove import can_prove
 from plica.core import free_vars, post_order
-from plica.ir.loop.scalar import Add, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
+from plica.ir.loop.scalar import Add, And, FloorDiv, FloorMod, Mul, Scalar, ScalarVar, Sub
 from plica.ir.type import known, normal_dim, polynomial, quotient, same_dim
 
 Loops: TypeAlias = tuple[tuple[ScalarVar, Scalar], ...]
@@ -257,4 +265,84 @@ def _remembered(
         other = IterationMap(loops, bindings, extents, predicate, way)
         if other.injective:
             return other
+    return found
+
+
+# --- division ----------------------------------------------------------------------------------
+
+
+@frozen(eq=False)
+class BindingPart:
+    """A binding in two: `outer * inner_extent + inner`."""
+
+    outer: Scalar
+    inner: Scalar
+    outer_extent: Scalar
+    inner_extent: Scalar
+
+
+@frozen(eq=False)
+class Division:
+    """The bindings in two, and the conditions on the outer and on the inner loops."""
+
+    parts: tuple[BindingPart, ...]
+    outer_predicate: Scalar
+    inner_predicate: Scalar
+
+
+def divided(of: IterationMap, inner: AbstractSet[ScalarVar]) -> Division | None:
+    """Splits the map in two; None if a binding or a condition mixes outer and inner loops, or a
+    binding decreases."""
+    if any(of.falling):
+        return None
+    parts = []
+    for each, extent in zip(of.sums, of.extents, strict=True):
+        part = None if each is None else _part(of, each, extent, inner)
+        if part is None:
+            return None
+        parts.append(part)
+    apart: tuple[list[Scalar], list[Scalar]] = ([], [])
+    variables = {var for var, _ in of.loops}
+    for condition in conjuncts(of.predicate):
+        used = free_vars(condition) & variables
+        if used & inner and used - inner:
+            return None
+        apart[bool(used & inner)].append(condition)
+    return Division(tuple(parts), _all(apart[0]), _all(apart[1]))
+
+
+def _part(
+    of: IterationMap, whole: DigitSum, extent: Scalar, inner: AbstractSet[ScalarVar]
+) -> BindingPart | None:
+    mine: list[tuple[Scalar, Digit]] = []
+    rest: list[tuple[Scalar, Digit]] = []
+    variables = {var for var, _ in of.loops}
+    for scale, digit in whole.parts:
+        used = free_vars(digit.source) & variables
+        if used <= inner:
+            mine.append((scale, digit))
+        elif used & inner:
+            return None
+        else:
+            rest.append((scale, digit))
+    if (chain := compact(DigitSum(tuple(mine), ZERO))) is None:
+        return None
+    size = times(*[digit.extent for _, digit in chain])
+    base = quotient(whole.base, size)
+    scaled: list[tuple[Scalar, Digit]] = []
+    for scale, digit in rest:
+        if (new := quotient(scale, size)) is None:
+            return None
+        scaled.append((new, digit))
+    if base is None:
+        return None
+    outside = quotient(extent, size) or ceiling(extent, size)
+    outer = of.term(DigitSum(tuple(scaled), base))
+    return BindingPart(outer, of.term(DigitSum(tuple(mine), ZERO)), outside, size)
+
+
+def _all(conditions: list[Scalar]) -> Scalar:
+    found: Scalar = TRUE
+    for each in conditions:
+        found = each if found is TRUE else And(found, each)
     return found

@@ -26,8 +26,8 @@ import attrs
 
 from plica.analysis.index import deduction
 from plica.analysis.index.case import LinearConstraint, System, contrary, split
-from plica.analysis.index.combination import adds_up, contradiction
 from plica.analysis.index.context import Context
+from plica.analysis.index.deduction import adds_up, contradiction
 from plica.analysis.index.point import innermost, replacing
 from plica.analysis.index.polynomial import Key, Polynomial, polynomial
 from plica.core import Name

@@ -12,7 +12,6 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.analysis.memory.check import PlanConflict, check_plan, checked
     from plica.analysis.memory.live_range import (
         LiveRangeEvent,
         MemoryStep,
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
         ALIGNMENT,
         Allocation,
         MemoryPlan,
+        PlanConflict,
+        check_plan,
+        checked,
         least,
         most,
         pack_arena,

@@ -22,7 +22,7 @@ examples:
 def fuzz_form(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
     """Stages through forms, templates and passes, perhaps with a planted mistake."""
     from plica.codegen.form_fuzz import FormWay, fuzz
-    from plica.codegen.form_fuzz.plant import WAYS
+    from plica.codegen.form_fuzz.judge import WAYS
 
     way = WAYS[arguments.plant] if arguments.plant else FormWay()
     return fuzz(examples, arguments.seed, first=first, way=way, say=say)

@@ -47,7 +47,7 @@ def asked(arguments: argparse.Namespace) -> Iterable[tuple[str, str]]:
 
 def every() -> Mapping[str, tuple[str, ...]]:
     """All differentiable operators."""
-    from plica.rewrite.fuzz.gradient.table import differentiable
+    from plica.rewrite.fuzz.gradient.case import differentiable
 
     return {"operators": differentiable()}
 

@@ -1,4 +1,10 @@
-"""The backend of accelerators: a machine for integer layers, alongside the processor."""
+"""The backend of accelerators: a machine for integer layers, alongside the processor.
+
+The pipeline of accelerators: integer layers become programs of the machine, the rest is native
+code.
+
+Parts on the processor go through the processor's own pipeline, like any model.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +14,58 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from plica.codegen.accel.assembly import show_stream
-from plica.codegen.accel.offload import Offloaded, tunings
-from plica.codegen.accel.passes import PIPELINES
+from plica.codegen.accel.encode import show_stream
+from plica.codegen.accel.offload import Offloaded, assembled, offload, tunings
 from plica.codegen.accel.scheduled import flow_of
 from plica.codegen.accel.stream import build as build_stream
 from plica.codegen.accel.target import OWN, AccelTarget, parse_accel, settled
+from plica.codegen.accel.transposed import skip_zeros
 from plica.codegen.backend import Backend, Texts
 from plica.codegen.compilation import Arranged, Job, emitted
+from plica.codegen.interface import slots_of, with_ports
+from plica.codegen.llvm import toolchain
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.target import unknown_target
 from plica.core import CompilerBug
+from plica.ir.graph.module import Module
 from plica.ir.loop.statement import Kernel
-from plica.ir.passes import Pipeline
+from plica.ir.passes import Pass, Pipeline, exact_pass
+from plica.ir.type import TupleType
+from plica.runtime.accel.artefact import AccelArtefact
 from plica.runtime.accel.executable import AccelExecutable
 from plica.runtime.executable import Executable
 from plica.schedule.form import ScheduleTables
+
+
+def split(module: Module, job: Job) -> Offloaded:
+    """What runs where: layers on the machine, stages between them on the processor."""
+    return offload(module, job.target)
+
+
+def emit_accel(lowered: Arranged[Offloaded, None], job: Job) -> AccelArtefact:
+    """Tilings are chosen, streams encoded, and combined with the native code of the stages."""
+    if job.native is None:
+        raise CompilerBug("Nobody compiles what stays on the processor.")
+    parts = [job.native(each.module).artefact for each in lowered.program.stages]
+    main = lowered.module.main_function()
+    assert main.ret is not None
+    takes = TupleType(tuple([param.type for param in main.params if param.type is not None]))
+    interface = with_ports(main, slots_of("input", takes), slots_of("output", main.ret))
+    versions = (("llvm", toolchain.llvm_version()), *job.versions)
+    if job.known is None:
+        return assembled(lowered.program, parts, interface, versions)
+    return assembled(lowered.program, parts, interface, versions, job.known)
+
+
+PIPELINE: Final = Pipeline((
+    exact_pass("skip-zeros", "Multiply no inserted zeros of transposed convolutions.", skip_zeros),
+    Pass("offload",    "Offload integer layers to the accelerator.", split,
+         kind="schedule"),
+    Pass("emit-accel", "Compile each kind of layer to an instruction stream.",          emit_accel,
+         kind="emit"),
+))  # fmt: skip
+
+PIPELINES: Final = dict.fromkeys(("default", "fast", "max"), PIPELINE)
 
 
 def parse(text: str) -> AccelTarget:
@@ -83,6 +125,6 @@ ACCEL: Final = Backend(
     shifts=True,
     native=True,
     library="For an accelerator an artefact is written: a library cannot hold the device.",
-    tuning="plica.search.accel.target:ACCEL",
+    tuning="plica.search.accel.layers:ACCEL",
     spellings=tuple(f"accel:{name}" for name in OWN),
 )

@@ -27,9 +27,9 @@ from typing import Literal, TypeAlias
 
 from attrs import frozen
 
-from plica.codegen.accel.assembly import show
 from plica.codegen.accel.conflict import InstructionConflict, conflicts
 from plica.codegen.accel.declaration import Accelerator, Sweep
+from plica.codegen.accel.encode import show
 from plica.codegen.accel.footprint import Array, Footprint, footprints
 from plica.codegen.accel.instruction import MICRO, AccelInstruction, Stream
 from plica.codegen.accel.order import BadStream, Token, matched, units_of

@@ -10,7 +10,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from plica.codegen.accel import declaration as d
@@ -18,7 +18,8 @@ from plica.codegen.accel.declaration import FLAGS, Accelerator
 from plica.codegen.accel.instruction import AccelInstruction, Stream
 from plica.codegen.accel.meaning import to_formula
 from plica.runtime.accel import device
-from plica.runtime.accel.functional import AccelProgram, MemorySpan
+from plica.runtime.accel.functional import AccelProgram, MemorySpan, Simulator
+from plica.runtime.port import Array
 
 
 @lru_cache(maxsize=64)
@@ -96,3 +97,19 @@ def _does(machine: Accelerator, of: d.Operation) -> device.RowCopy | device.Devi
         reads = tuple([reach(each) for each in does.reads])
         return device.DeviceSweep(loops, micro, reach(does.writes), reads, to_formula(does.meaning))
     return None
+
+
+# --- the functional simulator for streams ------------------------------------------------------
+
+
+__all__ = ["Array", "run"]
+
+
+def run(
+    machine: Accelerator,
+    stream: Stream,
+    tensors: Mapping[str, Array],
+    order: Sequence[int] | None = None,
+) -> dict[str, Array]:
+    """All tensors of the stream after it has run; those not given begin as zeros."""
+    return Simulator(program_of(machine, stream)).run(tensors, order)

@@ -19,17 +19,15 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from attrs import frozen
 
-from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.cycle import Timed, simulate
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.device import device_of
-from plica.codegen.accel.encode import to_bytes
+from plica.codegen.accel.encode import show_stream, to_bytes
 from plica.codegen.accel.instruction import BadInstruction, Stream
 from plica.codegen.accel.layer import NOTHING, AccelLayer, Stays, layer_of
-from plica.codegen.accel.mapping import mapped
+from plica.codegen.accel.mapping import FORM, Near, mapped, near, remedies
 from plica.codegen.accel.packing import LayerLaunch as Packing, Packed, packed
-from plica.codegen.accel.reason import FORM, Near, near, remedies
 from plica.codegen.accel.split import HostStage, flat_inputs, levels, stages
 from plica.codegen.accel.stream import assure, build
 from plica.codegen.accel.target import AccelTarget

@@ -2,7 +2,7 @@
 
     Flow --threads--> Flow --unroll--> leaves --moves, folds--> instructions --tokens--> Stream
 
->>> from plica.codegen.accel.assembly import show
+>>> from plica.codegen.accel.encode import show
 >>> from plica.codegen.accel.flow import ZERO
 >>> from plica.codegen.accel.vta import vta
 >>> from plica.ir.loop.scalar import index

@@ -1,6 +1,6 @@
 """Tokens: inserts the minimum that synchronises the units into a stream without any.
 
->>> from plica.codegen.accel.assembly import show
+>>> from plica.codegen.accel.encode import show
 >>> from plica.codegen.accel.instruction import Stream, instruction
 >>> from plica.codegen.accel.vta import vta
 >>> load = instruction(vta(), "load.inp", y_size=1, x_size=4)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.analysis.grid import on_grid
+from plica.analysis.race import on_grid
 from plica.codegen.accel.flow import Leaf, Loop, Steps, Stmt, Threads, Transfer, Work
 from plica.core import CompilerBug, Term, fold
 from plica.ir.loop.scalar import Scalar, ScalarVar

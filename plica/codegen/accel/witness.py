@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from plica.codegen.accel.check import Fault, check
 from plica.codegen.accel.declaration import FLAGS, Accelerator, queue_of
-from plica.codegen.accel.functional import Array, run
+from plica.codegen.accel.device import Array, run
 from plica.codegen.accel.instruction import AccelInstruction, Stream
 from plica.codegen.accel.order import BadStream, Token, legal_order, units_of
 

@@ -7,31 +7,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from plica.codegen.backend import Backend, Texts
-from plica.codegen.compilation import Job, emitted
-from plica.codegen.dynamic.assemble import (
-    DynamicLowered,
-    emit_routines,
-    refuse_unsupported,
-    routines,
-)
-from plica.codegen.dynamic.interface import interface_of, maker
-from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS
+from plica.codegen.compilation import Arranged, Job, emitted
+from plica.codegen.dynamic.instruction_selection import select_instructions
+from plica.codegen.dynamic.interface import hidden_functions, interface_of, maker
+from plica.codegen.dynamic.prepare import FIRST_ORDER, NAMED_KERNELS, kernels_of
+from plica.codegen.dynamic.program import DynamicProgram
+from plica.codegen.dynamic.reference_count import with_reference_counts
 from plica.codegen.dynamic.show import show
+from plica.codegen.interface import aligned_bytes
 from plica.codegen.llvm import toolchain
 from plica.codegen.llvm.backend import with_threads
-from plica.codegen.llvm.dynamic.fold import whole_text
+from plica.codegen.llvm.dynamic.fold import launches, whole_text
+from plica.codegen.llvm.dynamic.unit import units
 from plica.codegen.llvm.processor import find_target
 from plica.codegen.lower.passes import LOWERING
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.lower.shared_passes import WIDE, WINOGRAD
+from plica.codegen.lower.supported import unsupported
+from plica.ir.graph.module import Module
 from plica.ir.passes import Pass, Pipeline, exact_pass
 from plica.rewrite.optimise import OPTIMISE
+from plica.runtime.artefact import ArtefactMachine
+from plica.runtime.dynamic.artefact import DynamicArtefact, Ending
 from plica.runtime.dynamic.executable import DynamicExecutable
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.link import can_link
+
+DynamicLowered: TypeAlias = Arranged[DynamicProgram, None]
+"""A program of routines: what it needs of memory is known when it runs."""
+
+
+def refuse_unsupported(module: Module) -> Module:
+    """Refuse, all at once, what no routine can do."""
+    if problems := [*unsupported(module, objects=True), *hidden_functions(module)]:
+        raise UnsupportedError(problems[0], *problems[1:])
+    return module
+
+
+def routines(module: Module, job: Job) -> DynamicProgram:
+    """The program of a module of first-order functions: routines that call kernels."""
+    return with_reference_counts(select_instructions(module, kernels_of(module), job.scheduler))
+
+
+def emit_routines(lowered: DynamicLowered, job: Job) -> DynamicArtefact:
+    """All that will be loaded, here or elsewhere."""
+    program, target = lowered.program, job.target
+    return DynamicArtefact(
+        interface_of(lowered.final)[0],
+        ArtefactMachine(target.triple, target.cpu, target.features),
+        job.threads,
+        units(program, target, lowered.fused, job.store, lowered.signless),
+        tuple([aligned_bytes(each) for each in program.constants]),
+        endings(program),
+        (("llvm", toolchain.llvm_version()), *job.versions),
+    )
+
+
+def endings(program: DynamicProgram) -> tuple[Ending, ...]:
+    """Why a program can end without a result, in the order of the codes."""
+    found = [Ending(e.code, e.message, e.node, e.expected) for e in program.failures]
+    for each in launches(program):
+        message = f"An index that {each.source} was given is outside the tensor it selects from."
+        found.append(Ending("index-out-of-bounds", message, each.source))
+    return tuple(found)
+
 
 # fmt: off
 DYNAMIC: Final = Pipeline((

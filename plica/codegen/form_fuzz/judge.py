@@ -2,6 +2,11 @@
 
 stages --form--> stages --hoisting--> stages and constants --> kernel --template--> scheduled
 kernel --lowering passes--> lowered kernel
+
+Planted mistakes in a form, a trace template and a lowering pass, which fuzzing must find.
+
+>>> sorted(WAYS)
+['form', 'pass', 'template']
 """
 
 from __future__ import annotations
@@ -20,21 +25,24 @@ from plica.analysis.statement import LoweringRefused
 from plica.codegen.dot_product import DOTS, TILES
 from plica.codegen.lower.passes import lower
 from plica.codegen.operation_count import operations
+from plica.codegen.plant import planted, with_a_longer_loop
 from plica.codegen.subject import CPU, Passes
-from plica.core import EvaluationError
+from plica.core import EvaluationError, Term, map_bottom_up
 from plica.ir.contract import DEFAULT_CONTRACT
 from plica.ir.interpret.value import Array
-from plica.ir.loop import Each, Kernel, Scan, Stages, kernel_of
+from plica.ir.loop import Each, Kernel, Lit, Reduce, Scan, Stages, index, kernel_of
 from plica.ir.loop.stages import evaluate_stages
 from plica.ir.type import DType
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.schedule.default import FORMS, Machine
 from plica.schedule.default.choose import TEMPLATES, Template, by_template, recorded
 from plica.schedule.default.gpu import GPU_FORMS, Gpu
-from plica.schedule.do import DoBlock as Do
-from plica.schedule.form import Form
+from plica.schedule.default.role import contraction_blocks
+from plica.schedule.do import Body, DoBlock, DoBlock as Do, do
+from plica.schedule.form import Facts, Form
 from plica.schedule.generate.stages import StagesCase, shape_of
 from plica.schedule.hoist import constants, hoist
+from plica.schedule.primitive import block, loops, parallel
 from plica.schedule.problem import ScheduleRefused
 from plica.schedule.unlowered import run_unlowered
 
@@ -233,3 +241,51 @@ def result_of(of: Kernel, arrays: Sequence[Array]) -> Array | str:
         return run_unlowered(of, arrays)[-1]
     except EvaluationError as error:
         return error.diagnostics[0].message
+
+
+# --- planted mistakes in a form, a trace template and a lowering pass, which fuzzing must find ---
+
+
+def without_last_term(of: Stages) -> Stages:
+    """The stages whose sums leave out the last place of their innermost axis."""
+
+    def shorter(node: Term) -> Term:
+        match node:
+            case Reduce(combiner, axes, (*before, Lit(size)), body) if size > 1:
+                return Reduce(combiner, axes, (*before, index(size - 1)), body)
+            case _:
+                return node
+
+    return map_bottom_up(shorter, of)
+
+
+def wrong_form(of: Form) -> Form:
+    """The form with a mistake in whatever it makes."""
+
+    def apply(stages: Stages, facts: Facts, machine: object) -> list[Stages]:
+        return [without_last_term(each.stages) for each in of.reach(stages, facts, machine)]
+
+    return evolve(of, apply=apply)
+
+
+def tile_with_shared_lanes(kernel: Kernel, machine: Machine) -> DoBlock | None:
+    """The template of register tiles, in which cores then share the lanes of vectors."""
+    tile, stages = TEMPLATES["register-tile"](kernel, machine), contraction_blocks(kernel)
+    if tile is None or stages is None:
+        return None
+
+    @do
+    def whole() -> Body:
+        yield tile
+        around = yield loops((yield block(str(stages.reduction.label))))
+        yield parallel(around[-1])
+
+    return whole
+
+
+WAYS: Final[dict[str, FormWay]] = {
+    "form": FormWay(forms=[wrong_form(e) if e.name == "lanes-over-n" else e for e in FORMS]),
+    "template": FormWay(templates={**TEMPLATES, "register-tile": tile_with_shared_lanes}),
+    "pass": FormWay(passes=planted("partition", with_a_longer_loop)),
+}
+"""What stages go through, with a mistake in it."""

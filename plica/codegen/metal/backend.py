@@ -21,8 +21,8 @@ from plica.codegen.target import Target, named_target
 from plica.ir.loop import Buffer, For, Kernel, statements
 from plica.ir.type import known
 from plica.runtime.artefact import METAL_TRIPLE
+from plica.runtime.emulator.executable import MetalProgram
 from plica.runtime.emulator.gpu import missing
-from plica.runtime.emulator.program import MetalProgram
 
 UNROLLED: Final = 16
 """Turns that are written out, at most."""

@@ -1,4 +1,8 @@
-"""The backend of WebAssembly: LLVM with lanes of 128 bits; wasmtime, Node and browsers run it."""
+"""The backend of WebAssembly: LLVM with lanes of 128 bits; wasmtime, Node and browsers run it.
+
+Assembling WebAssembly: the last pass of its pipeline, from a plan to an artefact of one
+module.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +11,84 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
+from attrs import frozen
+
 from plica.codegen.backend import Backend, Texts
-from plica.codegen.compilation import Job, Lowered, emitted
+from plica.codegen.compilation import Job, Lowered, emitted, record
+from plica.codegen.interface import aligned_bytes, interface, tenants
 from plica.codegen.llvm import toolchain as llvm
 from plica.codegen.llvm.dialect import LLVM
 from plica.codegen.llvm.fold import fold
 from plica.codegen.llvm.passes import CPU
+from plica.codegen.llvm.toolchain import llvm_version
 from plica.codegen.lower.processor import machine_of
 from plica.codegen.memory_plan import WorkspacePlan, workspace_plan
 from plica.codegen.native import called_back, program_of
-from plica.codegen.program import Program
+from plica.codegen.operation_count import operations
+from plica.codegen.program import Program, kernel_name, launches, moved_bytes
 from plica.codegen.record import kernels
 from plica.codegen.wasm import toolchain
-from plica.codegen.wasm.assemble import EmitWasm, text_of
 from plica.codegen.wasm.target import SPELLINGS, WasmTarget, parse
 from plica.ir.loop.statement import Kernel
 from plica.ir.passes import Pass, Pipeline
-from plica.runtime.error import UnsupportedError
+from plica.runtime.artefact import Artefact, ArtefactMachine, Launched
+from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.executable import Executable
 from plica.runtime.load import executable
 from plica.runtime.wasm.instance import INSTALL, WasmInstance
 from plica.schedule.default import Machine
+
+
+def text_of(lowered: Lowered, target: WasmTarget) -> str:
+    """The LLVM text of a lowered module."""
+    if not isinstance(lowered.plan, WorkspacePlan):
+        message = "WebAssembly is made for sizes that are known; those of this model are open."
+        hint = "Give the model its sizes, or compile it for 'cpu'."
+        named = ", ".join(str(each.name) for each in lowered.program.dims)
+        raise UnsupportedError(Diagnostic("unsupported", message, None, "numbers", named, hint))
+    machine = target.machine
+    return fold(lowered.program, lowered.plan, machine, lowered.fused, lowered.signless)
+
+
+@frozen
+class EmitWasm:
+    """A module of all kernels, which LLVM improves so much: 2 as usual, 1 to be done soon."""
+
+    level: int = 2
+
+    def __call__(self, lowered: Lowered, job: Job) -> Artefact:
+        """All that will be loaded, in a browser or here."""
+        target: WasmTarget = job.target
+        code = toolchain.emit(text_of(lowered, target), target.machine, self.level)
+        program, plan, machine = lowered.program, lowered.plan, target.machine
+        assert isinstance(plan, WorkspacePlan)  # or there were no text
+        done = launches(program)
+        return Artefact(
+            interface(lowered.module.main_function(), program),
+            ArtefactMachine(machine.triple, machine.cpu, machine.features, machine.machine),
+            1,
+            (code,),
+            tuple([aligned_bytes(each) for each in program.constants]),
+            plan.size,
+            tuple([each.source for each in done]),
+            tuple(
+                [
+                    Launched(
+                        kernel_name(each.kernel, program),
+                        operations(program.kernels[each.kernel]),
+                        moved_bytes(each, program),
+                    )
+                    for each in done
+                ]
+            ),
+            tenants(plan),
+            (
+                ("llvm", llvm_version()),
+                ("wasm-ld", toolchain.version(toolchain.linker())),
+                *job.versions,
+            ),
+            partial(record, lowered),
+        )
 
 
 def _pipeline(level: int) -> Pipeline:

@@ -7,12 +7,15 @@ to the sign of zeros (`signless_zero`), or within a tolerance relative to the su
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.contract import APPROX, Contract, exact, signless_zero
-from plica.ir.type import dtype
+from plica.ir.graph.expression import Const, Var, const
+from plica.ir.type import DTYPES, dtype, f64, type_of
+from plica.rewrite.check.instance import Instance
 
 SLACK = 8.0
 """Roundings per operator that a reassociating rule may add, in units of the dtype's epsilon."""
@@ -84,3 +87,48 @@ def _first(wrong: Any, a: Any, b: Any) -> str | None:
     place = tuple(int(each[0]) for each in np.nonzero(np.atleast_1d(wrong)))
     here = place if a.shape else ()
     return f"element {here} is {a[here]!s} on the left and {b[here]!s} on the right"
+
+
+# --- widening ----------------------------------------------------------------------------------
+
+
+T = TypeVar("T", bound=Term)
+NARROW: Final[frozenset[Term]] = frozenset(
+    each for each in DTYPES if each.is_float and each is not f64
+)
+
+
+def widened(made: Instance) -> Instance | None:
+    """The instance in f64, or None if nothing in it is narrower."""
+    term = in_f64(made.term)
+    if term is made.term:
+        return None
+    inputs = tuple((in_f64(var), array_in_f64(value)) for var, value in made.inputs)
+    return Instance(term, inputs, tuple(var for var, _ in inputs))
+
+
+def in_f64(term: T) -> T:
+    """The term with every float in f64, its constants and the types of its variables included."""
+    constants = {
+        node: const(array_in_f64(node.numpy()), f64)
+        for node in post_order(term)
+        if isinstance(node, Const) and node.dtype in NARROW
+    }
+    # Constants go first: their bytes change with their dtype.
+    marks: dict[Term, Term] = {
+        node: Var(Name(f"constant {i}"), type_of(node)) for i, node in enumerate(constants)
+    }
+    marked = map_bottom_up(lambda node: marks.get(node, node), term)
+    wide = map_bottom_up(_widen, marked)
+    back = {map_bottom_up(_widen, marks[node]): new for node, new in constants.items()}
+    return map_bottom_up(lambda node: back.get(node, node), wide)
+
+
+def array_in_f64(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array in f64 if its elements are narrower floats."""
+    narrow = value.dtype in {each.numpy for each in DTYPES if each in NARROW}
+    return value.astype(np.float64) if narrow else value
+
+
+def _widen(node: Term) -> Term:
+    return f64 if node in NARROW else node

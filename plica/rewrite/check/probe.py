@@ -5,22 +5,24 @@ No values are computed here, and no test library is needed, so importing a pack 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from plica.core import IllTyped, Name, RuleFailed, RuleRefused, Term, post_order
+from plica.core import IllTyped, Name, RuleFailed, RuleRefused, Term, free_vars, post_order
 from plica.core.extension import said
+from plica.ir.graph import Module, Var
 from plica.ir.graph.expression import Apply, Expr
 from plica.ir.graph.operator import Mismatch, find
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type import bool_, same_type, type_of
-from plica.rewrite.check.data import seeded
-from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.offer import offered
+from plica.ir.type import TensorType, bool_, infer, known, same_type, type_of
+from plica.rewrite.check.data import Choose, array, seeded
+from plica.rewrite.check.instance import Instance, instance
 from plica.rewrite.check.report import closed, text
 from plica.rewrite.instantiate import plan
-from plica.rewrite.pattern import IndexHole, alternatives
+from plica.rewrite.pattern import IndexHole, alternatives, bound_names
 from plica.rewrite.rule import Rule
+from plica.runtime.error import Diagnostic
 
 MAX_TRIES: Final = 3
 
@@ -131,3 +133,61 @@ def types_differ(left: Expr, right: Term) -> str | None:
     if same_type(expected, found):
         return None
     return f"the left side is a {expected}, the right side a {found}"
+
+
+# --- test inputs of a rule ---------------------------------------------------------------------
+
+
+def offered(
+    rule: Rule, choose: Choose, *, data: bool = True, rounds: bool = False
+) -> Instance | None:
+    """An instance of a rule, or None; examples alternate with generated instances."""
+    if rule.examples and (rule.instances is None or choose((True, False))):
+        places = [each for example in rule.examples for each in occurrences(rule, example)]
+        return _instance(choose(places), choose, data) if places else None
+    if rule.instances is None:
+        return instance(rule.left, choose, data=data, rounds=rounds)
+    given: Any = rule.instances(choose)  # Any: whatever a user gives
+    if isinstance(given, Expr):
+        return _instance(given, choose, data)
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not set(given) <= bound_names(rule.left):
+        message = f"The instances of {rule.name} do not fill its holes."
+        expected = f"values for some of {', '.join(sorted(bound_names(rule.left)))}, or a term"
+        raise RuleRefused(Diagnostic("bad-rule", message, rule.place, expected, repr(given)))
+    return instance(rule.left, choose, data=data, given=given, rounds=rounds)
+
+
+def occurrences(rule: Rule, example: Module | Expr) -> list[Expr]:
+    """The terms of a program at which a rule applies, the first first; of known sizes only."""
+    values = infer(example).values if isinstance(example, Module) else (example,)
+    nodes = dict.fromkeys(node for value in values for node in post_order(value))
+    return [
+        each for each in nodes
+        if isinstance(each, Expr) and _is_closed(each) and rule.at(each) is not None
+    ]  # fmt: skip
+
+
+def _is_closed(of: Expr) -> bool:
+    """Whether all free symbols of a term can be given arrays."""
+    return all(
+        isinstance(var, Var)
+        and isinstance(var.type, TensorType)
+        and all(known(size) is not None for size in var.type.shape)
+        for var in free_vars(of)
+    )
+
+
+def variables_of(term: Expr) -> tuple[Var, ...]:
+    """The free variables of a term, in order of occurrence."""
+    free = free_vars(term)
+    return tuple(
+        each for each in dict.fromkeys(post_order(term)) if isinstance(each, Var) and each in free
+    )
+
+
+def _instance(term: Expr, choose: Choose, data: bool) -> Instance:
+    variables = variables_of(term)
+    inputs = tuple((each, array(each.type, choose)) for each in variables) if data else ()
+    return Instance(term, inputs, variables)

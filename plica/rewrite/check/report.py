@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from plica.ir.contract import APPROX, Contract
 from plica.ir.graph import Expr, Function, Module, Var, main_module, module
 from plica.ir.type import FuncType, type_of
 from plica.rewrite.check.instance import Instance
+from plica.rewrite.near_miss import near_miss
 from plica.rewrite.rule import Rule
 
 
@@ -115,3 +116,45 @@ def literal(value: Any) -> str:
 def _number(value: Any) -> str:
     shown = repr(value)
     return f"np.{shown}" if shown in ("nan", "inf") else "-np.inf" if shown == "-inf" else shown
+
+
+# --- declined instances ------------------------------------------------------------------------
+
+
+MAX_DECLINED_KEPT: Final = 8  # declined instances that are looked at again
+
+
+class Declined:
+    """What became of attempts to make an instance that a rule changes."""
+
+    def __init__(self) -> None:
+        self.attempts = self.made = 0
+        self.kept: list[Instance] = []
+
+    def add(self, made: Instance | None) -> None:
+        """An attempt that gave no instance, or one that the rule left alone."""
+        self.attempts += 1
+        if made is not None:
+            self.made += 1
+            if len(self.kept) < MAX_DECLINED_KEPT:
+                self.kept.append(made)
+
+    def why(self, rule: Rule) -> str:
+        """Why a rule was tried on nothing."""
+        if not self.made:
+            hint = "examples= or instances= of the rule can tell some"
+            return f"no well-typed instance was found in {self.attempts} attempts; {hint}"
+        misses = [(near_miss(rule, each.term), each) for each in self.kept]
+        told = [(miss, each) for miss, each in misses if miss is not None]
+        who = "the guard" if rule.when is not None else "the right side"
+        count = f"{self.made} instances made, all declined by {who}"
+        if not told:
+            return count
+        miss, nearest = max(told, key=lambda each: each[0].fitting / each[0].parts)
+        return f"{count}; the nearest, {in_one_line(nearest.term, nearest)}, {miss}"
+
+
+def in_one_line(term: Expr, made: Instance) -> str:
+    """A term in one line, as a script says it."""
+    body = text(closed(term, made)).partition("def main")[2].partition(":\n")[2]
+    return " ".join(body.split()).removeprefix("return ")

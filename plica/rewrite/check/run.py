@@ -25,21 +25,18 @@ from plica.ir.contract import fused
 from plica.ir.graph import Expr, Operator
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import dtype, type_of
-from plica.rewrite.check.compare import distance
+from plica.rewrite.check.compare import array_in_f64, distance
 from plica.rewrite.check.data import TAPE, reader
-from plica.rewrite.check.decline import Declined
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.offer import offered
 from plica.rewrite.check.operator import check_operator
-from plica.rewrite.check.probe import ill_formed
+from plica.rewrite.check.probe import ill_formed, offered
 from plica.rewrite.check.region import chains
-from plica.rewrite.check.report import as_pytest
+from plica.rewrite.check.report import Declined, as_pytest
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.simplify_data import plainer
 from plica.rewrite.check.trial import Inputs, SidesDiffer, Trial
 from plica.rewrite.check.verdict import Counterexample, Refuted, Tested, Untested, Verdict
-from plica.rewrite.check.widen import array_in_f64
 from plica.rewrite.pack import Pack, as_rules
 from plica.rewrite.packs import find_pack
 from plica.rewrite.pattern import Dominator

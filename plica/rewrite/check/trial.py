@@ -23,13 +23,12 @@ from plica.ir.graph.expression import Apply, Const, Expr, Tuple
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.record import tensor_of
 from plica.ir.type import DType, TensorType, type_of
-from plica.rewrite.check.compare import difference
+from plica.rewrite.check.compare import array_in_f64, difference, widened
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.probe import types_differ
 from plica.rewrite.check.product import products_are_exact
 from plica.rewrite.check.report import closed
 from plica.rewrite.check.sample import Sets
-from plica.rewrite.check.widen import array_in_f64, widened
 from plica.rewrite.rule import Rule
 
 Inputs: TypeAlias = Sequence[np.ndarray[Any, Any]]

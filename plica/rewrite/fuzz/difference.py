@@ -24,8 +24,7 @@ from plica.ir.graph.module import Module, module as module_of
 from plica.ir.interpret.interpreter import RunLimits, interpret
 from plica.ir.interpret.value import Closure, DataValue, NativeFunction
 from plica.ir.type import FuncType, TensorType, infer, type_of
-from plica.rewrite.check.compare import SLACK, difference, epsilon
-from plica.rewrite.check.widen import array_in_f64, in_f64
+from plica.rewrite.check.compare import SLACK, array_in_f64, difference, epsilon, in_f64
 
 Inputs: TypeAlias = tuple[Any, ...]  # Any: arrays, or tuples of them
 Compiled: TypeAlias = Callable[[Module, Inputs], Any]

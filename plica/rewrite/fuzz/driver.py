@@ -20,9 +20,11 @@ Cases have a time limit: exceeding it is a finding, and the smallest one found s
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import hypothesis
@@ -31,7 +33,39 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from plica.rewrite.fuzz.report import SKIPPED, Finding, FuzzReport, added
-from plica.rewrite.fuzz.watch import CASE_SECONDS, TimeUp, watched
+
+CASE_SECONDS: Final = 60.0  # the time limit of a case, and again of shrinking or reporting it
+
+
+class TimeUp(KeyboardInterrupt):
+    """A case takes too long: a KeyboardInterrupt, so that tested code does not catch it.
+
+    Hypothesis stops at once on an interrupt.
+    """
+
+
+@contextmanager
+def watched(seconds: float) -> Iterator[None]:
+    """Raises `TimeUp` inside after the given number of seconds, and repeatedly after that.
+
+    Only the main thread can be interrupted; elsewhere, and without such timers, there is no limit.
+    """
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, _up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _up(*_: object) -> None:
+    raise TimeUp
+
 
 SMALLER: Final = 120  # the maximum number of cases drawn to shrink a failure
 ENDLESS: Final = "does not end"  # the blame for a case that exceeds its time

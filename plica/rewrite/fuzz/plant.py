@@ -16,7 +16,7 @@ from plica.ir.graph import Apply, Module
 from plica.ir.op import find
 from plica.ir.passes import Pass
 from plica.ir.type import infer
-from plica.rewrite.fuzz.stage import Stage
+from plica.rewrite.fuzz.run import Stage
 from plica.rewrite.make import rule
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.pattern import holes

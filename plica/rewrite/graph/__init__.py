@@ -15,11 +15,10 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.rewrite.graph.anf import is_anf, to_anf
-    from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
+    from plica.rewrite.graph.anf import is_anf, is_basic_block, to_anf, to_basic_blocks
     from plica.rewrite.graph.catalogue import PASSES, find_pass
     from plica.rewrite.graph.cse import merge_common
-    from plica.rewrite.graph.dataflow import is_dataflow, to_dataflow
+    from plica.rewrite.graph.dataflow import intervals, is_dataflow, live_after, to_dataflow
     from plica.rewrite.graph.dead import remove_dead, remove_unreachable
     from plica.rewrite.graph.defunctionalize import defunctionalize, is_first_order
     from plica.rewrite.graph.dominator import PostDominators
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from plica.rewrite.graph.inline import inline
     from plica.rewrite.graph.known import KNOWN
     from plica.rewrite.graph.lift import is_lifted, lift
-    from plica.rewrite.graph.liveness import intervals, live_after
     from plica.rewrite.graph.monomorphic import is_monomorphic, monomorphise
     from plica.rewrite.graph.partial import evaluate_partially
     from plica.rewrite.graph.total import Totality

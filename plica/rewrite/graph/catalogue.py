@@ -18,8 +18,7 @@ from plica.rewrite.graph.fold import fold_constants
 from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
-    from plica.rewrite.graph.anf import is_anf, to_anf
-    from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
+    from plica.rewrite.graph.anf import is_anf, is_basic_block, to_anf, to_basic_blocks
     from plica.rewrite.graph.defunctionalize import defunctionalize
     from plica.rewrite.graph.eta import eta_expand, eta_reduce
     from plica.rewrite.graph.inline import inline

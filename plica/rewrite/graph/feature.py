@@ -17,18 +17,26 @@
 ['add', 'multiply']
 >>> part(whole, 1).main_function().body.op
 'add'
+
+Work: the number of innermost iterations of an operator, from its tensor definition.
+
+Sizes that are not known have no number of steps: the answer is None.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
+from math import prod
 from typing import Final, Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.core import digest, free_vars, post_order
+from plica.core import Name, Term, digest, fold, free_vars, post_order
 from plica.ir.graph import Expr, Function, Module, Var, expression as ex, module as module_of
-from plica.ir.type import FuncType, infer
+from plica.ir.graph.expression import Apply, Attrs
+from plica.ir.loop import Buffer, Compute, Reduce, Scalar
+from plica.ir.op import find
+from plica.ir.type import FuncType, TensorType, Type, infer, infer_expr, shape_of, type_of
 from plica.rewrite.graph.dataflow import to_dataflow
 from plica.rewrite.graph.walk import expressions, recursive, users
 from plica.runtime.error import Diagnostic, InputError
@@ -156,3 +164,51 @@ def label(node: Expr) -> str:
     order = {each: at for at, each in enumerate(post_order(node))}
     params = sorted(read, key=lambda each: order.get(each, -1))
     return digest(Function((), (), tuple(params), None, node))
+
+
+# --- work --------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def steps(op: str, attributes: Attrs, types: tuple[Type, ...]) -> int | None:
+    """The steps of an operator at arguments of these types."""
+    record = find(op)
+    tensors = [each for each in types if isinstance(each, TensorType)]
+    if record is None or len(tensors) < len(types):
+        return None
+    if record.decompose is not None:
+        params = [Var(Name("x", i), each) for i, each in enumerate(types)]
+        body = infer_expr(record.decompose(dict(attributes), *params))
+        return _total(
+            [
+                steps(each.op, each.attrs, tuple([type_of(arg) for arg in each.args]))
+                for each in expressions(body)
+                if isinstance(each, Apply)
+            ]
+        )
+    assert record.compute is not None  # an operator has one or the other
+    buffers = [Buffer(Name("x", i), each.shape, each.dtype) for i, each in enumerate(tensors)]
+    made = record.compute(dict(attributes), *buffers)
+    return _total([steps_of(each) for each in ((made,) if isinstance(made, Compute) else made)])
+
+
+def steps_of(compute: Compute) -> int | None:
+    """The elements of a tensor expression, times the boxes it reduces over, one in the other."""
+
+    def algebra(node: Term, kids: tuple[int | None, ...]) -> int | None:
+        if None in kids:
+            return None
+        inside = max([each for each in kids if each is not None], default=1)
+        return _times(node.extents, inside) if isinstance(node, Reduce) else inside
+
+    return _times(compute.shape, fold(algebra, compute.body))
+
+
+def _times(shape: tuple[Scalar, ...], inside: int | None) -> int | None:
+    sizes = shape_of(shape, {})
+    return None if sizes is None or inside is None else prod(sizes) * inside
+
+
+def _total(parts: list[int | None]) -> int | None:
+    found = [each for each in parts if each is not None]
+    return sum(found) if len(found) == len(parts) else None

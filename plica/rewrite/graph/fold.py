@@ -39,8 +39,8 @@ with lazy_imports(__name__):
     from plica.ir.interpret.graph_machine import GraphMachine, machine_of
     from plica.ir.type.size import shape_of
     from plica.rewrite.fuse.reading import reading
+    from plica.rewrite.graph.feature import steps
     from plica.rewrite.graph.quote import quote
-    from plica.rewrite.graph.work import steps
 
 MAX_FOLDED_BYTES: Final = 16 << 20  # how many bytes a constant may take that folding makes
 GROWTH: Final = 4

@@ -11,8 +11,8 @@ from __future__ import annotations
 import attrs
 
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Match, Var
+from plica.rewrite.graph.dominator import ScopeTree
 from plica.rewrite.graph.total import Totality
-from plica.rewrite.graph.tree import ScopeTree
 from plica.rewrite.graph.walk import is_atom, operands
 
 

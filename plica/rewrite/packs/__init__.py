@@ -19,7 +19,7 @@ from plica.rewrite.pack import Pack, pack
 
 OWN: Final[dict[str, str]] = {
     "algebra": "plica.rewrite.packs.algebra:ALGEBRA",
-    "byte-views": "plica.rewrite.packs.byte_view:BYTE_VIEWS",
+    "byte-views": "plica.rewrite.packs.byte_row:BYTE_VIEWS",
     "canonical": "plica.rewrite.packs.canonical:CANONICAL",
     "cast": "plica.rewrite.packs.cast:CAST",
     "combine": "plica.rewrite.packs.combine:COMBINE",

@@ -20,12 +20,12 @@ import attrs
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.type import DType, TensorType, type_of
+from plica.rewrite.check.compare import widened
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.offer import variables_of
+from plica.rewrite.check.probe import variables_of
 from plica.rewrite.check.run import check, refutation
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved, Refuted
-from plica.rewrite.check.widen import widened
 from plica.rewrite.fuzz.report import CASES, Counts, Finding, FuzzReport
 from plica.rewrite.match import match
 from plica.rewrite.mutate.mutant import Mutant

@@ -16,7 +16,7 @@ from plica.ir.type import f32, i32, known, static_shape
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise import word
-from plica.rewrite.quantise.fixed import Array
+from plica.rewrite.quantise.word import Array
 
 
 def layer(record: Operator, outputs: int, after: int | None) -> Any:

@@ -4,7 +4,7 @@
     after:   cast(clip(fixed_multiply(nn.conv(cast(x, i32), cast(w, i32)) + b', m, n), 0, 127), i8)
 
 Rules move `dequantise` towards the result until it meets a `quantise`; there the two become one
-integer rescaling (`plica.rewrite.quantise.fixed`), a shift if scales are powers of two
+integer rescaling (`plica.rewrite.quantise.word`), a shift if scales are powers of two
 (`plica.rewrite.quantise.form`). A layer keeps its sums in 32 bits, so only quantised values are
 rounded, once. Operators without a rule stay in floats, between a `dequantise` and a `quantise`.
 

@@ -17,8 +17,8 @@ from plica.ir.type import DType, f32, i8, i32
 from plica.rewrite.closed import is_closed, value_of
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.quantise import word
-from plica.rewrite.quantise.fixed import PRECISION, Array, common_shift, fixed_point, shift_of
 from plica.rewrite.quantise.form import integer_layer
+from plica.rewrite.quantise.word import PRECISION, Array, common_shift, fixed_point, shift_of
 
 
 def bounds(m: PatternMatch) -> tuple[int, int]:

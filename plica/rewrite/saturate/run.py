@@ -25,8 +25,7 @@ from plica.rewrite.pack import Pack
 from plica.rewrite.pattern import alternatives
 from plica.rewrite.rule import Rule
 from plica.rewrite.saturate.cost import Cost, elements, priced, total
-from plica.rewrite.saturate.egraph import EGraph
-from plica.rewrite.saturate.ematch import Candidates
+from plica.rewrite.saturate.egraph import Candidates, EGraph
 from plica.rewrite.saturate.limit import Backoff, SaturationLimits
 from plica.rewrite.saturate.proof import derivation
 from plica.rewrite.saturate.scope import Choice, Scopes

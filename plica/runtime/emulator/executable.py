@@ -1,22 +1,30 @@
-"""Emulated GPUs: a compiled model whose text for a GPU is run by a processor."""
+"""Emulated GPUs: a compiled model whose text for a GPU is run by a processor.
+
+Emulated programs: the launches of a model for a GPU, one after another on a processor.
+
+Memory, constants and launches are those of a GPU (`plica.runtime.cuda.step`); so are the results.
+It is no way to be fast: every launch is done twice, in two orders of its threads.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from plica.runtime.artefact import Artefact
 from plica.runtime.cuda.open_program import OpenDeviceExecutable
-from plica.runtime.cuda.step import DeviceCopy, DeviceProgram
+from plica.runtime.cuda.step import ALIGNMENT, DeviceCopy, DeviceLaunch, DeviceProgram
 from plica.runtime.device_executable import DeviceExecutable, DeviceKind, Sources, step_loader
-from plica.runtime.emulator.gpu import loaded
-from plica.runtime.emulator.program import EmulatedProgram, MetalProgram
+from plica.runtime.emulator.gpu import GROUP, Bytes, EmulatedLaunch, launch, loaded, tile_words
 from plica.runtime.error import ArtefactError, Diagnostic
 from plica.runtime.executable import Executable
+from plica.runtime.port import Array
 
 _UNTIMED: Final = Diagnostic(
     "unsupported",
@@ -101,3 +109,81 @@ def hip(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
 def metal(artefact: Artefact, texts: Sources | None = None) -> DeviceExecutable:
     """A model as Metal Shading Language."""
     return _elsewhere(artefact, texts, "metal", "Metal", MetalProgram)
+
+
+# --- emulated programs -------------------------------------------------------------------------
+
+
+class EmulatedProgram:
+    """A program for blocks of threads; its text is compiled when it is called first."""
+
+    def __init__(
+        self, code: bytes, program: DeviceProgram, constants: Sequence[Array], sizes: Sequence[int],
+        features: Sequence[str] = (), *, functions: Callable[[], ctypes.CDLL] | None = None,
+    ) -> None:  # fmt: skip
+        self._given = functions
+        self._text, self._program, self._sizes = code.decode(), program, tuple(sizes)
+        self._held = [np.ascontiguousarray(each) for each in constants]
+        self._failed = np.zeros(max(len(program.steps), 1), np.int32)
+
+    @cached_property
+    def _functions(self) -> ctypes.CDLL:
+        return loaded(self._text, self._program.functions) if self._given is None else self._given()
+
+    def _shape(self, of: DeviceLaunch) -> EmulatedLaunch:
+        """The threads of a launch."""
+        return of
+
+    def _more(self, number: int) -> list[int]:
+        """The arguments of a launch besides tensors."""
+        return []
+
+    def call(self, addresses: Sequence[int]) -> int:
+        """Run on arrays of this process; 0, or the number of the launch that failed."""
+        layout = self._program.layout
+        memory: Bytes = np.full(layout.size + ALIGNMENT, 0xFF, np.uint8)
+        memory = memory[-memory.ctypes.data % ALIGNMENT :][: layout.size]
+        places = [memory.ctypes.data + at for at in layout.places]
+        for slot, number in layout.constants:
+            places[slot] = self._held[number].ctypes.data
+        moves = [*zip((*layout.inputs, *layout.outputs), addresses, self._sizes, strict=True)]
+        for slot, room, size in moves[: len(layout.inputs)]:
+            ctypes.memmove(places[slot], room, size)
+        self._failed[:] = 0
+        for number in range(len(self._program.steps)):
+            self._do(number, places, memory)
+        for slot, room, size in moves[len(layout.inputs) :]:
+            ctypes.memmove(room, places[slot], size)
+        return int(self._failed.argmax()) + 1 if self._failed.any() else 0
+
+    def _do(self, number: int, places: list[int], memory: Bytes) -> None:
+        step = self._program.steps[number]
+        if isinstance(step, DeviceCopy):
+            ctypes.memmove(places[step.target], places[step.source], step.size)
+            return
+        scratch = self._program.layout.scratch[: step.scratch]
+        addresses = [places[slot] for slot in step.slots]
+        addresses += [memory.ctypes.data + at for at in scratch]
+        maps = [tile_words(each, addresses[each.argument]) for each in step.maps]
+        held = [ctypes.addressof(each) for each in maps]
+        given = [*addresses, *step.numbers, *held, *self._more(number)]
+        launch(self._functions, self._shape(step), given, [memory])
+
+
+class _Items:
+    """A launch of items, in groups of threads."""
+
+    def __init__(self, of: DeviceLaunch) -> None:
+        self.function, self.block = of.function, (min(GROUP, of.grid[0]), 1, 1)
+        self.grid = (-(-of.grid[0] // self.block[0]), 1, 1)
+
+
+class MetalProgram(EmulatedProgram):
+    """A program for items, which say where an index was outside."""
+
+    def _shape(self, of: DeviceLaunch) -> EmulatedLaunch:
+        return _Items(of)
+
+    def _more(self, number: int) -> list[int]:
+        self._number = np.full(1, number, np.int32)
+        return [self._failed.ctypes.data, self._number.ctypes.data]

@@ -1,6 +1,11 @@
 """Tools of SPIR-V: clang, and the translator between its code and modules, of one version.
 
 They build modules; a driver without SPIR-V is given the translator's output.
+
+Modules of SPIR-V, as far as artefacts are concerned: the functions one can launch.
+
+module       ::= magic version generator bound 0 instruction*      words of 4 bytes
+instruction  ::= (count of words, opcode) operand*                 15: an entry point
 """
 
 from __future__ import annotations
@@ -11,7 +16,9 @@ from pathlib import Path
 from shutil import which
 from typing import Final
 
-from plica.runtime.error import Diagnostic, UnsupportedError
+import numpy as np
+
+from plica.runtime.error import Diagnostic, UnsupportedError, damaged
 from plica.runtime.opencl.device import missing as no_device
 
 PACKAGE: Final = "apt-get install clang-15 llvm-spirv-15"
@@ -50,3 +57,33 @@ def done(command: Sequence[str], folder: Path) -> None:
         message = f"{Path(command[0]).name} refuses what was made."
         said = " / ".join((ran.stderr or ran.stdout).strip().splitlines()[:4])
         raise UnsupportedError(Diagnostic("toolchain", message, None, "no errors", said))
+
+
+# --- modules of SPIR-V, as far as artefacts are concerned --------------------------------------
+
+
+MAGIC: Final = 0x07230203
+_HEAD_WORDS: Final = 5
+_ENTRY_POINT: Final = 15
+
+
+def entry_points(code: bytes) -> frozenset[str]:
+    """The names of functions that can be launched; raises `ArtefactError` where it is no module."""
+    if len(code) % 4 or len(code) < 4 * _HEAD_WORDS:
+        raise damaged("The code is no module of SPIR-V.")
+    words = np.frombuffer(code, "<u4")
+    if int(words[0]) != MAGIC:
+        raise damaged("The code is no module of SPIR-V.")
+    found = set[str]()
+    at = _HEAD_WORDS
+    while at < len(words):
+        count, opcode = int(words[at]) >> 16, int(words[at]) & 0xFFFF
+        if not 0 < count <= len(words) - at:
+            raise damaged("An instruction of the module ends outside of it.")
+        if opcode == _ENTRY_POINT and count > 3:
+            name, end, _ = words[at + 3 : at + count].tobytes().partition(b"\0")
+            if not end:
+                raise damaged("A name in the module has no end.")
+            found.add(name.decode("utf-8", "replace"))
+        at += count
+    return frozenset(found)

@@ -21,7 +21,7 @@ from plica.core.name import Name
 from plica.ir.loop import Block, For, Scalar, ScalarVar, Stmt, axis, statements
 from plica.ir.loop.index_map import IndexMap
 from plica.ir.loop.statement import THREADS, substatements
-from plica.schedule.generate.intrinsic import NAMES
+from plica.schedule.generate.kernel import NAMES
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Instruction
 from plica.schedule.primitive.block import role_of

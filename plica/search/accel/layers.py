@@ -17,12 +17,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from typing import Any, Final
 
 from plica.codegen.accel.conv import Convolution, ConvTiling
 from plica.codegen.accel.declaration import Accelerator
 from plica.codegen.accel.offload import offload
 from plica.codegen.accel.target import AccelTarget
 from plica.codegen.accel.tiling import fits
+from plica.codegen.llvm import toolchain
 from plica.ir.graph.module import Module
 from plica.schedule.trace import Trace
 from plica.search.accel.cycles import CycleMeasurer, machine_name, policy, searched
@@ -32,6 +35,7 @@ from plica.search.progress import shown
 from plica.search.record import versions
 from plica.search.record.database import Database
 from plica.search.record.source import RecordSource
+from plica.search.target import Tuning
 from plica.search.tune_loop import Run, tuned
 from plica.search.tuned import Tuned, TuneOptions
 
@@ -69,3 +73,21 @@ def recorded(database: RecordSource, machine: Accelerator, of: Convolution) -> C
         if found is not None and fits(machine, of, found):
             return found
     return None
+
+
+# --- accelerators, as the search for tilings sees them -----------------------------------------
+
+
+def _fingerprint(target: AccelTarget) -> str:
+    return machine_name(target.machine)
+
+
+def _compilers() -> tuple[tuple[str, str], ...]:
+    return (("llvm", toolchain.llvm_version()),)
+
+
+def _known(database: RecordSource, target: AccelTarget) -> Any:  # Any: a function of its layers
+    return partial(recorded, database, target.machine)
+
+
+ACCEL: Final = Tuning(_fingerprint, _compilers, whole=tuned_layers, known=_known)

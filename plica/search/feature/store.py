@@ -37,9 +37,8 @@ from attrs import evolve, frozen
 from plica.ir.loop.statement import THREADS
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import reads_of
-from plica.search.feature.body import OF_BODY, body_columns
 from plica.search.feature.code import NO_CONDITIONS, OF_CODE, code_columns
-from plica.search.feature.issue import OF_ISSUE, all_passes, issue_columns
+from plica.search.feature.issue import OF_BODY, OF_ISSUE, all_passes, body_columns, issue_columns
 from plica.search.feature.layout import Floats, StoreLayout, StorePlace
 from plica.search.feature.numbers import (
     Array,

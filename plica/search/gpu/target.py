@@ -1,4 +1,10 @@
-"""GPUs, as the search for schedules sees them."""
+"""GPUs, as the search for schedules sees them.
+
+The measurer for GPUs, and the policies that search for them.
+
+Candidates are built in several processes and run in another, as for processors; builds need not
+pause during timing, because the GPU has its own clock.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +20,39 @@ from plica.codegen.cuda.toolchain import version
 from plica.ir.loop import Kernel, Stages
 from plica.schedule.trace import Trace
 from plica.search.course import TuningSubject
-from plica.search.gpu.measurer import gpu_measurer, gpu_policy
+from plica.search.measure import LocalMeasurer, TrialLimits
 from plica.search.policy.fold import Policy
+from plica.search.policy.model_free import Grid
+from plica.search.policy.named import MODEL_FREE, unknown_policy
 from plica.search.record.database import Database
 from plica.search.sketch.gpu import gpu_form_named, gpu_space_of, gpu_space_of_kernel
 from plica.search.space import Space
 from plica.search.space_of import query_of
 from plica.search.target import Tuning
 from plica.search.task import Task
+
+MAIN: Final = "from plica.search.gpu.worker import main; main()"
+
+LIMITS: Final = TrialLimits(60.0, 120.0, memory=0, repeats=10, least=0.002, alone=False)
+"""A reference may take the processor a while, the first time."""
+
+
+def gpu_policy(name: str) -> Policy[Any]:  # an explorer's memory is its own affair
+    """The GPU policy of this name; raises `InputError` if there is none.
+
+    Spaces are short lists of forms, most promising first, and there is no learned model for GPUs:
+    guided policies walk the list.
+    """
+    if name == "guided":
+        return Policy(Grid(8))
+    if name not in MODEL_FREE:
+        raise unknown_policy(name, ("guided", *MODEL_FREE), " for GPUs")
+    return Policy(MODEL_FREE[name]())
+
+
+def gpu_measurer(target: GpuTarget, limits: TrialLimits | None = None) -> LocalMeasurer:
+    """A measurer in processes of this machine, which has a GPU."""
+    return LocalMeasurer(target, limits or LIMITS, main=MAIN)
 
 
 def fingerprint(target: GpuTarget) -> str:

@@ -1,7 +1,20 @@
-"""The worker for GPUs: a process that builds candidates, or runs them, and may die of it."""
+"""The worker for GPUs: a process that builds candidates, or runs them, and may die of it.
+
+Building for a GPU: one candidate becomes a cubin and its launches, as bytes.
+
+It needs the compiler of CUDA C++ and no GPU, so candidates are built while others are timed.
+
+    objects = (cubin, launches)          the launches are JSON: function, grid, block, shared, maps
+
+GPU references: results of the host processor on small integers.
+
+Little work is done by its plain nest.  What would take that long is done by the kernel that rules
+of thumb make for the processor, on all of its cores: other code, and the same exact sums.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -9,17 +22,124 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from attrs import evolve
 
+from plica.codegen.cuda.fold import KernelCode, KernelLaunch, fold
+from plica.codegen.cuda.limit import check
+from plica.codegen.cuda.target import GpuTarget, parse_gpu
+from plica.codegen.cuda.toolchain import compiled
+from plica.codegen.llvm import toolchain
+from plica.codegen.lower.processor import machine_of
 from plica.codegen.native import shape_of
+from plica.codegen.operation_count import operations
+from plica.core import CompilerBug
+from plica.ir.contract import reassociates
+from plica.ir.loop.stages import from_kernel
+from plica.ir.loop.statement import Kernel
 from plica.runtime.cuda.driver import CudaGraph, CudaMemory, DeviceError, device
+from plica.runtime.cuda.tile import tile_data, tile_from
 from plica.runtime.error import PlicaError
-from plica.search.gpu.build import gpu_built, launches_of
-from plica.search.gpu.reference import gpu_reference_of
+from plica.runtime.host import cores
+from plica.schedule.default import Machine, default_trace, formed
+from plica.schedule.form import Facts
+from plica.schedule.trace import Trace
 from plica.search.measure import worker
+from plica.search.measure.build import Built, Loaded, built, built_in_stages
 from plica.search.measure.job import MeasureJob
 from plica.search.measure.outcome import Status, TrialLimits
-from plica.search.measure.reference import POISON, disagreement, prepared, written
+from plica.search.measure.reference import (
+    POISON,
+    Reference,
+    disagreement,
+    drawn_reference,
+    plain_nest,
+    prepared,
+    written,
+)
 from plica.search.measure.timing import KernelTiming
+from plica.search.sketch_rule import hoisted_kernel
+
+MUCH: Final = 1 << 30  # operations that a plain nest takes too long for
+
+_kept: dict[str, Reference] = {}
+
+
+def gpu_reference_of(job: MeasureJob) -> Reference:
+    """The reference of a job's work; the latest one is cached."""
+    if job.about not in _kept:
+        _kept.clear()
+        _kept[job.about] = _reference(job)
+    return _kept[job.about]
+
+
+def _reference(job: MeasureJob) -> Reference:
+    host = evolve(toolchain.host(), cores=cores())
+    beside = _on_processor(job, host.describe(), machine_of(host))
+    code = Loaded(built(beside).objects, host.cores)
+    return drawn_reference(job.work, code, beside.kernel, lambda inputs: prepared(inputs, beside))
+
+
+def _on_processor(job: MeasureJob, target: str, machine: Machine) -> MeasureJob:
+    """The same work as a job for the processor, with its default schedule if the work is large."""
+    whole = plain_nest(job.work)
+    plain = evolve(job, form=from_kernel(whole), trace=Trace(()), target=target)
+    if operations(whole) < MUCH or not job.reassociates:
+        return plain
+    if (found := formed(job.work, Facts(job.constant, contract=reassociates), machine)) is None:
+        return plain
+    trace = default_trace(hoisted_kernel(found.stages, job.constant).kernel, machine)
+    return plain if trace is None else evolve(plain, form=found.stages, trace=trace)
+
+
+NAME: Final = "candidate"
+
+MAX_ARGUMENTS: Final = 1024
+
+
+def gpu_target_of(job: MeasureJob) -> GpuTarget:
+    """The GPU a job is for."""
+    if (found := parse_gpu(job.target)) is None:
+        raise CompilerBug(f"The job is for {job.target}, which is no GPU.")
+    return found
+
+
+def gpu_built(job: MeasureJob, known: Kernel | None = None) -> Built:
+    """The code of a candidate; raises a `PlicaError` where its schedule or its code is refused."""
+    target = gpu_target_of(job)
+
+    def objects(kernel: Kernel) -> tuple[bytes, bytes]:
+        code = fold(kernel, NAME)
+        check(code.launches, target.gpu, NAME)
+        return objects_of(code, target, fused=job.reassociates)
+
+    return built_in_stages(job, known, "gpu", objects)
+
+
+def objects_of(code: KernelCode, target: GpuTarget, *, fused: bool) -> tuple[bytes, bytes]:
+    """The cubin of some functions, and how they are launched."""
+    launches = [
+        [e.function, e.grid, e.block, e.shared, [tile_data(each) for each in e.maps]]
+        for e in code.launches
+    ]
+    told = json.dumps({"launches": launches, "scratch": code.scratch})
+    return compiled(code.text, target.architecture, fused=fused).code, told.encode()
+
+
+def launches_of(told: bytes) -> tuple[tuple[KernelLaunch, ...], tuple[int, ...]]:
+    """The launches, and the bytes of each scratch buffer."""
+    data = json.loads(told)
+    launches = [
+        KernelLaunch(
+            function,
+            (grid[0], grid[1], grid[2]),
+            (block[0], block[1], block[2]),
+            shared,
+            tuple([tile_from(each, MAX_ARGUMENTS) for each in maps]),
+        )
+        for function, grid, block, shared, maps in data["launches"]
+    ]
+    return tuple(launches), tuple(data["scratch"])
+
 
 MAX_RUNS_PER_GRAPH: Final = 8  # runs of one graph at most, so that launch overhead is small
 GRAPH_SECONDS: Final = 1e-3  # seconds that a graph takes, about

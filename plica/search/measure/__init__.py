@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from plica.search.measure.job import MeasureJob, SpaceWork, job_of
     from plica.search.measure.local import LocalMeasurer, Measurer
     from plica.search.measure.outcome import Measured, Outcome, TrialLimits
-    from plica.search.measure.tournament import ranked
+    from plica.search.measure.timing import ranked
     from plica.search.record.order import clearly_less
 else:
     lazily(__name__)

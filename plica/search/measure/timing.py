@@ -7,6 +7,12 @@ another process has the core; one on several threads by the clock on the wall.
 >>> taken = KernelTiming(lambda count: None, lambda: next(now) * 1_000_000, TrialLimits(repeats=3))
 >>> taken.repeats()
 (0.005, 0.005, 0.005)
+
+Tournaments: which of a few good candidates is the best, beyond the noise of the machine.
+
+The candidates are timed alternately, round by round, so that two of them are compared within each
+round. One is better if the mean of their differences is large relative to its variation
+(`clearly_less`, which also orders records).
 """
 
 from __future__ import annotations
@@ -15,12 +21,14 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Final
 
 import numpy as np
 
 from plica.runtime.port import Array
-from plica.search.measure.outcome import TrialLimits
+from plica.search.measure.outcome import Measured, TrialLimits
+from plica.search.record.order import clearly_less, is_faster_in_turns, ranked_by
 
 MIN_REPEATS: Final = 3  # how often a kernel is repeated that is much slower than the best
 HOPELESS: Final = 10.0  # a kernel this many times slower than the best is run twice
@@ -145,3 +153,22 @@ def flusher(last_cache: int) -> Callable[[], None]:
         np.add(flushed, 1, out=flushed)
 
     return flush
+
+
+# --- tournaments -------------------------------------------------------------------------------
+
+
+def ranked(finals: Sequence[Measured]) -> tuple[Measured, ...]:
+    """The timed candidates, fastest first; a stable order."""
+    timed = [each for each in finals if each.times]
+    return tuple(ranked_by(timed, lambda one, other: is_faster_in_turns(one.times, other.times)))
+
+
+def is_decided(rounds: Sequence[Sequence[float]]) -> bool:
+    """Whether more rounds would change nothing: whatever seems faster than the first clearly is.
+
+    >>> is_decided([(1.0, 0.5), (1.1, 0.6)] * 4), is_decided([(1.0, 0.9), (1.0, 1.05)] * 4)
+    (True, False)
+    """
+    first, *others = zip(*rounds, strict=True)
+    return all(median(each) >= median(first) or clearly_less(each, first) for each in others)

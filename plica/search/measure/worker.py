@@ -46,8 +46,7 @@ from plica.search.measure.reference import (
     written,
 )
 from plica.search.measure.stop import placed, stopped
-from plica.search.measure.timing import KernelTiming, clock_for, flusher, interleaved
-from plica.search.measure.tournament import is_decided
+from plica.search.measure.timing import KernelTiming, clock_for, flusher, interleaved, is_decided
 
 ROUNDS: Final = 12  # how often each candidate of a final is timed
 

@@ -14,11 +14,17 @@ __all__ = [
 if TYPE_CHECKING:
     from plica.search.model.baseline import Analytical, Chance
     from plica.search.model.blended import Blended
-    from plica.search.model.model import Model
+    from plica.search.model.model import (
+        Model,
+        Quality,
+        held_out,
+        pairwise_accuracy,
+        quality,
+        recall,
+    )
     from plica.search.model.perceptron import Perceptron
-    from plica.search.model.quality import Quality, held_out, pairwise_accuracy, quality, recall
     from plica.search.model.ranked import Ranked
-    from plica.search.model.saved import loaded
+    from plica.search.model.shipped import loaded
     from plica.search.model.summed_time import SummedTime
 else:
     lazily(__name__)

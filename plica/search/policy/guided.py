@@ -10,7 +10,7 @@
 The stages follow from the log, so nothing is remembered but how long the best has been the best.
 
 >>> from plica.search.policy.example import SQUARE, best_of, cost
->>> from plica.search.policy.ridge import Ridge
+>>> from plica.search.accel.cycles import Ridge
 >>> policy = Policy(Guided(CostJudge("ridge", Ridge(), knobs), batch=8))
 >>> best_of(policy, SQUARE, cost, trials=32, seed=0)
 1.0

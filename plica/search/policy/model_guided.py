@@ -1,7 +1,7 @@
 """Strategies that choose whole batches by a cost model: evolution and simulated annealing.
 
 >>> from plica.search.policy.example import SQUARE, best_of, cost
->>> from plica.search.policy.ridge import Ridge
+>>> from plica.search.accel.cycles import Ridge
 >>> judge = CostJudge("ridge", Ridge(), knobs)
 >>> best_of(Policy(Evolution(judge, batch=8)), SQUARE, cost, trials=40, seed=0)
 1.0

@@ -6,6 +6,12 @@
 'guided, evolution, annealing, descent, genetic, random, grid'
 
 Those that learn can be given the cost model of a library: `guided:acme`.
+
+Cost models of libraries: what learns which candidates are fast, found by entry point.
+
+A library names a learner under the entry-point group `plica.cost_models`: a value with `fitted`
+and `scores` as `plica.search.model.model` says.  `plica.tune(model, policy="guided:acme")` searches
+with the one that is called `acme`.
 """
 
 from __future__ import annotations
@@ -14,10 +20,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+from plica.core import ExtensionGroup
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.default import Machine
 from plica.search.model.baseline import Analytical
-from plica.search.model.offered import COST_MODELS
+from plica.search.model.model import Model
 from plica.search.model.shipped import shipped, shipped_digest
 from plica.search.policy.cost_judge import CostJudge, stores
 from plica.search.policy.fold import Explorer, Policy
@@ -78,3 +85,18 @@ def policy_named(name: str, machine: Machine) -> Policy[Any]:
     if name == "guided":
         return guided(machine)
     return policy_by(name, partial(learned, machine), (TRANSFER,))
+
+
+# --- cost models of libraries ------------------------------------------------------------------
+
+
+def _learns(of: object) -> bool:
+    return not isinstance(of, type) and all(
+        callable(getattr(of, word, None)) for word in ("fitted", "scores")
+    )
+
+
+COST_MODELS: Final[ExtensionGroup[Model]] = ExtensionGroup(
+    "plica.cost_models", "cost model", _learns, error=InputError, unknown="unknown-policy"
+)
+"""The cost models that libraries offer, by name."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from plica.analysis.index.combination import adds_up, contradiction
+from plica.analysis.index.deduction import adds_up, contradiction
 from plica.analysis.index.elimination import RowSum, contradicted, refute, solutions
 from plica.analysis.index.polynomial import polynomial
 from plica.ir.loop.scalar import Scalar

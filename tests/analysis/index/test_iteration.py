@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from hypothesis.strategies import DrawFn
 
 from plica.analysis.index.context import TRUE
-from plica.analysis.index.division import divided
-from plica.analysis.index.iteration import IterationMap, iteration_map
+from plica.analysis.index.iteration import IterationMap, divided, iteration_map
 from plica.analysis.index.point import value
 from plica.core.binding import substitute
 from plica.ir.loop.scalar import And, Lt, Scalar, ScalarVar, index

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from plica.analysis.index import EMPTY
-from plica.analysis.index.smtlib import to_smtlib
+from plica.analysis.index.solver import to_smtlib
 from plica.ir.loop.scalar import Le, Lt, Scalar
 from tests.analysis.index.box import NUMBERS, VARIABLES, X, terms, value
 

@@ -7,12 +7,12 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.accel.assembly import read_stream
 from plica.codegen.accel.check import check, redundant, verify
 from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
 from plica.codegen.accel.cycle import simulate
 from plica.codegen.accel.declaration import Accelerator, Queue
-from plica.codegen.accel.functional import run
+from plica.codegen.accel.device import run
+from plica.codegen.accel.encode import read_stream
 from plica.codegen.accel.instruction import Stream
 from plica.codegen.accel.order import BadStream, Token, legal_order, matched
 from plica.codegen.accel.stream import build

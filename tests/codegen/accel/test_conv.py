@@ -9,7 +9,6 @@ import pytest
 from attrs import evolve
 from hypothesis import assume, given, settings, strategies as st
 
-from plica.codegen.accel.assembly import show_stream
 from plica.codegen.accel.check import redundant
 from plica.codegen.accel.conv import (
     Convolution,
@@ -23,8 +22,8 @@ from plica.codegen.accel.conv import (
 )
 from plica.codegen.accel.cycle import simulate
 from plica.codegen.accel.declaration import Accelerator
-from plica.codegen.accel.encode import from_bytes, to_bytes
-from plica.codegen.accel.functional import run
+from plica.codegen.accel.device import run
+from plica.codegen.accel.encode import from_bytes, show_stream, to_bytes
 from plica.codegen.accel.instruction import Stream, operand
 from plica.codegen.accel.order import legal_order
 from plica.codegen.accel.stream import build

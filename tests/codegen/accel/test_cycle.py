@@ -8,12 +8,11 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.accel.assembly import read_stream
-from plica.codegen.accel.cycle import simulate
+from plica.codegen.accel.cycle import chrome_trace, peak, roofline, simulate
 from plica.codegen.accel.declaration import Accelerator, Timing
+from plica.codegen.accel.encode import read_stream
 from plica.codegen.accel.order import matched
 from plica.codegen.accel.token import insert
-from plica.codegen.accel.trace import chrome_trace, peak, roofline
 from plica.codegen.accel.vta import osdi, vta
 from tests.codegen.accel.machines import FEW, MACHINES, NAMES, streams
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from plica.codegen.accel.assembly import read, read_stream, show, show_stream
 from plica.codegen.accel.declaration import Accelerator
-from plica.codegen.accel.encode import decode, encode, from_bytes, to_bytes
+from plica.codegen.accel.encode import (
+    decode,
+    encode,
+    from_bytes,
+    read,
+    read_stream,
+    show,
+    show_stream,
+    to_bytes,
+)
 from plica.codegen.accel.instruction import AccelInstruction, BadInstruction, instruction
 from plica.codegen.accel.vta import vta
 from tests.codegen.accel.machines import MACHINES, NAMES, instructions, streams

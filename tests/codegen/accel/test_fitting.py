@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from plica.codegen.accel.assembly import read
 from plica.codegen.accel.conv import Convolution, ConvTiling, convolution
+from plica.codegen.accel.encode import read
 from plica.codegen.accel.fitting import BadFlow
 from plica.codegen.accel.flow import (
     ZERO,

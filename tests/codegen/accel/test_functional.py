@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.accel.assembly import read_stream
 from plica.codegen.accel.declaration import Accelerator, Move, Sweep
-from plica.codegen.accel.encode import decode_micro
-from plica.codegen.accel.functional import run
+from plica.codegen.accel.device import run
+from plica.codegen.accel.encode import decode_micro, read_stream
 from plica.codegen.accel.instruction import MICRO, Stream, values
 from plica.codegen.accel.meaning import apply
 from plica.codegen.accel.vta import vta

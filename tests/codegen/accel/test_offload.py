@@ -16,8 +16,8 @@ from plica import op
 from plica.cli import main
 from plica.codegen.accel.conv import Convolution, reference
 from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
+from plica.codegen.accel.mapping import FORM
 from plica.codegen.accel.offload import Offloaded, choose, offload
-from plica.codegen.accel.reason import FORM
 from plica.codegen.accel.split import flat_inputs, levels
 from plica.codegen.accel.target import AccelTarget, parse_accel
 from plica.codegen.accel.vta import Configuration, osdi, vta

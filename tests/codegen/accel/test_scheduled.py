@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.accel.assembly import read_stream, show
-from plica.codegen.accel.functional import run
+from plica.codegen.accel.device import run
+from plica.codegen.accel.encode import read_stream, show
 from plica.codegen.accel.instruction import operand
 from plica.codegen.accel.intrinsic import declare
 from plica.codegen.accel.order import legal_order

@@ -22,8 +22,8 @@ from plica.codegen.accel.conv import (
     unpack_output,
 )
 from plica.codegen.accel.declaration import Accelerator, Field, Micro, Move, Operation, Reach, Sweep
+from plica.codegen.accel.device import run
 from plica.codegen.accel.encode import to_bytes
-from plica.codegen.accel.functional import run
 from plica.codegen.accel.layer import AccelLayer, Stays, layer_of
 from plica.codegen.accel.offload import choose
 from plica.codegen.accel.stream import build

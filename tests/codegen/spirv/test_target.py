@@ -12,7 +12,7 @@ from plica.codegen.backend import TARGETS, backend_named, find_target
 from plica.codegen.spirv.backend import module_of
 from plica.runtime.error import ArtefactError, UnsupportedError
 from plica.runtime.spirv import executable, tool
-from plica.runtime.spirv.module import entry_points
+from plica.runtime.spirv.tool import entry_points
 from plica.runtime.verify import verify
 
 WHY = backend_named("spirv").missing()

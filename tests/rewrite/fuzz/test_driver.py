@@ -20,11 +20,12 @@ from plica.rewrite.fuzz.driver import (
     Campaign,
     Skipped,
     Tally,
+    TimeUp,
     least,
     one_case,
+    watched,
 )
 from plica.rewrite.fuzz.report import Finding
-from plica.rewrite.fuzz.watch import TimeUp, watched
 
 COUNTS = """
 import plica

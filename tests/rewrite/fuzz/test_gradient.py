@@ -19,8 +19,7 @@ from plica.ir.graph import operator
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import find
 from plica.rewrite.fuzz.gradient import fuzz
-from plica.rewrite.fuzz.gradient.case import gradient_case
-from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.gradient.case import differentiable, gradient_case
 
 EXAMPLES: Final = min(3000, settings().max_examples)
 

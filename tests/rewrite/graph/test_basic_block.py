@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from plica.core.digest import alpha_equal
 from plica.ir.graph.expression import If
 from plica.ir.graph.module import Module
-from plica.rewrite.graph.basic_block import is_basic_block, to_basic_blocks
+from plica.rewrite.graph.anf import is_basic_block, to_basic_blocks
 from tests.conftest import Golden
 from tests.rewrite.graph.law import (
     WHOLE,

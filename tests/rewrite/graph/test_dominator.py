@@ -3,8 +3,7 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from plica.ir.graph.expression import Expr, Tuple
-from plica.rewrite.graph.dominator import PostDominators
-from plica.rewrite.graph.tree import ScopeTree
+from plica.rewrite.graph.dominator import PostDominators, ScopeTree
 from plica.rewrite.graph.walk import expressions, operands
 from tests.rewrite.graph.law import X, doubling, let_chain, wide_lets
 

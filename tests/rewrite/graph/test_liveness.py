@@ -7,7 +7,7 @@ from plica.ir.graph.expression import Let, Var
 from plica.ir.graph.module import Module
 from plica.rewrite.graph.alpha_rename import alpha_renamed
 from plica.rewrite.graph.anf import to_anf
-from plica.rewrite.graph.liveness import FREE, bindings, intervals, live_after
+from plica.rewrite.graph.dataflow import FREE, bindings, intervals, live_after
 from tests.rewrite.graph.law import WHOLE, let_chain
 from tests.strategies import modules
 

@@ -4,7 +4,7 @@ from plica.ir.loop.tensor import buffer, compute, reduce
 from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32
 from plica.ir.type.term import tensor
-from plica.rewrite.graph.work import steps, steps_of
+from plica.rewrite.graph.feature import steps, steps_of
 
 
 def test_every_element_takes_the_boxes_it_reduces_over() -> None:

@@ -15,7 +15,7 @@ from plica.ir.graph import Apply, Expr, find
 from plica.ir.loop.scalar import Scalar
 from plica.ir.type import TensorType, type_of
 from plica.rewrite.check.data import TAPE, reader
-from plica.rewrite.check.offer import offered
+from plica.rewrite.check.probe import offered
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.mutant import KINDS, Mutant
 from plica.rewrite.mutate.rule_edit import NamedRule, contract_edits, guard_edits

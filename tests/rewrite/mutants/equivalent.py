@@ -21,7 +21,7 @@ from plica.ir.type import DTYPES, TensorType, tensor, type_of
 from plica.rewrite.check.data import TAPE, reader, sizes
 from plica.rewrite.check.index import check_index
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.offer import offered
+from plica.rewrite.check.probe import offered
 from plica.rewrite.check.sample import samples
 from plica.rewrite.check.trial import SidesDiffer, Trial
 from plica.rewrite.check.verdict import Proved

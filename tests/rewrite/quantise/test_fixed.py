@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from plica.rewrite.quantise.fixed import common_shift, fixed_point, shift_of
+from plica.rewrite.quantise.word import common_shift, fixed_point, shift_of
 
 FACTORS = st.floats(2.0**-20, 2.0**20)
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from plica.codegen.accel.device import coded, device_of
+from plica.codegen.accel.device import coded, device_of, run
 from plica.codegen.accel.encode import to_bytes
-from plica.codegen.accel.functional import run
 from plica.codegen.accel.instruction import AccelInstruction
 from plica.codegen.accel.vta import vta
 from plica.runtime.accel.device import decoded, from_data, to_data

@@ -11,10 +11,8 @@ from plica.codegen.cuda.target import GpuTarget
 from plica.codegen.cuda.toolchain import path_of
 from plica.pipeline import assemble, contract_of, lower, read_records
 from plica.runtime.error import InputError
-from plica.search.gpu.build import gpu_built, launches_of
-from plica.search.gpu.measurer import gpu_policy
-from plica.search.gpu.reference import gpu_reference_of
-from plica.search.gpu.worker import GPU
+from plica.search.gpu.target import gpu_policy
+from plica.search.gpu.worker import GPU, gpu_built, gpu_reference_of, launches_of
 from plica.search.measure import Measured, SpaceWork, TrialLimits, job_of
 from plica.search.measure.frame import MessageFrame
 from plica.search.measure.local import Arrived

@@ -30,6 +30,7 @@ from plica.schedule.hoist import hoist
 from plica.schedule.trace import Trace
 from plica.search.measure.build import Loaded, built, objects_of
 from plica.search.measure.job import MeasureJob, job_of
+from plica.search.measure.local import slot, slot_paths
 from plica.search.measure.reference import (
     difference,
     disagreement,
@@ -39,7 +40,6 @@ from plica.search.measure.reference import (
     poisoned,
     reference_of,
 )
-from plica.search.measure.slot import slot, slot_paths
 from plica.search.space_of import space_of
 from plica.search.task import Task
 from tests.search.measure.work import DOUBLED, SQUARED, TARGET, TASK, kernel_of, product_space

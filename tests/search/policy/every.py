@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plica.search.accel.cycles import Ridge
 from plica.search.observation import Observation
 from plica.search.policy.breed import Breeding
 from plica.search.policy.cost_judge import CostJudge, knobs
@@ -13,7 +14,6 @@ from plica.search.policy.guided import Guided
 from plica.search.policy.lesson import Lesson
 from plica.search.policy.model_free import Descent, Genetic, Grid, Uniform
 from plica.search.policy.model_guided import Annealing, Evolution
-from plica.search.policy.ridge import Ridge
 
 JUDGE = CostJudge("ridge", Ridge(), knobs)
 LESSONS = (Lesson(SQUARE, tuple([Observation(p, cost(p)) for p in SQUARE.defaults()])),)

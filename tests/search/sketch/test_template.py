@@ -23,8 +23,8 @@ from plica.schedule import (
     unroll,
     vectorize,
 )
+from plica.schedule.bisect import agree
 from plica.schedule.do import Body
-from plica.schedule.oracle import agree
 from plica.schedule.primitive.sample_tuple import SampleTuple
 from plica.schedule.replay import scheduled
 from plica.schedule.trace import Trace

@@ -14,14 +14,15 @@ import numpy as np
 
 from plica.core import Name
 from plica.ir.generate.draw import Array, DrawnCall
+from plica.ir.generate.table import ROWS, drawn_call
 from plica.ir.graph.expression import Apply, Expr, Function, Project, Var, const
 from plica.ir.graph.module import Module, main_module
-from plica.ir.graph.operator import Mismatch, Operator, find
+from plica.ir.graph.operator import Mismatch, Operator, find, names
 from plica.ir.op.elementwise import sin
 from plica.ir.op.reduction import sum_
 from plica.ir.type import TensorType, TupleType, dtype, f64, infer, static_shape, tensor, type_of
+from plica.rewrite.check.operator import call_in_f64
 from plica.rewrite.check.slope import Slope
-from plica.rewrite.fuzz.gradient.table import drawn
 
 FOLLOWERS: Final = ("tanh", "sin", "square", "reshape", "own product", "nn.softplus", "half sum",
                     "transpose", "matmul", "concat")  # fmt: skip
@@ -199,3 +200,34 @@ def _operator(name: str) -> Operator:
     operator = find(name)
     assert operator is not None
     return operator
+
+
+# --- differentiable operators, and calls of them -----------------------------------------------
+
+
+NOT_DERIVED: Final = frozenset({
+    "argmax", "argmin", "argsort", "argwhere", "iota_like", "nn.bitserial_conv",
+    "nn.bitserial_dense", "stop_gradient", "unique", "unravel_index",
+})  # fmt: skip
+"""Made of others and of whole numbers, or not to be differentiated on purpose, or of a size that
+the numbers themselves decide."""
+
+
+def differentiable() -> tuple[str, ...]:
+    """The operators with a gradient, directly or through their decomposition."""
+    return tuple([name for name in names() if _is_derived(name)])
+
+
+def _is_derived(name: str) -> bool:
+    record = find(name)
+    assert record is not None
+    made = record.gradient is not None or record.decompose is not None
+    return bool(record.inputs) and made and name not in NOT_DERIVED
+
+
+def drawn(op: Operator, random: Random, most: int = 3) -> DrawnCall | None:
+    """A call of an operator, or None if none was found."""
+    if op.name in ROWS:
+        return drawn_call(op.name, random, most)
+    found = call_in_f64(op, random.choice)
+    return None if found is None else DrawnCall(op.name, *found)

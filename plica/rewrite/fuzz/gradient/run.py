@@ -16,8 +16,12 @@ from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.check.report import as_comment, literal, text
 from plica.rewrite.check.slope import Slope, WrongSlope
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Skipped, Tally, least
-from plica.rewrite.fuzz.gradient.case import GradientCase, gradient_case, operators_of
-from plica.rewrite.fuzz.gradient.table import differentiable
+from plica.rewrite.fuzz.gradient.case import (
+    GradientCase,
+    differentiable,
+    gradient_case,
+    operators_of,
+)
 from plica.rewrite.fuzz.judge import CRASHES, crash
 from plica.rewrite.fuzz.report import CASES, SKIPPED, Finding, FuzzReport
 from plica.rewrite.gradient import grad, jvp
