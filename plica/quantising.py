@@ -45,10 +45,8 @@ class Quantised:
     """An integer module, its derivation, and the decisions made."""
 
     module: Module
-    simulated: Module
-    """The same in floats, every point of it rounded to its steps."""
-    history: History
-    """From the simulated module to that of integers."""
+    simulated: Module  # the same in floats, every point of it rounded to its steps
+    history: History  # from the simulated module to that of integers
     points: tuple[QuantisationPoint, ...]
     report: QuantisationReport
 

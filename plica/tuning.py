@@ -46,9 +46,7 @@ from plica.search.tuned import DEFAULT_POLICY, Tuned, TuneOptions
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-MAX_SEED: Final = (1 << 63) - 1
-"""The largest seed that a record can hold."""
-
+MAX_SEED: Final = (1 << 63) - 1  # the largest seed that a record can hold
 RESERVED_COMPILES: Final = 4
 """The time reserved at the end of a search, in compile times of the untuned program: for compiling
 it, the tuned one twice, and comparing them."""

@@ -24,8 +24,7 @@ from typing import Any, Final, NoReturn
 from plica_lm.refusal import refusal
 from plica_lm.value import TEXT, Value, check, is_a
 
-MAX_CHARACTERS: Final = 1 << 22
-"""Characters that a template may make."""
+MAX_CHARACTERS: Final = 1 << 22  # characters that a template may make
 
 Message = Mapping[str, Any]  # Any: a role, a content, and what templates of tools look for
 

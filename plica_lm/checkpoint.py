@@ -29,8 +29,7 @@ class Checkpoint:
 
     config: Mapping[str, Any] = field(repr=False)  # Any: JSON, or the metadata of a GGUF file
     weights: Mapping[str, Weight] = field(repr=False)
-    tokenizer: Callable[[], Tokenizer] = field(repr=False)
-    """Builds it on demand."""
+    tokenizer: Callable[[], Tokenizer] = field(repr=False)  # builds it on demand
 
 
 def bytes_of(shape: tuple[int, ...], of: Format) -> tuple[int, ...]:

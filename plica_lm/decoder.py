@@ -42,8 +42,7 @@ BATCH, NEW, LENGTH, CACHED, OUTPUTS = map(dim_var, ("batch", "new", "length", "c
 
 INPUTS = ("tokens", "positions", "rows", "seen", "wanted")
 
-HIDDEN = -1e30
-"""The score of masked positions."""
+HIDDEN = -1e30  # the score of masked positions
 
 
 def caches_of(of: Architecture) -> tuple[str, ...]:

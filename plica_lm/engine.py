@@ -30,11 +30,8 @@ Finish: TypeAlias = Literal["stop", "length"]
 Mask: TypeAlias = Callable[[Sequence[int]], Array]
 """Which tokens may follow those that were made: a bool for each, as a grammar says."""
 
-ROOM: Final = 4096
-"""The default number of cache rows per text, allocated in advance."""
-
-CHUNK: Final = 512
-"""Tokens of a prompt that are read in one step."""
+ROOM: Final = 4096  # the default number of cache rows per text, allocated in advance
+CHUNK: Final = 512  # tokens of a prompt that are read in one step
 
 
 _STOP: Final = Value((tuple,), "texts of at least one character", lambda words: all(

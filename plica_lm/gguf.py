@@ -26,8 +26,7 @@ from plica_lm.weight import Format, Weight
 
 VERSIONS: Final = (2, 3)
 MAX_RANK: Final = 4
-DEEPEST: Final = 4
-"""Arrays in arrays."""
+DEEPEST: Final = 4  # arrays in arrays
 TEXT: Final = 8
 ARRAY: Final = 9
 SCALARS: Final = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}

@@ -23,11 +23,8 @@ from plica_lm.weight import Weight
 Array = np.ndarray[Any, Any]
 Caches = dict[str, Array]
 
-CACHES: Final = ("f32", "f16", "bf16")
-"""The dtypes that keys and values may be stored in."""
-
-SPARE: Final = 0
-"""The padding row of a cache, written by batch padding."""
+CACHES: Final = ("f32", "f16", "bf16")  # the dtypes that keys and values may be stored in
+SPARE: Final = 0  # the padding row of a cache, written by batch padding
 
 
 @frozen

@@ -20,8 +20,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Final
 
-MAX_KEPT: Final = 256
-"""Texts that ended and are remembered, at most."""
+MAX_KEPT: Final = 256  # texts that ended and are remembered, at most
 
 
 class Rows:

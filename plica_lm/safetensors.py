@@ -25,8 +25,7 @@ DTYPES: Final = {
     "F8_E4M3": "f8e4m3fn", "F8_E5M2": "f8e5m2",
 }  # fmt: skip
 HEAD: Final = 8
-MAX_HEADER_BYTES: Final = 100_000_000
-"""The bytes of a header, at most, as the format says."""
+MAX_HEADER_BYTES: Final = 100_000_000  # the bytes of a header, at most, as the format says
 INDEX: Final = "model.safetensors.index.json"
 
 

@@ -61,8 +61,7 @@ class Sampler:
 
 GREEDY: Final = Sampler()
 
-FIRST: Final = 1024
-"""The number of most likely tokens that are sorted first."""
+FIRST: Final = 1024  # the number of most likely tokens that are sorted first
 
 
 def choose(  # noqa: PLR0917  # what is asked, and of what text

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]  # Any: what JSON holds
 
 MAX_BODY_BYTES: Final = 1 << 22
-BODY_SECONDS: Final = 10.0
-"""How long a body may take to arrive."""
+BODY_SECONDS: Final = 10.0  # how long a body may take to arrive
 MAX_STOP_WORDS, MAX_STOP_LENGTH = 16, 256
 STATUS: Final = {"busy": 503, "too-large": 413, "timeout": 408}
 """The HTTP status of each code of a refusal; all others are 400."""

@@ -17,8 +17,7 @@ from plica.codegen.wasm.target import EXTENSIONS, WasmTarget
 from plica.runtime.artefact import DEVICES, WASM, Artefact, ArtefactMachine
 from plica.runtime.error import ArtefactError, Diagnostic
 
-GENERIC: Final = "generic"
-"""The processor of a device of which nothing more is known."""
+GENERIC: Final = "generic"  # the processor of a device of which nothing more is known
 
 
 def target_of_artefact(artefact: Artefact) -> AnyTarget:

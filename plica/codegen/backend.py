@@ -67,8 +67,7 @@ Schedules: TypeAlias = Callable[[Any, Contract, TunedBy, ScheduleTables | None],
 """A scheduler for a machine: by a contract, what tuning found, forms and templates (None are those
 of processors)."""
 
-Texts: TypeAlias = Mapping[str, Callable[[], str]]
-"""The code at each stage, computed on demand."""
+Texts: TypeAlias = Mapping[str, Callable[[], str]]  # the code at each stage, computed on demand
 
 
 @runtime_checkable

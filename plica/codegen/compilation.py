@@ -128,20 +128,13 @@ class Arranged(Generic[P, L]):
     derivation: Derivation
     program: P
     plan: L
-    final: Module
-    """The module that was scheduled."""
-    fused: bool = False
-    """Whether `a * b + c` may be rounded once."""
-    signless: bool = False
-    """Whether a zero may have another sign."""
-    asked: str = ""
-    """The contract within which rules were used."""
-    packs: tuple[str, ...] = ()
-    """The names of the packs that were asked for."""
-    chooser: Chooser | None = None
-    """What chose schedules by records of tuning."""
-    lowering: tuple[str, ...] = ()
-    """The names of the passes over kernels."""
+    final: Module  # the module that was scheduled
+    fused: bool = False  # whether `a * b + c` may be rounded once
+    signless: bool = False  # whether a zero may have another sign
+    asked: str = ""  # the contract within which rules were used
+    packs: tuple[str, ...] = ()  # the names of the packs that were asked for
+    chooser: Chooser | None = None  # what chose schedules by records of tuning
+    lowering: tuple[str, ...] = ()  # the names of the passes over kernels
 
     @property
     def tuning(self) -> tuple[ChoiceRow, ...]:
@@ -149,8 +142,7 @@ class Arranged(Generic[P, L]):
         return () if self.chooser is None else self.chooser.explain(self.final)
 
 
-Lowered: TypeAlias = "Arranged[Program, AnyPlan]"
-"""A program without objects, and its memory plan."""
+Lowered: TypeAlias = "Arranged[Program, AnyPlan]"  # a program without objects, and its memory plan
 
 
 @frozen(eq=False)

@@ -23,8 +23,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):  # it draws on hypothesis, which few need
     from plica.rewrite.fuzz.difference import Meaning
 
-MODULES = ("graph", "rules")
-"""The kinds of passes that make modules."""
+MODULES = ("graph", "rules")  # the kinds of passes that make modules
 
 
 FINITE_KINDS: Final = ("plain", "even", "halves")

@@ -112,11 +112,8 @@ def words_meaning(lanes: int, dtype: DType, bits: int) -> Kernel:
     return Kernel((), (x, w, y), 2, body)
 
 
-BYTE: Final = 8
-"""Bits of a byte."""
-
-TILES: Final = "x86.tiles"
-"""The prefix of tile product names."""
+BYTE: Final = 8  # bits of a byte
+TILES: Final = "x86.tiles"  # the prefix of tile product names
 
 
 def tile_meaning(dtype: DType) -> Kernel:
@@ -165,8 +162,7 @@ def _declared(  # noqa: PLR0917  # a row
     return of
 
 
-PAIR: Final = 2
-"""The number of 16-bit integers in a 32-bit lane."""
+PAIR: Final = 2  # the number of 16-bit integers in a 32-bit lane
 
 # fmt: off
 _WIDE_16: Final = _declared("x86.add_i16i16_16", 16, i16, "llvm.x86.avx512.vpdpwssd.512", "i32")

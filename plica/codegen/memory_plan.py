@@ -25,8 +25,7 @@ from plica.ir.loop.statement import Bind, Kernel, Store
 
 Interval: TypeAlias = tuple[int, int]  # the first and the last step at which a slot is needed
 
-NONE: Final = -1
-"""What runs outside of every thunk."""
+NONE: Final = -1  # what runs outside of every thunk
 
 
 @frozen(slots=False)
@@ -58,8 +57,7 @@ class WorkspacePlan:
         return None
 
 
-MORE: Final = 2
-"""How much larger a workspace may be so that steps can run beside one another."""
+MORE: Final = 2  # how much larger a workspace may be so that steps can run beside one another
 
 
 def workspace_plan(program: Program, *, branches: bool = False) -> WorkspacePlan:

@@ -46,8 +46,7 @@ AnyPlan: TypeAlias = WorkspacePlan | OpenPlan
 """A plan for sizes that are known, or for those that are open."""
 
 
-USUAL: Final = 64
-"""What dims may be, for all that is known: arenas are chosen to be small then."""
+USUAL: Final = 64  # what dims may be, for all that is known: arenas are chosen to be small then
 
 
 def plan_open_memory(program: Program) -> OpenPlan:

@@ -21,8 +21,7 @@ from plica.core.digest import digest, digests
 from plica.ir.passes import Kind, Pass
 from plica.rewrite.fuse.to_stages import to_stages
 
-SHORT = 12
-"""Characters of a digest that are shown."""
+SHORT = 12  # characters of a digest that are shown
 
 
 @frozen

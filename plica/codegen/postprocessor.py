@@ -51,8 +51,7 @@ Rewrite: TypeAlias = Callable[[st.Kernel], DoBlock]
 Reject: TypeAlias = "Callable[[st.Kernel], str | None]"
 
 THREADS_A_BLOCK: Final = 128
-LANES: Final = 16
-"""Iterations of an innermost loop that become lanes, at most."""
+LANES: Final = 16  # iterations of an innermost loop that become lanes, at most
 WRITTEN_OUT: Final = 8
 """Iterations of an innermost loop of a reduction that are written out, at most."""
 

@@ -31,9 +31,7 @@ from plica.schedule.trace import Trace
 with lazy_imports(__name__):
     from plica.ir.text.show import show_kernel
 
-RULES: Final = "rules"
-"""The name of a stage that is no pass."""
-
+RULES: Final = "rules"  # the name of a stage that is no pass
 PLAIN: Final = Trace(())
 
 

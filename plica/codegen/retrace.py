@@ -40,8 +40,7 @@ from plica.schedule.replay import kernel_of, scheduled
 from plica.schedule.trace import Trace
 from plica.schedule.trace_contract import trace_contract
 
-NARROW_PASS: Final = "narrow-indices"
-"""The pass after which nothing is proved of indices."""
+NARROW_PASS: Final = "narrow-indices"  # the pass after which nothing is proved of indices
 
 
 @frozen

@@ -49,8 +49,7 @@ by: a kernel adds up a few hundred numbers, and three stages follow one another 
 
 THREADS_USED: Final = 2
 
-Passes: TypeAlias = Sequence[Pass]
-"""Passes over kernels, in order."""
+Passes: TypeAlias = Sequence[Pass]  # passes over kernels, in order
 
 CPU: Final[Passes] = tuple(LOWERING["cpu"])
 

@@ -36,9 +36,7 @@ from plica.core.extension import WHERE
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.runtime.machine import CycleRates, MachineDescription, rates_of
 
-NAMES: Final = ("cpu",)
-"""The targets that are described here."""
-
+NAMES: Final = ("cpu",)  # the targets that are described here
 ELSEWHERE: Final = ("cuda", "accel")
 """Targets whose code is not made where only processors are known."""
 

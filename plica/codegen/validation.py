@@ -36,9 +36,7 @@ from plica.schedule.replay import scheduled as replayed
 from plica.schedule.trace_contract import trace_contract
 from plica.schedule.unlowered import run_unlowered
 
-SAMPLES: Final = 2
-"""How many inputs each kernel is tried on."""
-
+SAMPLES: Final = 2  # how many inputs each kernel is tried on
 MAX_INTERPRETED: Final = 1 << 20
 """Elements of the result up to which a kernel for another machine is interpreted."""
 
@@ -62,8 +60,7 @@ class ValidatedKernel:
     samples: int
     proved: int
     open: tuple[str, ...] = ()
-    unrun: str = ""
-    """Why it was not tried, where it was not."""
+    unrun: str = ""  # why it was not tried, where it was not
 
 
 @frozen(eq=False)

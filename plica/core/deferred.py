@@ -30,9 +30,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-LOOKED_AT: Final[set[str]] = set()
-"""The digests of stored bytes that a result may depend on."""
-
+LOOKED_AT: Final[set[str]] = set()  # the digests of stored bytes that a result may depend on
 _UNOBSERVED: Final[ContextVar[bool]] = ContextVar("unobserved", default=False)
 
 

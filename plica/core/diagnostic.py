@@ -178,8 +178,7 @@ CODES: Final[dict[str, str]] = {
 """Every code a `Diagnostic` may carry, with its meaning; docs/errors.md is this table."""
 
 
-MAX_TENSOR_BYTES: Final = 1 << 40
-"""Tensors larger than this are refused before memory is requested."""
+MAX_TENSOR_BYTES: Final = 1 << 40  # tensors larger than this are refused before memory is requested
 
 
 class ScriptError(PlicaError):

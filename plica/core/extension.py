@@ -81,8 +81,7 @@ class ExtensionPoint:
         return f"{self.package} {self.version}".strip()
 
 
-OWNER: Final = "plica"
-"""The package whose entry points are known beforehand."""
+OWNER: Final = "plica"  # the package whose entry points are known beforehand
 
 Points: TypeAlias = tuple[ExtensionPoint, ...]
 

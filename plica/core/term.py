@@ -56,8 +56,7 @@ class _Entry(weakref.ref):  # type: ignore[type-arg]  # generic only in stubs
 FrozenBytes: TypeAlias = bytes | memoryview
 """Immutable bytes. Long ones may be a view of an array, without a copy."""
 
-LARGE_BYTES: Final = 1 << 16
-"""Byte strings from this length on are compared by a sample first."""
+LARGE_BYTES: Final = 1 << 16  # byte strings from this length on are compared by a sample first
 
 
 class _LargeBytes:

@@ -25,8 +25,7 @@ from plica.runtime.port import Array
 
 TIMED_RUNS: Final = 10
 TOLERANCE: Final = 1e-4
-STEPS: Final = 6
-"""What is told of while one network is shown."""
+STEPS: Final = 6  # what is told of while one network is shown
 
 NETWORKS: Final[dict[str, Callable[[], Module]]] = {
     "resnet18": partial(resnet, 18),
@@ -47,8 +46,7 @@ class Shown:
     reference: str
     difference: float
     least: float
-    peer: float | None
-    """The time of the reference, where it is another compiled system."""
+    peer: float | None  # the time of the reference, where it is another compiled system
 
     @property
     def agrees(self) -> bool:

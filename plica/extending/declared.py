@@ -185,8 +185,7 @@ class Declared:
         return tuple(results) if isinstance(ret, TupleType) else results[0]
 
 
-_DECLARED: Final[dict[str, Declared]] = {}
-"""The externs of this process, by symbol."""
+_DECLARED: Final[dict[str, Declared]] = {}  # the externs of this process, by symbol
 
 
 def declared_extern(

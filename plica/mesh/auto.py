@@ -26,10 +26,8 @@ from plica.mesh.program import FlatProgram, flat_program
 from plica.mesh.topology import Topology
 from plica.runtime.error import InputError
 
-ROLE_DEPTH: Final = 2
-"""How many operators deep two inputs must be used alike to be of one class."""
-MIN_GAIN: Final = 1e-3
-"""The share of a call that a step must save."""
+ROLE_DEPTH: Final = 2  # how many operators deep two inputs must be used alike to be of one class
+MIN_GAIN: Final = 1e-3  # the share of a call that a step must save
 
 
 def automatic_plan(module: Module, mesh: Mesh, topology: Topology | None = None) -> MeshPlan:

@@ -37,8 +37,7 @@ from plica.runtime.error import Diagnostic, InputError, Place
 
 Engine: TypeAlias = Callable[[Module, Sequence[Sequence[Array]]], "list[list[Array]]"]
 """Runs a module on the arrays of each of some devices: the interpreter, or compiled code."""
-Values: TypeAlias = "dict[int, Array]"
-"""An array for each device of this process."""
+Values: TypeAlias = "dict[int, Array]"  # an array for each device of this process
 
 
 class Medium(Protocol):

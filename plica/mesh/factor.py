@@ -263,8 +263,7 @@ def _linear(outputs: tuple[Compute, ...]) -> Iterator[Candidate]:
 
 
 LOGICAL: Final = ("all", "any")
-ANY_DEGREE: Final = -1
-"""The degree of zero."""
+ANY_DEGREE: Final = -1  # the degree of zero
 
 
 def _degree(body: sc.Scalar, given: set[sc.Buffer]) -> int | None:

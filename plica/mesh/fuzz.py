@@ -32,10 +32,8 @@ from plica.runtime.error import InputError, UnsupportedError
 
 MESHES: Final = ("a=2", "a=4", "a=2,b=2", "a=2,b=4", "a=4,b=2", "a=2,b=2,c=2")
 MAX_STEPS: Final = 5
-MAX_SIZE: Final = 8
-"""The largest free size of a dim: half of the sizes are even."""
-TOLERANCE: Final = 1e-9
-"""In f64, of the largest number: sums are cut and joined in another order."""
+MAX_SIZE: Final = 8  # the largest free size of a dim: half of the sizes are even
+TOLERANCE: Final = 1e-9  # in f64, of the largest number: sums are cut and joined in another order
 MAX_DRAWS: Final = 3
 
 

@@ -161,14 +161,10 @@ class HeldValue:
 class LayoutCost:
     """What a program costs each device."""
 
-    sent: tuple[float, ...]
-    """Bytes sent along each axis."""
-    exchanges: int
-    """How many collectives send something."""
-    steps: float
-    """Innermost steps of all operators."""
-    held: float
-    """Bytes of parameters and constants."""
+    sent: tuple[float, ...]  # bytes sent along each axis
+    exchanges: int  # how many collectives send something
+    steps: float  # innermost steps of all operators
+    held: float  # bytes of parameters and constants
 
 
 @frozen(eq=False)
@@ -186,8 +182,7 @@ class ShardedProgram:
     cost: LayoutCost
 
 
-COMPUTE_WEIGHT: Final = 1e-3
-"""What touching a byte counts, in bytes that are sent."""
+COMPUTE_WEIGHT: Final = 1e-3  # what touching a byte counts, in bytes that are sent
 
 
 def laid_out(
@@ -374,8 +369,7 @@ class _Writer:
 # --- the form of one operation --------------------------------------------------------------------
 
 UNIT: Final = Tuple(())
-UNDECIDED: Final = -1
-"""In place of a dim: nothing has been asked of a value."""
+UNDECIDED: Final = -1  # in place of a dim: nothing has been asked of a value
 
 Given: TypeAlias = "tuple[tuple[Layout, ...] | None, ...]"
 """For each argument the layouts in which it is at hand; None for a constant, which has all."""
@@ -388,8 +382,7 @@ class ChosenForm:
     arguments: tuple[Layout, ...]
     results: tuple[Layout, ...]
     attributes: Attrs
-    steps: float
-    """The innermost steps on one device."""
+    steps: float  # the innermost steps on one device
 
 
 @lru_cache(maxsize=1 << 15)

@@ -55,8 +55,7 @@ class Placement:
 
 REPLICATED: Final = Placement("replicated")
 
-Layout: TypeAlias = tuple[Placement, ...]
-"""A placement for each axis of a mesh."""
+Layout: TypeAlias = tuple[Placement, ...]  # a placement for each axis of a mesh
 
 
 @cache

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 BOARD: Final = 1
 FIRST_TAG: Final = 2
-TAGS: Final = 30_000
-"""How many tags are in use in turn; MPI promises 32,767."""
+TAGS: Final = 30_000  # how many tags are in use in turn; MPI promises 32,767
 SPINS: Final = 200
 PAUSE: Final = 5e-5
 

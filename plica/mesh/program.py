@@ -51,13 +51,11 @@ class FlatProgram:
     module: Module
     names: tuple[str, ...]
     types: tuple[TensorType, ...]
-    params: int
-    """How many of the values are parameters."""
+    params: int  # how many of the values are parameters
     constants: dict[int, Const]
     operations: tuple[FlatOperation, ...]
     results: tuple[int, ...]
-    returned: Type
-    """The type of what main returns, whose tensors the results are in order."""
+    returned: Type  # the type of what main returns, whose tensors the results are in order
 
     def number(self, name: str) -> int | None:
         """The value of a name."""

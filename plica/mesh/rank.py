@@ -37,16 +37,12 @@ from plica.mesh.infer import ShardedProgram
 from plica.mesh.mesh import Mesh
 from plica.mesh.plan import plan_digest
 
-POLL: Final = 0.1
-"""Seconds between two looks at the board."""
-SLOW: Final = 1.0
-"""Seconds after which a rank says for whom it waits."""
-GRACE: Final = 0.5
-"""Seconds that a rank which is told to end waits for the reason."""
+POLL: Final = 0.1  # seconds between two looks at the board
+SLOW: Final = 1.0  # seconds after which a rank says for whom it waits
+GRACE: Final = 0.5  # seconds that a rank which is told to end waits for the reason
 SMALL: Final = 4096
 """Elements up to which all_reduce sends all to all: one message is faster than two."""
-LINGER: Final = 3.0
-"""Seconds that a rank which fails waits for the others to know."""
+LINGER: Final = 3.0  # seconds that a rank which fails waits for the others to know
 FAILED: Final = "failed"
 
 

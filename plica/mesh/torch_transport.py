@@ -18,8 +18,7 @@ import numpy as np
 from plica.ir.interpret.value import Array
 from plica.mesh.transport import PeerLostError, Waiting, missing_package, rank_error
 
-GRACE: Final = 2.0
-"""Seconds that Gloo waits longer than we do: our message names the rank."""
+GRACE: Final = 2.0  # seconds that Gloo waits longer than we do: our message names the rank
 
 
 def torch_transport(engine: str, timeout: float) -> TorchTransport:

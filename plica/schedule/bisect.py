@@ -104,8 +104,7 @@ def _differing(found: Kernel, name: str) -> Callable[[Module], bool]:
 # --- the oracle of traces ----------------------------------------------------------------------
 
 
-SIZE: Final = 5
-"""The default value of a symbolic size: small and prime."""
+SIZE: Final = 5  # the default value of a symbolic size: small and prime
 
 
 def agree(

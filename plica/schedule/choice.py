@@ -23,8 +23,7 @@ from plica.schedule.tidy import mapped
 
 __all__ = ["chosen", "chosen_in", "index"]
 
-Ranges = Mapping[Term, Interval]
-"""The least and the greatest value of variables."""
+Ranges = Mapping[Term, Interval]  # the least and the greatest value of variables
 
 T = TypeVar("T", bound=Term)
 

@@ -172,12 +172,9 @@ def _stage(
     return Each(views[of.out], axes, value)
 
 
-Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"
-"""Neighbouring axes of a stage, by its number."""
-Place: TypeAlias = "tuple[Buffer, int]"
-"""A dim of a tensor, and the next."""
-Lengths: TypeAlias = Mapping[ScalarVar, Scalar]
-"""How long each axis of a stage is."""
+Pair: TypeAlias = "tuple[int, ScalarVar, ScalarVar]"  # neighbouring axes of a stage, by its number
+Place: TypeAlias = "tuple[Buffer, int]"  # a dim of a tensor, and the next
+Lengths: TypeAlias = Mapping[ScalarVar, Scalar]  # how long each axis of a stage is
 T = TypeVar("T")
 
 

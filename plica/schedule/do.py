@@ -50,8 +50,7 @@ Request: TypeAlias = "Instruction | Step | Find | DoBlock"
 # Any: the value a do-block receives depends on what it yields.
 Body: TypeAlias = Generator["Request", Any, Any]
 
-HERE: Final = str(Path(__file__).parent)
-"""Where the do-blocks of this package are."""
+HERE: Final = str(Path(__file__).parent)  # where the do-blocks of this package are
 
 
 @frozen

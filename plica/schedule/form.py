@@ -35,18 +35,10 @@ __all__ = [
     "exact", "installed", "itself", "reach",
 ]  # fmt: skip
 
-BY_COST: Final = 8
-"""The rank of forms that compete by their cycles alone."""
-
-GENERAL: Final = "general"
-"""The template that fits every kernel."""
-
-UNCHANGED: Final = "unchanged"
-"""The form of unchanged stages."""
-
-AS_WRITTEN: Final = "as-written"
-"""The template name if a form wrote the loops."""
-
+BY_COST: Final = 8  # the rank of forms that compete by their cycles alone
+GENERAL: Final = "general"  # the template that fits every kernel
+UNCHANGED: Final = "unchanged"  # the form of unchanged stages
+AS_WRITTEN: Final = "as-written"  # the template name if a form wrote the loops
 WORD: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 

@@ -56,8 +56,7 @@ class Hoisted:
     rest: Stages
     before: tuple[Each, ...]
     reads: tuple[int | Buffer, ...]
-    inputs: tuple[Buffer, ...]
-    """Those of the whole."""
+    inputs: tuple[Buffer, ...]  # those of the whole
 
 
 @lru_cache(maxsize=1024)

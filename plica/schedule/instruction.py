@@ -57,10 +57,8 @@ class Scene:
 
     kernel: Kernel
     outputs: Mapping[Handle, Output]
-    late: bool = False
-    """Whether the legality of parallel loops is checked once, after all steps."""
-    ended: bool = False
-    """Whether sampling has ended with `enter_postproc`."""
+    late: bool = False  # whether the legality of parallel loops is checked once, after all steps
+    ended: bool = False  # whether sampling has ended with `enter_postproc`
     _made: dict[Instruction, Edited] = field(factory=dict, init=False)
 
     def after(self, step: Instruction) -> Edited:

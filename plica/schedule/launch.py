@@ -373,8 +373,7 @@ def _stays(scene: Scene, site: Site[For], turns: Sequence[For], buffer: Buffer) 
     )
 
 
-MAX_ACCESSES: Final = 6
-"""Of this many accesses of one buffer all pairs are looked into."""
+MAX_ACCESSES: Final = 6  # of this many accesses of one buffer all pairs are looked into
 
 
 def _in_parts(root: For, tag: str, buffer: Buffer) -> bool:

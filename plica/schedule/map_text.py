@@ -38,8 +38,7 @@ OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
 }
 # fmt: on
 
-Shown: TypeAlias = "tuple[str, int] | None"
-"""A text and its precedence; None if there is none."""
+Shown: TypeAlias = "tuple[str, int] | None"  # a text and its precedence; None if there is none
 
 
 def show_map(of: IndexMap) -> str | None:

@@ -29,8 +29,7 @@ COMMUTATIVE: Final = (
     sc.Add, sc.Mul, sc.Min, sc.Max, sc.And, sc.Or, sc.BitAnd, sc.BitOr, sc.BitXor, sc.Eq, sc.Ne,
 )  # fmt: skip
 MAX_WAYS: Final = 16
-MAX_STEPS: Final = 4_000
-"""How many ways of pairing the sides of operations are looked at."""
+MAX_STEPS: Final = 4_000  # how many ways of pairing the sides of operations are looked at
 
 Values: TypeAlias = Mapping[Any, sc.Scalar]  # Any: variables, whichever class the caller has
 Pairs: TypeAlias = "tuple[tuple[sc.Load, sc.Load], ...]"

@@ -26,8 +26,7 @@ from plica.ir.type import known
 from plica.schedule.block_class import reduction_body
 
 Values = dict[Term, Scalar]
-ALIKE = ("serial", "unrolled", "vectorized")
-"""The kinds of loops that one thread runs."""
+ALIKE = ("serial", "unrolled", "vectorized")  # the kinds of loops that one thread runs
 
 
 @frozen(eq=False)

@@ -32,8 +32,7 @@ from plica.ir.loop.stage import Each, Fold
 from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.type import bf16, f16, f32, f64
 
-Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]
-"""An operation that distributes over a sum."""
+Linear: TypeAlias = Callable[[sc.Scalar], sc.Scalar]  # an operation that distributes over a sum
 
 
 def _rescaling() -> Combine:

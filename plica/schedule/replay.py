@@ -36,9 +36,7 @@ with lazy_imports(__name__):  # needed where a step is refused
     from plica.schedule.problem import RefusalPlace
 
 
-GONE_STEP: Final = -1
-"""The index of a name that no loop and no block can have."""
-
+GONE_STEP: Final = -1  # the index of a name that no loop and no block can have
 NO_OUTPUTS: Final[PMap[Handle, Output]] = pmap()
 NO_TAKERS: Final[PMap[Handle, str]] = pmap()
 

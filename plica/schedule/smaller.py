@@ -18,8 +18,7 @@ from plica.rewrite.fuzz.driver import least
 from plica.schedule.primitive.block import GetBlock
 from plica.schedule.trace import Step, Trace
 
-ATTEMPTS: Final = 400
-"""How many smaller cases are tried at most."""
+ATTEMPTS: Final = 400  # how many smaller cases are tried at most
 
 
 @frozen(eq=False)

@@ -28,8 +28,7 @@ from plica.runtime.error import Diagnostic, InputError, Place
 from plica.training.tensor_rule import ADAFACTOR, ADAMW, MUON, TensorRule
 
 _FILE: Final = "update_script.py"
-TIME: Final = "t"
-"""The parameter that is the number of the step."""
+TIME: Final = "t"  # the parameter that is the number of the step
 
 
 @frozen(repr=False)

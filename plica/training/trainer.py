@@ -44,8 +44,7 @@ from plica.training.step import TrainingStep, step
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is that of a weight
 
 
-STATE_BUFFERS: Final = 3
-"""Memory for this many states is kept to be used again."""
+STATE_BUFFERS: Final = 3  # memory for this many states is kept to be used again
 
 
 class StateBuffer:

@@ -35,8 +35,7 @@ class BitField:
     is_signed: bool = False
     dtype: DType | None = None
     extents: tuple[int, ...] = ()
-    bit: int = 0
-    """Where the first number starts in its byte."""
+    bit: int = 0  # where the first number starts in its byte
 
     def over(self, *extents: int) -> BitField:
         """The field over its own index space."""

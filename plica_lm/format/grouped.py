@@ -23,8 +23,7 @@ from plica.ir.type.dtype import f32, i32
 from plica_lm.format.block import merged, real
 
 WORD: Final = 32
-AWQ_ORDER: Final = (0, 4, 1, 5, 2, 6, 3, 7)
-"""The place of each of 8 columns in its word."""
+AWQ_ORDER: Final = (0, 4, 1, 5, 2, 6, 3, 7)  # the place of each of 8 columns in its word
 
 
 @frozen(eq=False)

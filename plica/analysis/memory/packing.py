@@ -36,8 +36,7 @@ from attrs import frozen
 
 from plica.core import CompilerBug
 
-ALIGNMENT: Final = 64
-"""Bytes: a cache line, and the widest vector."""
+ALIGNMENT: Final = 64  # bytes: a cache line, and the widest vector
 MAX_BLOCKS_PACKED_BY_SIZE: Final = 10_000
 """With more blocks, only the order of time is tried: the other one takes quadratic time."""
 

@@ -40,12 +40,8 @@ from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Alloc, Invoke, Kernel
 from plica.ir.type import i8
 
-SCRATCH: Final = "p_scratch"
-"""Static memory that kernels use one after the other."""
-
-STACK_MOST: Final = 1024
-"""The maximum bytes of a stack buffer, if there is scratch memory."""
-
+SCRATCH: Final = "p_scratch"  # static memory that kernels use one after the other
+STACK_MOST: Final = 1024  # the maximum bytes of a stack buffer, if there is scratch memory
 _ALIGNMENT: Final = 16
 
 

@@ -21,20 +21,17 @@ from typing import Final, TypeAlias
 from plica.codegen.cuda.unit import Unit
 from plica.runtime.cuda.step import DeviceCopy, SlotLayout
 
-Span: TypeAlias = tuple[int, int]
-"""Where a tensor begins in memory, and where it ends."""
+Span: TypeAlias = tuple[int, int]  # where a tensor begins in memory, and where it ends
 
 Touched: TypeAlias = tuple[Sequence[Span], Sequence[Span]]
 """The spans a step reads, and those it writes."""
 
-Waits: TypeAlias = tuple[tuple[int, ...], ...]
-"""For each step those before it that it waits for."""
+Waits: TypeAlias = tuple[tuple[int, ...], ...]  # for each step those before it that it waits for
 
 SHARE: Final = 0.75
 """Steps that follow one another, of all, at most, where branches are worth their delay."""
 
-FEWEST: Final = 8
-"""Steps that are worth branches."""
+FEWEST: Final = 8  # steps that are worth branches
 
 
 def branches(of: Unit, sizes: Sequence[int], layout: SlotLayout) -> Waits:

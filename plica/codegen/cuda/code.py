@@ -74,13 +74,11 @@ class WrittenFunction:
 
     before: str
     params: tuple[str, ...]
-    words: tuple[str, ...]
-    """The names of the parameters that are buffers."""
+    words: tuple[str, ...]  # the names of the parameters that are buffers
     block: str
     after: str
     launch: KernelLaunch
-    source: str = ""
-    """The printed statements, where the lines of the text say which they are of."""
+    source: str = ""  # the printed statements, where the lines of the text say which they are of
 
     def text(self, name: str, rows: RowSteps | None = None) -> str:
         """The function; with `rows` it takes the number of rows and selects its own."""

@@ -25,8 +25,7 @@ from plica.ir.type import DType, f32, f64, i64
 
 __all__ = ["CUDA", "MAX_VECTOR_BYTES", "f32", "i64"]
 
-MAX_VECTOR_BYTES: Final = 16
-"""Bytes that one instruction can read or write."""
+MAX_VECTOR_BYTES: Final = 16  # bytes that one instruction can read or write
 
 _WORDS: Final = """
     alignas alignof and asm auto bitand bitor blockDim blockIdx bool break case catch char class

@@ -55,26 +55,15 @@ from plica.ir.text.show.kernel import located_kernel
 from plica.ir.type import i32, i64, known
 from plica.runtime.cuda.tile import TileMap
 
-WARPS: Final = "threadIdx.y"
-"""The warps of a block, where threads across it are those of one."""
-
+WARPS: Final = "threadIdx.y"  # the warps of a block, where threads across it are those of one
 MANY: Final = 96
 """Numbers that a thread has in registers, of which as many threads as that leaves wait together."""
 
-FEW: Final = 1024
-"""Elements that a thread may have to itself."""
-
-BLOCKS: Final = "blockIdx.x"
-"""The blocks of a launch, along the axis with the highest limit."""
-
-LANES: Final = 64
-"""Neighbours that are written out, at most."""
-
-SOURCE: Final = '"p_source"'
-"""The file of a line, before its function has a name."""
-
-PARTIAL_UNROLL: Final = 4
-"""The unroll factor of loops that must not be unrolled completely."""
+FEW: Final = 1024  # elements that a thread may have to itself
+BLOCKS: Final = "blockIdx.x"  # the blocks of a launch, along the axis with the highest limit
+LANES: Final = 64  # neighbours that are written out, at most
+SOURCE: Final = '"p_source"'  # the file of a line, before its function has a name
+PARTIAL_UNROLL: Final = 4  # the unroll factor of loops that must not be unrolled completely
 
 
 def fold(

@@ -85,27 +85,16 @@ TILES: Final = (
 )
 """Tiles for small matrices."""
 
-FAULT: Final = "fault"
-"""The kind of finding after which a GPU does nothing more."""
-
-MAX_TRIES: Final = 3
-"""How many cases are drawn for each that runs, at most."""
-
-REFUSED: Final = "lowering refuses it"
-"""The prefix of the reason if no pass supports a trace."""
-
-_NAMED: Final = re.compile("'[^']*'")
-"""Names, which say nothing about a reason."""
-
-BINDS: Final = 16
-"""How often a loop is tried to be bound to threads, after other steps."""
-
+FAULT: Final = "fault"  # the kind of finding after which a GPU does nothing more
+MAX_TRIES: Final = 3  # how many cases are drawn for each that runs, at most
+REFUSED: Final = "lowering refuses it"  # the prefix of the reason if no pass supports a trace
+_NAMED: Final = re.compile("'[^']*'")  # names, which say nothing about a reason
+BINDS: Final = 16  # how often a loop is tried to be bound to threads, after other steps
 POISONS: Final = (0xFF, 0x4B)
 """Poison bytes for unwritten memory: NaN, which spoils sums, and large numbers, which spoil
 extremes."""
 
-GUARD_BYTES: Final = 64
-"""Guard bytes behind every array."""
+GUARD_BYTES: Final = 64  # guard bytes behind every array
 
 
 @frozen(eq=False)

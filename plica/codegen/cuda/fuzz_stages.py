@@ -25,9 +25,7 @@ from plica.schedule.generate.stages import GPU_KINDS, KINDS, StagesCase, shape_o
 from plica.schedule.hoist import constants
 from plica.schedule.trace import Trace
 
-CANDIDATES: Final = 12
-"""The maximum number of candidates considered, with equal probability."""
-
+CANDIDATES: Final = 12  # the maximum number of candidates considered, with equal probability
 ROUNDING: Final = 1e-5
 """By how much of the largest number a GPU's own functions may be off, where anything may be."""
 

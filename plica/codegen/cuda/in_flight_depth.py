@@ -21,12 +21,10 @@ from plica.core import Name, post_order
 from plica.ir.loop import Buffer, Load, Scalar, ScalarVar, statement as st
 from plica.ir.type import i64, known
 
-MAX_ITERATIONS_BEHIND: Final = 7
-"""The maximum number of iterations that copies may lag behind."""
+MAX_ITERATIONS_BEHIND: Final = 7  # the maximum number of iterations that copies may lag behind
 
 
-NEVER: Final = ScalarVar(Name("no loop"), i64)
-"""The variable of no loop."""
+NEVER: Final = ScalarVar(Name("no loop"), i64)  # the variable of no loop
 
 
 def flat(stmts: Sequence[st.Stmt]) -> Iterator[st.Stmt]:

@@ -17,8 +17,7 @@ from plica.ir.loop.scalar import Buffer, Load, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Bind, Branch, For, Invoke, Region, Stmt, substatements
 from plica.ir.type import f32, known
 
-LANE: Final = "threadIdx.x"
-"""The threads of a warp."""
+LANE: Final = "threadIdx.x"  # the threads of a warp
 
 
 def invocation(

@@ -34,17 +34,10 @@ from plica.ir.loop.stages import pairs, stages
 from plica.ir.type import DType, bool_, f32, f64, known, product
 from plica.schedule.default.lane import is_row
 
-THREADS: Final = 256
-"""Threads of a block."""
-
-LONG: Final = 256
-"""Elements of a row that a whole block is for."""
-
-FEWEST: Final = 32
-"""Threads of a shorter one."""
-
-FEW: Final = 64
-"""Terms that one thread sums in as little time as many threads take to meet."""
+THREADS: Final = 256  # threads of a block
+LONG: Final = 256  # elements of a row that a whole block is for
+FEWEST: Final = 32  # threads of a shorter one
+FEW: Final = 64  # terms that one thread sums in as little time as many threads take to meet
 
 
 def open_kernel(of: Stages, free: bool) -> st.Kernel:

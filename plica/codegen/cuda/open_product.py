@@ -20,23 +20,13 @@ from plica.ir.loop import Each, Names, scalar as sc, statement as st
 from plica.ir.type import f32, known, product
 from plica.schedule.default.lane import is_row
 
-SIDE: Final = 64
-"""Rows and columns of a tile."""
+SIDE: Final = 64  # rows and columns of a tile
+DEPTH: Final = 16  # terms of a sum that are shared at once
+OWN: Final = 4  # rows and columns of a thread
+ROOM: Final = SIDE + 4  # elements of a row of shared memory: neighbouring rows begin in other banks
+FEW: Final = 8  # rows, columns or terms that are worth no tile
 
-DEPTH: Final = 16
-"""Terms of a sum that are shared at once."""
-
-OWN: Final = 4
-"""Rows and columns of a thread."""
-
-ROOM: Final = SIDE + 4
-"""Elements of a row of shared memory: neighbouring rows begin in other banks."""
-
-FEW: Final = 8
-"""Rows, columns or terms that are worth no tile."""
-
-Axes = tuple[tuple[sc.ScalarVar, sc.Scalar], ...]
-"""Axes and their sizes."""
+Axes = tuple[tuple[sc.ScalarVar, sc.Scalar], ...]  # axes and their sizes
 
 
 @frozen(eq=False)

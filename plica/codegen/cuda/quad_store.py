@@ -37,9 +37,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.statement import NOTHING, Branch, For, Stmt, Store
 from plica.ir.type import i64, known, polynomial
 
-QUAD: Final = 4
-"""Threads that hold neighbours of a row."""
-
+QUAD: Final = 4  # threads that hold neighbours of a row
 PAIR: Final = 2
 
 QUADS_TURNED: Final = "p_quads_turned"

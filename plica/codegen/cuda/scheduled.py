@@ -57,26 +57,15 @@ from plica.schedule.default.gpu.thread import (
 from plica.schedule.form import Facts, Formed, ScheduleTables
 from plica.schedule.trace import Trace
 
-MANY_PARTS: Final = 32
-"""The minimum number of chunks of the largest row count handled together."""
-
-PARTS: Final = 8
-"""The number of chunks of a smaller row count handled together."""
-
+MANY_PARTS: Final = 32  # the minimum number of chunks of the largest row count handled together
+PARTS: Final = 8  # the number of chunks of a smaller row count handled together
 LONE_PARTS: Final = 2
 """This many of single rows, which are large: an image is work for half of a machine."""
 
-TOGETHER: Final = 128
-"""Rows of a tile of products, at most."""
-
-BESIDE: Final = 4096
-"""Elements that some blocks of threads make at once."""
-
-FEWER: Final = 8
-"""How many times fewer rows the next code is for."""
-
-ALIGNED: Final = 16
-"""Bytes of the widest access: rows begin at multiples of them."""
+TOGETHER: Final = 128  # rows of a tile of products, at most
+BESIDE: Final = 4096  # elements that some blocks of threads make at once
+FEWER: Final = 8  # how many times fewer rows the next code is for
+ALIGNED: Final = 16  # bytes of the widest access: rows begin at multiples of them
 
 __all__ = ["Facts", "for_threads", "reassociates", "refused", "threaded", "threads"]
 

@@ -19,17 +19,14 @@ from plica.runtime.cuda.code import ARCHITECTURES, suited
 from plica.runtime.error import Diagnostic, UnsupportedError
 from plica.schedule.default.gpu.machine import Gpu
 
-DEFAULT: Final = "sm_90"
-"""The default architecture if no GPU is present."""
-
+DEFAULT: Final = "sm_90"  # the default architecture if no GPU is present
 PROCESSORS: Final = {"sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90": 132, "sm_90a": 132}
 """How many blocks the largest machines of an architecture run at once."""
 
 SHARED: Final = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_90a": 227}
 """KiB that the threads of a block can share."""
 
-GROUPS: Final = frozenset({"sm_90a"})
-"""Where warps multiply together."""
+GROUPS: Final = frozenset({"sm_90a"})  # where warps multiply together
 
 
 @frozen

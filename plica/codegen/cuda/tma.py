@@ -48,17 +48,12 @@ from plica.runtime.cuda.tile import TileMap
 
 SWIZZLED: Final = "shared.swizzled"
 
-ROW: Final = 128
-"""Bytes of a row that is swizzled."""
+ROW: Final = 128  # bytes of a row that is swizzled
+ATOM: Final = 1024  # where swizzled memory begins: multiples of eight rows
 
-ATOM: Final = 1024
-"""Where swizzled memory begins: multiples of eight rows."""
+LONGEST, DEEPEST = 256, 5  # elements of a tile along an axis, and axes, at most
 
-LONGEST, DEEPEST = 256, 5
-"""Elements of a tile along an axis, and axes, at most."""
-
-Product: TypeAlias = tuple[tuple[Scalar, ...], int]
-"""Some variables times a number."""
+Product: TypeAlias = tuple[tuple[Scalar, ...], int]  # some variables times a number
 
 _HEAD: Final = "__device__ __forceinline__"
 

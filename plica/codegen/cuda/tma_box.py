@@ -38,8 +38,7 @@ from plica.core import Term, free_vars, fresh, post_order, substitute
 from plica.ir.loop import Stmt, Store, scalar as sc
 from plica.ir.type import i64, known, polynomial
 
-Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]
-"""Products of terms with their coefficients."""
+Sum: TypeAlias = dict[tuple[sc.Scalar, ...], int]  # products of terms with their coefficients
 
 
 def fetched(nest: Stmt, around: Context) -> tma.TmaTile:

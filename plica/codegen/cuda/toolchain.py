@@ -18,8 +18,7 @@ from attrs import frozen
 from plica.runtime.cuda.code import ARCHITECTURES
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-LINE: Final = "#line "
-"""A text that says of which lines it is compiles to code with line tables."""
+LINE: Final = "#line "  # a text that says of which lines it is compiles to code with line tables
 
 
 @frozen

@@ -28,9 +28,7 @@ from plica.runtime.store import ArtefactStore, key_of
 from plica.runtime.verify import COPY
 from plica.schedule.default.gpu.machine import Gpu
 
-PART: Final = 8000
-"""Characters after which a part of the text ends."""
-
+PART: Final = 8000  # characters after which a part of the text ends
 MIN_SEPARATE_CHARACTERS: Final = PART // 2
 """The number of characters from which a kernel is compiled separately: its compile time exceeds
 NVRTC's start-up."""
@@ -56,12 +54,9 @@ class Unit:
     text: str
     steps: tuple[DeviceStep, ...]
     scratch: tuple[int, ...]
-    launched: tuple[Launched, ...] = ()
-    """What each step does, for profiles."""
-    parts: tuple[str, ...] = ()
-    """The text in parts that are compiled apart."""
-    results: tuple[int, ...] = ()
-    """How many of the last slots of each step are written."""
+    launched: tuple[Launched, ...] = ()  # what each step does, for profiles
+    parts: tuple[str, ...] = ()  # the text in parts that are compiled apart
+    results: tuple[int, ...] = ()  # how many of the last slots of each step are written
 
 
 def sent(kernel: Kernel, invoked: tuple[TensorIntrinsic, ...]) -> bytes:

@@ -33,12 +33,8 @@ from plica.ir.loop.scalar import And, Buffer, Lit, Load, Lt, Scalar, ScalarVar, 
 from plica.ir.loop.statement import NOTHING, Branch, For, Seq, Stmt, Store, statements
 from plica.ir.type import known
 
-MAX_UNALIGNED_BYTES: Final = 2
-"""The maximum element size for unaligned reads by aligned words."""
-
-ANYWHERE: Final = "p_from_anywhere"
-"""The function that reads them."""
-
+MAX_UNALIGNED_BYTES: Final = 2  # the maximum element size for unaligned reads by aligned words
+ANYWHERE: Final = "p_from_anywhere"  # the function that reads them
 MAX_HELD_VECTORS: Final = 16
 """The maximum number of vectors a thread holds on their way to shared memory."""
 

@@ -20,23 +20,18 @@ from plica.codegen.emit.statement import Step
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Barrier, For, Seq, Stmt, statements
 
-LONGEST_RING: Final = 64
-"""Copies of tiles that may be under way, at most."""
+LONGEST_RING: Final = 64  # copies of tiles that may be under way, at most
 
 
 @frozen(eq=False)
 class Asynchronous:
     """The asynchronous operations of a launch."""
 
-    handed: frozenset[Buffer]
-    """Buffers into which copies may be under way."""
-    copies: frozenset[Stmt]
-    """The statements that are groups of copies."""
-    ring: int
-    """The maximum number of pending tiles, a power of two; 0 if there are none."""
+    handed: frozenset[Buffer]  # buffers into which copies may be under way
+    copies: frozenset[Stmt]  # the statements that are groups of copies
+    ring: int  # the maximum number of pending tiles, a power of two; 0 if there are none
     multiplies: bool
-    sums: tuple[Buffer, ...]
-    """What products add to."""
+    sums: tuple[Buffer, ...]  # what products add to
 
 
 def asynchronous(nest: Stmt, name: str) -> Asynchronous:

@@ -19,15 +19,9 @@ from plica.ir.type import known
 
 _HEAD: Final = "__device__ __forceinline__"
 
-LANE: Final = "threadIdx.x"
-"""The threads of a warp."""
-
-BLOCK: Final = 1024
-"""Threads of a block, at most."""
-
-QUADS: Final = 4
-"""Threads of a warp that share a row."""
-
+LANE: Final = "threadIdx.x"  # the threads of a warp
+BLOCK: Final = 1024  # threads of a block, at most
+QUADS: Final = 4  # threads of a warp that share a row
 KINDS: Final = ("f16", "bf16")
 
 PAIRS: Final = {

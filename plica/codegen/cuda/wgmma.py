@@ -26,12 +26,8 @@ from plica.ir.loop.scalar import Buffer, Scalar, ScalarVar, index
 from plica.ir.loop.statement import Invoke, Region, Stmt, statements
 from plica.ir.type import known
 
-GROUP: Final = 4
-"""Warps that multiply together."""
-
-WIDTHS: Final = (32, 64, 96, 128, 160, 192, 224, 256)
-"""Columns of an instruction."""
-
+GROUP: Final = 4  # warps that multiply together
+WIDTHS: Final = (32, 64, 96, 128, 160, 192, 224, 256)  # columns of an instruction
 WORDS: Final = ("group_mma", "group_warp_mma")
 """The hints of such products: with two descriptors, or with one register operand."""
 
@@ -147,9 +143,7 @@ template <int HIGH, int AI, int AHALF>
 
 KINDS: Final = ("f16", "bf16")
 
-SIGNS: Final = {"i8": "s8", "u8": "u8"}
-"""Bytes, and what instructions call them."""
-
+SIGNS: Final = {"i8": "s8", "u8": "u8"}  # bytes, and what instructions call them
 CHARS: Final = {"i8": "signed char", "u8": "unsigned char"}
 
 PRODUCTS: Final = {

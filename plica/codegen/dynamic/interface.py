@@ -31,8 +31,7 @@ from plica.runtime.dynamic.value import Make
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 from plica.runtime.port import Port
 
-MAX_FORMS: Final = 10_000
-"""How many types an interface may be made of."""
+MAX_FORMS: Final = 10_000  # how many types an interface may be made of
 
 
 def interface_of(module: Module) -> tuple[DynamicInterface, tuple[ty.DataType, ...]]:

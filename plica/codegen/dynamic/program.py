@@ -275,8 +275,7 @@ class Routine:
     results: int
     regions: tuple[RoutineRegion, ...]
     cells: tuple[Cell, ...] = ()
-    immortal: frozenset[int] = frozenset()
-    """Registers of constants, which nobody counts."""
+    immortal: frozenset[int] = frozenset()  # registers of constants, which nobody counts
 
     @property
     def borrowed(self) -> int:

@@ -26,8 +26,7 @@ from plica.codegen.dynamic import program as dp
 from plica.core import CompilerBug, Task
 from plica.core.task import run
 
-Live: TypeAlias = set[int]
-"""Registers, and cells as numbers below 0."""
+Live: TypeAlias = set[int]  # registers, and cells as numbers below 0
 
 
 def with_reference_counts(program: dp.DynamicProgram) -> dp.DynamicProgram:

@@ -28,8 +28,7 @@ from plica.rewrite.graph.dead import remove_dead
 from plica.rewrite.graph.walk import NameSupply, expressions, operands, with_operands
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
-COPIES: Final = 1_000
-"""How many copies of functions a module may need."""
+COPIES: Final = 1_000  # how many copies of functions a module may need
 
 
 def specialise_shapes(module: Module) -> Module:

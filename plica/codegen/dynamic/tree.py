@@ -37,8 +37,7 @@ class Test:
     inside: Mapping[Place, Test]
 
 
-Row: TypeAlias = tuple[int, Mapping[Place, Test]]
-"""A clause, and what it still asks."""
+Row: TypeAlias = tuple[int, Mapping[Place, Test]]  # a clause, and what it still asks
 
 
 @frozen

@@ -16,8 +16,7 @@ from attrs import frozen
 from plica.ir.type import DType
 from plica.ir.type.float_code import float_code
 
-_CODES: Final = {1: "unsigned char", 2: "unsigned short"}
-"""The type of a code, by its bytes."""
+_CODES: Final = {1: "unsigned char", 2: "unsigned short"}  # the type of a code, by its bytes
 
 
 @frozen

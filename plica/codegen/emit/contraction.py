@@ -30,8 +30,7 @@ from attrs import evolve, frozen
 from plica.ir.loop import scalar as sc
 from plica.ir.type import f32, f64, i32
 
-SMALL: Final = "small"
-"""The note of a loop in which rounded integers are below 2^22 in magnitude."""
+SMALL: Final = "small"  # the note of a loop in which rounded integers are below 2^22 in magnitude
 
 
 def accumulations(buffer: sc.Buffer, value: sc.Scalar) -> frozenset[sc.Scalar]:
@@ -82,8 +81,7 @@ def is_product(node: sc.Scalar) -> bool:
     )
 
 
-MAX_EXACT_BITS: Final = 16
-"""Integers up to this many bits are exact floats, and so are their sums."""
+MAX_EXACT_BITS: Final = 16  # integers up to this many bits are exact floats, and so are their sums
 
 
 @frozen(eq=False)

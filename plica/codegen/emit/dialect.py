@@ -31,8 +31,7 @@ from plica.ir.type import DType, bool_, f32, f64, i32
 
 __all__ = ["Dialect", "OperatorPlace", "SpecialOperator", "Way", "f32", "i32"]
 
-Way = Literal["pack", "unpack", "round"]
-"""From a value to its code in memory, back, and both."""
+Way = Literal["pack", "unpack", "round"]  # from a value to its code in memory, back, and both
 
 
 class OperatorPlace(Protocol):
@@ -49,8 +48,7 @@ class OperatorPlace(Protocol):
         """Whether neither side of a quotient is negative, nor the right one 0."""
 
 
-P = TypeVar("P")
-"""The places in which a dialect's operators stand."""
+P = TypeVar("P")  # the places in which a dialect's operators stand
 
 SpecialOperator: TypeAlias = Callable[[Scalar, DType, Sequence[str], P], "str | None"]
 """The expression of an operator for operand expressions, or None for the row's word."""

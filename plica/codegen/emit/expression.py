@@ -17,8 +17,7 @@ from plica.ir.loop import MEANING, scalar as sc
 from plica.ir.loop.vector import has_vectors
 from plica.ir.type import DType, bool_, evaluate, i64, known, normal_dim
 
-LONGEST: Final = 96
-"""An expression that is longer gets a name."""
+LONGEST: Final = 96  # an expression that is longer gets a name
 
 
 class Expressions:

@@ -24,9 +24,7 @@ from plica.ir.type import DType, f32, i32
 WIDE: Final = frozenset(("sin", "cos", "tan", "asin", "acos", "asinh", "acosh"))
 """The formulas that need an f64, or a square root as good as an f32's."""
 
-NARROW: Final = tuple(name for name in FORMULAS if name not in WIDE)
-"""The others."""
-
+NARROW: Final = tuple(name for name in FORMULAS if name not in WIDE)  # the others
 _ORDERS: Final = {"olt": "<", "ogt": ">", "oeq": "==", "sgt": ">", "ne": "!="}
 _SIGNS: Final = {"and": "&", "or": "|", "xor": "^", "shl": "<<", "ashr": ">>"}
 
@@ -43,14 +41,11 @@ class FormulaWords:
     size: str
     with_sign: str
     logical_shift: str
-    rounded: str
-    """A float as it was rounded, where a driver would take `(a + b) - b` for `a`."""
-    kinds: Mapping[DType | None, str]
-    """The type of a value of f32 and of i32, and of a condition."""
+    rounded: str  # a float as it was rounded, where a driver would take `(a + b) - b` for `a`
+    kinds: Mapping[DType | None, str]  # the type of a value of f32 and of i32, and of a condition
     floats: Callable[[float], str]
     wholes: Callable[[int], str]
-    shift: Callable[[str], str]
-    """By how much bits are moved, of the type that is for."""
+    shift: Callable[[str], str]  # by how much bits are moved, of the type that is for
 
 
 class _Lines:

@@ -17,15 +17,9 @@ from plica.core import Name, free_vars, fresh, post_order, substitute
 from plica.ir.loop import NOTHING, Branch, For, Store, scalar as sc
 from plica.ir.type import f32, f64, i32, known, polynomial
 
-LARGEST: Final = (1 << 31) - 1
-"""The largest index in a vector of indices."""
-
-STEPS: Final = (1, 2)
-"""How far elements may be apart that are read at once."""
-
-LENGTHS: Final = (2, 4, 8, 16)
-"""How many lanes a vector may have."""
-
+LARGEST: Final = (1 << 31) - 1  # the largest index in a vector of indices
+STEPS: Final = (1, 2)  # how far elements may be apart that are read at once
+LENGTHS: Final = (2, 4, 8, 16)  # how many lanes a vector may have
 FORMULAS: Final = ("erf", "expm1", "log1p")
 """Functions that drivers compute lane by lane: vectors of them are Plica's own formulas."""
 
@@ -35,8 +29,7 @@ EXTREMES: Final = {sc.Min: "min", sc.Max: "max"}
 ROLLED: Final = "#pragma nounroll"
 """A pragma that keeps a loop, so that the compiler vectorises it instead of unrolling."""
 
-_Lanes: TypeAlias = "tuple[bool, str]"
-"""Whether a text is a vector, and the text."""
+_Lanes: TypeAlias = "tuple[bool, str]"  # whether a text is a vector, and the text
 
 
 def has_lanes(loop: For) -> bool:

@@ -29,8 +29,7 @@ def _helpers() -> dict[str, tuple[tuple[str, ...], str]]:
     }
 
 
-HELPERS: Final = _helpers()
-"""The types of a helper, and its text: it has the name it is found by."""
+HELPERS: Final = _helpers()  # the types of a helper, and its text: it has the name it is found by
 
 
 def extreme(word: str, of: str) -> str:

@@ -131,8 +131,7 @@ def is_plain(of: DType, place: OperatorPlace) -> bool:
     return place.dialect.memory(of) == place.dialect.register(of)
 
 
-V = TypeVar("V")
-"""The type of emitted values: an expression, a register …"""
+V = TypeVar("V")  # the type of emitted values: an expression, a register …
 
 
 class OrderStep(NamedTuple):

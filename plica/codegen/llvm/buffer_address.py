@@ -33,8 +33,7 @@ limited to the same distance."""
 
 FIRST_ELEMENT: Final = constant(0)
 
-Size: TypeAlias = "int | Scalar"
-"""A number, or a term over the dims of the kernel."""
+Size: TypeAlias = "int | Scalar"  # a number, or a term over the dims of the kernel
 
 
 @frozen(eq=False)

@@ -30,8 +30,7 @@ from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop import For, Load, Scalar, ScalarVar, Store, index, statements
 from plica.schedule.default.machine import LINE
 
-MAX_LINES_PER_ITERATION: Final = 64
-"""The maximum number of cache lines prefetched per iteration."""
+MAX_LINES_PER_ITERATION: Final = 64  # the maximum number of cache lines prefetched per iteration
 
 
 def fetch(values: LlvmValues, loop: For, strip: int) -> None:

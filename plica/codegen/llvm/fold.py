@@ -273,8 +273,7 @@ def _variant(number: int, over: int | None, program: Program) -> str:
 ASSUMED_SIZE: Final = 67
 """The assumed value of an open size or number; odd, so that remainders of rows are not empty."""
 
-LANES: Final = 4
-"""Elements of a vector, at least."""
+LANES: Final = 4  # elements of a vector, at least
 
 
 def plain_share(of: st.Kernel) -> float:

@@ -36,8 +36,7 @@ from plica.ir.type import i64
 Numbers: TypeAlias = tuple[int, ...]
 """The values at one place in several kernels, or one kernel's arguments."""
 
-Shared: TypeAlias = tuple[Kernel, Numbers]
-"""A kernel, and the numbers passed after its dims."""
+Shared: TypeAlias = tuple[Kernel, Numbers]  # a kernel, and the numbers passed after its dims
 
 COUNTED: Final = ("serial", "parallel")
 

@@ -24,21 +24,15 @@ with lazy_imports(__name__):
         RegisterTranspose as register_transpose,
     )
 
-APART: Final = 4
-"""How far apart lanes may lie for all between them to be read as well."""
-
-FEW_ELEMENTS: Final = 16
-"""This many elements at most are read one by one for the lanes of a vector."""
-
-MAX_I32_ELEMENTS: Final = 1 << 31
-"""The number of elements addressable by an i32."""
+APART: Final = 4  # how far apart lanes may lie for all between them to be read as well
+FEW_ELEMENTS: Final = 16  # this many elements at most are read one by one for the lanes of a vector
+MAX_I32_ELEMENTS: Final = 1 << 31  # the number of elements addressable by an i32
 
 
 NEIGHBOURS: Final = 64
 """The maximum offset of elements from one base address that may point to zeros."""
 
-BEFORE: Final = 16
-"""This many of them are before it."""
+BEFORE: Final = 16  # this many of them are before it
 
 
 class GuardedRow(NamedTuple):

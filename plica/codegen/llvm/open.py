@@ -35,8 +35,7 @@ from plica.ir.type import is_size
 from plica.runtime.artefact import SIZES
 from plica.runtime.open_executable import NEGATIVE, TOO_LARGE
 
-APART: Final = 64
-"""Arenas begin at multiples of this."""
+APART: Final = 64  # arenas begin at multiples of this
 
 
 class OpenRegions(Regions):

@@ -117,12 +117,10 @@ def are_columns(function: Function, machine: object = None) -> bool:
     return not isinstance(machine, Machine) or found.is_for(machine)
 
 
-WINDOWED: Final = FusionLimits(windows=True)
-"""Functions in which windows read bytes as they lie."""
+WINDOWED: Final = FusionLimits(windows=True)  # functions in which windows read bytes as they lie
 
 
-UNPACKING: Final = approx(5e-6)
-"""The contract of the form `coded-rows`."""
+UNPACKING: Final = approx(5e-6)  # the contract of the form `coded-rows`
 
 
 def with_functions(history: History, setting: Setting) -> History:

@@ -35,15 +35,9 @@ from plica.runtime.link import MAKE, USE
 
 PARALLEL: Final = "plica_parallel"
 
-DECLARATION: Final = f"declare hidden void @{PARALLEL}(ptr, ptr, i64)"
-"""For code in another object."""
-
-SYSCALL: Final = "declare i64 @syscall(i64, ...)"
-"""What others that ask the system declare, too."""
-
-CHUNKS: Final = 4
-"""Chunks per thread: more balance better, fewer cost less."""
-
+DECLARATION: Final = f"declare hidden void @{PARALLEL}(ptr, ptr, i64)"  # for code in another object
+SYSCALL: Final = "declare i64 @syscall(i64, ...)"  # what others that ask the system declare, too
+CHUNKS: Final = 4  # chunks per thread: more balance better, fewer cost less
 SPIN: Final = {"aarch64": 6000}
 USUAL_SPIN: Final = 2000
 """How often a worker polls for work before it sleeps: about 100 us, longer than a program's work

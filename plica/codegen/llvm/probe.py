@@ -24,20 +24,13 @@ from typing import Final
 
 from plica.codegen.target import Target
 
-WIDTHS: Final = (128, 256, 512)
-"""Bits of the vectors that are tried, where a machine has them."""
-
+WIDTHS: Final = (128, 256, 512)  # bits of the vectors that are tried, where a machine has them
 SUMS: Final = 12
 """Sums that do not wait for one another: more than two units that take four cycles need."""
 
-WORK: Final = 24
-"""Reads, writes or multiply-adds in a turn."""
-
-CYCLES: Final = 32
-"""Cycles of a turn of the clock."""
-
-CHAINED: Final = 8
-"""Multiply-adds of a turn in which each waits for the one before it."""
+WORK: Final = 24  # reads, writes or multiply-adds in a turn
+CYCLES: Final = 32  # cycles of a turn of the clock
+CHAINED: Final = 8  # multiply-adds of a turn in which each waits for the one before it
 
 
 def text(target: Target, bits: int) -> str:

@@ -25,11 +25,8 @@ from plica.codegen.llvm.pool import WASM_THREADS, has_pool, llvm_text
 from plica.codegen.target import Target
 from plica.runtime.artefact import PEAK, USE
 
-INDEPENDENT_SUMS: Final = 16
-"""Enough independent sums to hide the latency on every machine."""
-
-SPARE: Final = 4
-"""Registers that are left for other things."""
+INDEPENDENT_SUMS: Final = 16  # enough independent sums to hide the latency on every machine
+SPARE: Final = 4  # registers that are left for other things
 
 _SILENT: Final = """\
 define internal void @plica.tick(i64 %launch) nounwind {

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 ENTRY: Final = "plica_main"
 
-MAX_STEPS_PER_FUNCTION: Final = 100
-"""The maximum number of steps per function."""
-
-NESTED: Final = 8
-"""How many branches are written inside one another before one becomes a function."""
+MAX_STEPS_PER_FUNCTION: Final = 100  # the maximum number of steps per function
+NESTED: Final = 8  # how many branches are written inside one another before one becomes a function
 
 Variant: TypeAlias = tuple[int, int | None]
 """A kernel, and which of its inputs its result is written over."""

@@ -35,8 +35,7 @@ LEAST_SCALE: Final = 2.0**-90
 """From here to its inverse a scale times what it divides has no rest that is subnormal: rests are
 multiples of 2^-138, where the quotient is not so small that it is rounded to 0 anyway."""
 
-SHORTEST: Final = 64
-"""A row of fewer elements is not worth an inverse and a branch."""
+SHORTEST: Final = 64  # a row of fewer elements is not worth an inverse and a branch
 
 
 @frozen

@@ -40,9 +40,7 @@ with lazy_imports(__name__):
     from plica.codegen.llvm.move import move
     from plica.codegen.llvm.parallel import can_share, share
 
-MOVED: Final = 2048
-"""Bytes of a row that the system's own copy moves faster than vectors do."""
-
+MOVED: Final = 2048  # bytes of a row that the system's own copy moves faster than vectors do
 MAX_SHORT_TRIP_COUNT: Final = 4
 """The maximum trip count of loops that do not benefit from LLVM's loop passes; LLVM unrolls those
 with constant trip counts, and the enclosing loop benefits instead."""

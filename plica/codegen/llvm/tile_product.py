@@ -11,10 +11,8 @@ from typing import Final
 from plica.codegen.llvm.pool import llvm_text
 
 FUNCTIONS: Final = {"u8": "llvm.x86.tdpbusd", "i8": "llvm.x86.tdpbssd"}
-ROW_BYTES: Final = 64
-"""The row size of a tile register."""
-ROWS: Final = 16
-"""Rows of a register."""
+ROW_BYTES: Final = 64  # the row size of a tile register
+ROWS: Final = 16  # rows of a register
 
 
 def name_of(dtype: str, rows: int, vectors: int) -> str:

@@ -21,9 +21,7 @@ from plica.codegen.llvm.lane import Lanes
 from plica.codegen.llvm.writer import SHORT
 from plica.core import CompilerBug
 
-BLOCK: Final = 16
-"""The bytes of a block."""
-
+BLOCK: Final = 16  # the bytes of a block
 FENCED: Final = 256
 """The register width in bits from which transposing a tile takes more than two rounds."""
 
@@ -71,8 +69,7 @@ def network(count: int, width: int, size: int) -> Network:
     return Network(tuple(rounds), _columns(rounds, count, width))
 
 
-Sides = tuple[list[int], list[int]]
-"""The lanes of the two rows that a pair of rows gives."""
+Sides = tuple[list[int], list[int]]  # the lanes of the two rows that a pair of rows gives
 
 
 def _zipped(unit: int, block: int, width: int) -> Sides:

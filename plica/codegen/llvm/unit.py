@@ -66,8 +66,7 @@ class ObjectOptions:
     contract: bool = False
     signless: bool = False
     level: int = 2
-    label: str = ""
-    """The kernel's name in line tables, where the target has them."""
+    label: str = ""  # the kernel's name in line tables, where the target has them
 
     def __str__(self) -> str:
         """The options in keys, besides the machine's facts."""
@@ -390,8 +389,7 @@ def facts_of(target: Target) -> tuple[str, ...]:
     return target.triple, target.cpu, ",".join(target.features), str(target.vector_bits)
 
 
-FINGERPRINT: Final[Memo[str, str]] = Memo(1)
-"""The compiler's fingerprint, once known."""
+FINGERPRINT: Final[Memo[str, str]] = Memo(1)  # the compiler's fingerprint, once known
 
 
 def fingerprint() -> str:

@@ -28,21 +28,15 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.codegen.llvm.fetch import fetch
 
-WIDTH: Final = 512
-"""How many bits of a vector are used where nothing is known of the machine."""
-
+WIDTH: Final = 512  # how many bits of a vector are used where nothing is known of the machine
 MAX_STRAIGHT_LANES: Final = 64
 """The maximum number of lanes in straight-line code, even if no register holds them, ..."""
 
 MAX_STRAIGHT_REGISTERS: Final = 4
 """... but at most this many registers: computed values take some, too."""
 
-BESIDE: Final = 2
-"""Vectors of a strip, at least."""
-
-FETCHES: Final = frozenset({"fetch", "fetch_rows"})
-"""Prefetching intrinsics."""
-
+BESIDE: Final = 2  # vectors of a strip, at least
+FETCHES: Final = frozenset({"fetch", "fetch_rows"})  # prefetching intrinsics
 FORMULA_REGISTERS: Final = 8
 """The registers per vector of a formula: constants are shared, intermediates are not."""
 

@@ -51,8 +51,7 @@ class CodeTraits:
 
 ANYWHERE: Final = CodeTraits()
 
-MARK: Final = "  ; statement "
-"""The marker of the statement that the following lines implement."""
+MARK: Final = "  ; statement "  # the marker of the statement that the following lines implement
 
 
 class LlvmWriter:
@@ -270,9 +269,7 @@ def instruction_line(
     return InstructionLine(text, tuple(fixed))
 
 
-REGISTER: Final = re.compile(r"%[\w.]+")
-"""The name of a value."""
-
+REGISTER: Final = re.compile(r"%[\w.]+")  # the name of a value
 _PARAMETER: Final = re.compile(r"%[bd]\d+|%own\.\d+")
 """An open size, a buffer parameter, or local memory."""
 

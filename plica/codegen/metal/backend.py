@@ -24,8 +24,7 @@ from plica.runtime.artefact import METAL_TRIPLE
 from plica.runtime.emulator.executable import MetalProgram
 from plica.runtime.emulator.gpu import missing
 
-UNROLLED: Final = 16
-"""Turns that are written out, at most."""
+UNROLLED: Final = 16  # turns that are written out, at most
 
 
 def kernel_code(kernel: Kernel, name: str, apart: bool, fused: bool) -> DeviceKernel:

@@ -110,13 +110,10 @@ __attribute__((aligned(4), used)) static void trap(void) { leave(); }
 class SizeReport:
     """What a model takes on a machine, in bytes."""
 
-    flash: int
-    """Code, tables and functions of `math.h` that it calls, and weights."""
+    flash: int  # code, tables and functions of `math.h` that it calls, and weights
     weights: int
-    arena: int
-    """Static memory: the arena, and what kernels use one after the other."""
-    stack: int
-    """No call of the model uses more: the deepest chain of its functions."""
+    arena: int  # static memory: the arena, and what kernels use one after the other
+    stack: int  # no call of the model uses more: the deepest chain of its functions
 
     @property
     def ram(self) -> int:

@@ -29,9 +29,7 @@ from plica.runtime.opencl.executable import OpenclProgram
 WIDTHS: Final = (128, 256, 512)
 """Bits of a vector; other widths than those of a device work, and are slower."""
 
-REGISTERS: Final = {128: 16, 256: 16, 512: 32}
-"""How many vectors processors with such ones hold."""
-
+REGISTERS: Final = {128: 16, 256: 16, 512: 32}  # how many vectors processors with such ones hold
 ITEMS: Final = 8
 """Work items that schedules share the work among, at least: a device says how many run at once only
 when it is there, and code is the same wherever it is made."""

@@ -41,9 +41,7 @@ from plica.schedule.form import ScheduleTables
 PROCESSORS: Final = {"gfx90a": 110, "gfx942": 304, "gfx1030": 80, "gfx1100": 96, "gfx1201": 64}
 """Compute units of the largest machines of an architecture."""
 
-SHARED_BYTES: Final = 64 * 1024
-"""What a work group has of local data share, on all of them."""
-
+SHARED_BYTES: Final = 64 * 1024  # what a work group has of local data share, on all of them
 SPELLINGS: Final = ("rocm", *[f"rocm:{each}" for each in PROCESSORS])
 
 

@@ -22,9 +22,7 @@ from plica.ir.type import DTYPES
 
 INCLUDE: Final = "#include <hip/hip_runtime.h>\n"
 
-ROUNDED: Final = "#pragma clang fp contract(off)\n"
-"""Products are rounded by themselves."""
-
+ROUNDED: Final = "#pragma clang fp contract(off)\n"  # products are rounded by themselves
 _HEAD: Final = "__device__ __forceinline__"
 
 _PRODUCTS: Final = "".join([

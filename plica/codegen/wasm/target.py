@@ -31,9 +31,7 @@ EXTENSIONS: Final[dict[str, tuple[str, ...]]] = {
 """Features by the word after the colon: lanes of 128 bits; products and sums rounded at once, too,
 as browsers have them since 2024; a memory that threads share; none of these."""
 
-CORES: Final = 4
-"""Threads that schedules share the work among, where there may be several."""
-
+CORES: Final = 4  # threads that schedules share the work among, where there may be several
 SPELLINGS: Final = ("wasm", "wasm:relaxed", "wasm:threads", "wasm:scalar")
 
 

@@ -26,8 +26,7 @@ LINKERS: Final = ("wasm-ld", *[f"wasm-ld-{version}" for version in range(22, 13,
 
 INSTALL: Final = "apt-get install lld-14"
 
-STACK_BYTES: Final = 1 << 22
-"""The stack: tiles of kernels lie there."""
+STACK_BYTES: Final = 1 << 22  # the stack: tiles of kernels lie there
 
 FLAGS: Final = (
     "--no-entry", f"--export={ENTRY}", "--export=__heap_base", "--allow-undefined",
@@ -36,8 +35,7 @@ FLAGS: Final = (
 """A stack that grows too far leaves the memory at once, since it comes first."""
 
 
-MAX_BYTES: Final = 1 << 31
-"""What a memory that is shared may grow to; engines set so much aside."""
+MAX_BYTES: Final = 1 << 31  # what a memory that is shared may grow to; engines set so much aside
 
 SHARED: Final = (
     "--shared-memory", "--import-memory", f"--max-memory={MAX_BYTES}",

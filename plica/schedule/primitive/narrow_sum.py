@@ -45,8 +45,7 @@ from plica.schedule.precondition import intermediate
 from plica.schedule.primitive.pad_fold import starts_from_identity
 from plica.schedule.problem import Problem
 
-MAX_TERMS: Final = 128
-"""Terms that are added in the narrow dtype: this many roundings at most."""
+MAX_TERMS: Final = 128  # terms that are added in the narrow dtype: this many roundings at most
 
 
 @primitive("narrow_sum")

@@ -66,8 +66,7 @@ class CopyAt(Instruction):
         first = self.staged(scene)
         return Scene(first.kernel, {**scene.outputs, COPY: first.outputs[0]})
 
-    move: ClassVar[type[BlockMove]]
-    """The step that brings the copy into the loop."""
+    move: ClassVar[type[BlockMove]]  # the step that brings the copy into the loop
 
     def copied(self) -> StagedCopy:
         """The step that makes the copy."""

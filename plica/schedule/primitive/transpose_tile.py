@@ -74,8 +74,7 @@ from plica.schedule.launch import unsafe_after
 from plica.schedule.precondition import plain_loop
 from plica.schedule.problem import Problem
 
-LEAST_ROWS, LEAST_LANES = 2, 4
-"""Squares of fewer are no vectors."""
+LEAST_ROWS, LEAST_LANES = 2, 4  # squares of fewer are no vectors
 
 
 @primitive("transpose_tile")

@@ -11,8 +11,7 @@ from plica.codegen.llvm.writer import LlvmWriter
 from plica.runtime.dynamic import state
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-IN_REGISTERS: Final = 4
-"""The number of a routine's arguments in registers; see Note [Arguments]."""
+IN_REGISTERS: Final = 4  # the number of a routine's arguments in registers; see Note [Arguments]
 
 # Note [Arguments]
 # Every machine has registers for the state, the place of other results, and four more arguments.

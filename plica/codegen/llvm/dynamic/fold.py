@@ -17,8 +17,7 @@ from plica.codegen.llvm.writer import LlvmWriter, declarations
 from plica.codegen.target import Target
 from plica.runtime.dynamic import state
 
-NEVER: Final = -1
-"""The count of what is not counted."""
+NEVER: Final = -1  # the count of what is not counted
 
 
 def routines_text(program: DynamicProgram, callees: Sequence[Callee], target: Target) -> str:

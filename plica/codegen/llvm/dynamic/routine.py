@@ -21,9 +21,7 @@ from plica.ir.loop.scalar import Scalar
 from plica.ir.type import known
 from plica.runtime.dynamic import state
 
-LONG: Final = 100
-"""From this many steps on, what counts objects is called instead of written out."""
-
+LONG: Final = 100  # from this many steps on, what counts objects is called instead of written out
 LONGER: Final = 600
 """From this many steps on, LLVM does not improve a routine: its kernels take the time."""
 

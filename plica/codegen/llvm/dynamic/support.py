@@ -26,12 +26,8 @@ from typing import Final
 from plica.codegen.llvm.pool import llvm_text
 from plica.runtime.dynamic import state
 
-CELL: Final = 64
-"""Bytes of the smallest object."""
-
-SMALL: Final = 32
-"""Elements of this many bytes are inside the smallest object."""
-
+CELL: Final = 64  # bytes of the smallest object
+SMALL: Final = 32  # elements of this many bytes are inside the smallest object
 CHUNK: Final = 1 << 20
 """Bytes that are asked of the system at once; objects of more than a 32nd of it are alone."""
 
