@@ -40,7 +40,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.tensor import Compute, Prefix
 from plica.ir.type import TensorType, TupleType, bool_, known, tensor
-from plica.mesh.mesh import PARTIAL_SUM, REPLICATED, Placement, partial, sizes_of, split
+from plica.mesh.mesh import PARTIAL_SUM, REPLICATED, Placement, partial, placed, sizes_of, split
 
 Types: TypeAlias = tuple[TensorType, ...]
 
@@ -70,17 +70,16 @@ def forms(op: str, attributes: Attrs, types: Types, devices: int) -> tuple[Shard
         *_by_results(outputs, devices), *_by_reduction(outputs, devices), *_linear(outputs),
     ]  # fmt: skip
     accepted: dict[tuple[Any, ...], ShardedForm] = {}
-    for arguments, results in candidates:
-        key = arguments, results
-        if key in accepted:
-            continue
-        form = _on_blocks(record, attributes, types, outputs, arguments, results, devices)
-        if form is not None:
-            accepted[key] = form
+    for each in candidates:
+        if (key := each[:2]) not in accepted:
+            form = _on_blocks(record, attributes, types, outputs, each, devices)
+            if form is not None:
+                accepted[key] = form
     return tuple(accepted.values())
 
 
-Candidate: TypeAlias = tuple[tuple[Placement, ...], tuple[Placement, ...]]
+Candidate: TypeAlias = "tuple[tuple[Placement, ...], tuple[Placement, ...], int | None]"
+"""Placements of arguments and results; which axis of the last reduction is cut, if one is."""
 
 
 def _computes(record: Operator, attributes: Attrs, types: Types) -> tuple[Compute, ...] | None:
@@ -99,7 +98,7 @@ def _computes(record: Operator, attributes: Attrs, types: Types) -> tuple[Comput
 
 def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
     """Splits of a dim of the first result, and of the dims of the others that follow from it."""
-    first, *others = [_dim_splits(each, devices) for each in outputs]
+    first, *others = [[*_dim_splits(each, devices)] for each in outputs]
     for dim, arguments in first:
         results = [split(dim)]
         for options in others:
@@ -108,15 +107,11 @@ def _by_results(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidat
                 break
             results.append(split(agreeing[0] if dim not in agreeing else dim))
         else:
-            yield tuple(map(_placement, arguments)), tuple(results)
+            yield tuple(map(placed, arguments)), tuple(results), None
 
 
 Dims: TypeAlias = tuple[int | None, ...]
 """For each argument the dim that is split, -1 for none, None where nothing is read of it."""
-
-
-def _placement(dim: int | None) -> Placement:
-    return REPLICATED if dim is None or dim < 0 else split(dim)
 
 
 def _joined(one: Dims, two: Dims) -> Dims | None:
@@ -126,47 +121,25 @@ def _joined(one: Dims, two: Dims) -> Dims | None:
     return tuple(joined) if agree else None
 
 
-def _dim_splits(of: Compute, devices: int) -> list[tuple[int, Dims]]:
-    """Each dim of a result that can be split, with what that asks of the arguments."""
-    shape = [known(size) or 0 for size in of.shape]
-    options = []
-    for dim, (axis, size) in enumerate(zip(of.axes, shape, strict=True)):
-        if size and size % devices == 0:
-            dims = _moved(of, of.body, axis, size // devices, devices)
-            if dims is not None:
-                unread = [
-                    None if d is not None else _like(of, at, dim) for at, d in enumerate(dims)
-                ]
-                options.append(
-                    (
-                        dim,
-                        tuple(
-                            [u if u is not None else d for d, u in zip(dims, unread, strict=True)]
-                        ),
-                    )
-                )
-    return options
-
-
-def _like(of: Compute, at: int, dim: int) -> int | None:
-    """The dim of an argument that is read for its shape alone."""
-    return dim if of.inputs[at].shape == of.shape else None
+def _dim_splits(of: Compute, devices: int) -> Iterator[tuple[int, Dims]]:
+    """Each dim of a result that can be split, with what that asks of the arguments; those that are
+    read for their shape alone are split alike."""
+    for dim, (axis, size) in enumerate(zip(of.axes, of.shape, strict=True)):
+        dims = _moved(of, of.body, axis, known(size), devices)
+        if dims is not None:
+            like = [dim if x.shape == of.shape else None for x in of.inputs]
+            yield dim, tuple([b if a is None else a for a, b in zip(dims, like, strict=True)])
 
 
 def _by_reduction(outputs: tuple[Compute, ...], devices: int) -> Iterator[Candidate]:
     """Splits of an axis that is reduced last of all: each device has a term of the result."""
-    if len(outputs) != 1:
-        return
-    (of,) = outputs
-    reduction = _root_reduction(of.body)
+    reduction = _root_reduction(outputs[0].body) if len(outputs) == 1 else None
     if reduction is None:
         return
-    for axis, extent in zip(reduction.axes, reduction.extents, strict=True):
-        size = known(extent)
-        if size and size % devices == 0:
-            dims = _moved(of, reduction.body, axis, size // devices, devices)
-            if dims is not None and any(dim is not None and dim >= 0 for dim in dims):
-                yield tuple(map(_placement, dims)), (partial(reduction.combiner),)
+    for at, (axis, extent) in enumerate(zip(reduction.axes, reduction.extents, strict=True)):
+        dims = _moved(outputs[0], reduction.body, axis, known(extent), devices)
+        if dims is not None and any(dim is not None and dim >= 0 for dim in dims):
+            yield tuple(map(placed, dims)), (partial(reduction.combiner),), at
 
 
 def _root_reduction(body: sc.Scalar) -> sc.Reduce | None:
@@ -180,17 +153,19 @@ def _root_reduction(body: sc.Scalar) -> sc.Reduce | None:
 
 
 def _moved(
-    of: Compute, body: sc.Scalar, axis: sc.ScalarVar, step: int, devices: int
+    of: Compute, body: sc.Scalar, axis: sc.ScalarVar, size: int | None, devices: int
 ) -> Dims | None:
-    """The dim of each argument along which a step of an axis moves by a block; None if the value
-    at a place depends on more than the block.
+    """The dim of each argument along which an axis moves if it moves by a block; None if the value
+    at a place depends on more than the block, or the devices do not divide the size.
 
-    `shift[e]` is what is added to an index when the axis moves on by a step, the same everywhere.
+    `shift[e]` is what is added to an index when the axis moves on by a block, the same everywhere.
     A value that is loaded moves with the block that it lies in: its shift is 0.
     """
+    if not size or size % devices:
+        return None
     position = {buffer: at for at, buffer in enumerate(of.inputs)}
     dims: list[int | None] = [None] * len(of.inputs)
-    shift: dict[Term, int | None] = {axis: step}
+    shift: dict[Term, int | None] = {axis: size // devices}
     for node in post_order(body):
         if node in shift or not isinstance(node, sc.Scalar):
             continue
@@ -255,11 +230,11 @@ def _linear(outputs: tuple[Compute, ...]) -> Iterator[Candidate]:
         given = {outputs[0].inputs[at] for at in places}
         if all(_degree(each.body, given) == 1 for each in outputs):
             arguments = [PARTIAL_SUM if at in places else REPLICATED for at in range(count)]
-            yield tuple(arguments), (PARTIAL_SUM,) * len(outputs)
+            yield tuple(arguments), (PARTIAL_SUM,) * len(outputs), None
     if count == 1 and all(isinstance(each.body, sc.Load) for each in outputs):
         for combiner in MEANING:
             if combiner != "sum" and (combiner in LOGICAL) == (outputs[0].dtype is bool_):
-                yield (partial(combiner),), (partial(combiner),) * len(outputs)
+                yield (partial(combiner),), (partial(combiner),) * len(outputs), None
 
 
 LOGICAL: Final = ("all", "any")
@@ -293,8 +268,8 @@ def _node_degree(
         case sc.Add() | sc.Sub():
             return _common(kids)
         case sc.Mul(left, right):
-            pair = [degree[left], degree[right]]
-            return ANY_DEGREE if ANY_DEGREE in pair else _up_to_one(sum(d or 0 for d in pair))
+            pair = [degree[left] or 0, degree[right] or 0]
+            return ANY_DEGREE if ANY_DEGREE in pair else (0, 1, None)[sum(pair)]
         case sc.Div(left, right):
             return degree[left] if degree[right] == 0 else None
         case sc.Cast(value) if node.dtype.is_float and sc.dtype_of(value).is_float:
@@ -314,42 +289,35 @@ def _common(degrees: Sequence[int | None]) -> int | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _up_to_one(degree: int) -> int | None:
-    return degree if degree <= 1 else None
-
-
 # --- the operator on blocks -----------------------------------------------------------------------
 
 
-def local_type(of: TensorType, placement: Placement, devices: int) -> TensorType:
-    """The type of what one device holds."""
-    if placement.kind != "split":
-        return of
-    shape = list(sizes_of(of))
-    shape[placement.dim] //= devices
-    return tensor(shape, of.dtype)
+def local_types(types: Types, placements: Sequence[Placement], devices: int) -> Types:
+    """The types of what one device holds."""
+    sizes = [[n // devices if dim == p.dim else n for dim, n in enumerate(sizes_of(of))]
+             for of, p in zip(types, placements, strict=True)]  # fmt: skip
+    return tuple([tensor(n, of.dtype) for n, of in zip(sizes, types, strict=True)])
 
 
 def _on_blocks(  # noqa: PLR0917  # what it is about
     record: Operator, attributes: Attrs, types: Types, outputs: tuple[Compute, ...],
-    arguments: tuple[Placement, ...], results: tuple[Placement, ...], devices: int,
+    candidate: Candidate, devices: int,
 ) -> ShardedForm | None:  # fmt: skip
     """The form, if the operator on blocks is defined as the whole at the sizes of a block."""
-    inner = tuple([local_type(t, p, devices) for t, p in zip(types, arguments, strict=True)])
-    whole = [tensor([known(s) or 0 for s in each.shape], each.dtype) for each in outputs]
-    wanted = [local_type(t, p, devices) for t, p in zip(whole, results, strict=True)]
+    arguments, results, cut = candidate
+    inner = local_types(types, arguments, devices)
+    whole = tuple([tensor([known(s) or 0 for s in each.shape], each.dtype) for each in outputs])
+    wanted = local_types(whole, results, devices)
     expected = [
-        _normal_form(_resized(each, inner, of.shape, place, devices))
-        for each, of, place in zip(outputs, wanted, results, strict=True)
+        _normal_form(_resized(each, inner, of.shape, cut, devices))
+        for each, of in zip(outputs, wanted, strict=True)
     ]
     for changed in _local_attributes(attributes, whole, wanted):
         result = record.relation(dict(changed), *inner)
-        items = result.items if isinstance(result, TupleType) else (result,)
-        if items != tuple(wanted):
-            continue
-        local = _computes(record, changed, inner)
-        if local is not None and [_normal_form(each) for each in local] == expected:
-            return ShardedForm(arguments, results, changed)
+        if (result.items if isinstance(result, TupleType) else (result,)) == wanted:
+            local = _computes(record, changed, inner)
+            if local is not None and [_normal_form(each) for each in local] == expected:
+                return ShardedForm(arguments, results, changed)
     return None
 
 
@@ -375,68 +343,31 @@ def _at_size(value: Any, before: TensorType, after: TensorType) -> Any:
     Any: attributes are what the records of operators declare.
     """
     old, new = sizes_of(before), sizes_of(after)
-    changed = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
+    changed = dict([(a, b) for a, b in zip(old, new, strict=True) if a != b][:1])
     if not isinstance(value, tuple) or not changed:
         return None
-    sizes = [known(each) if isinstance(each, sc.Scalar) else each for each in value]
+    sizes = tuple([known(each) if isinstance(each, sc.Scalar) else each for each in value])
     if any(type(each) is not int for each in sizes):
         return None
-    if tuple(sizes) == old:
-        local: list[int | None] = list(new)
-    else:
-        ((a, b),) = changed[:1]
-        if sizes.count(a) != 1:
-            return None
-        local = [b if each == a else each for each in sizes]
-    return tuple([sc.index(n or 0) if isinstance(v, sc.Scalar) else n
+    if sizes != old and sum(size in changed for size in sizes) != 1:
+        return None
+    local = new if sizes == old else [changed.get(size or 0, size or 0) for size in sizes]
+    return tuple([sc.index(n) if isinstance(v, sc.Scalar) else n
                   for n, v in zip(local, value, strict=True)])  # fmt: skip
 
 
 def _resized(
-    of: Compute, inner: Types, shape: Sequence[sc.Scalar], result: Placement, devices: int
+    of: Compute, inner: Types, shape: Sequence[sc.Scalar], cut: int | None, devices: int
 ) -> Compute:
-    """The definition of the whole, over blocks."""
+    """The definition of the whole, over blocks; an axis of its reduction may be `cut`."""
     buffers = [sc.Buffer(x.name, t.shape, x.dtype) for x, t in zip(of.inputs, inner, strict=True)]
     body = substitute(of.body, dict(zip(of.inputs, buffers, strict=True)))
-    if result.kind == "partial" and (reduction := _root_reduction(body)) is not None:
-        body = _shortened(body, reduction, of, buffers, devices)
+    if cut is not None and (reduction := _root_reduction(body)) is not None:
+        extents = list(reduction.extents)
+        extents[cut] = sc.index((known(extents[cut]) or 0) // devices)
+        shorter = attrs.evolve(reduction, extents=tuple(extents))
+        body = sc.Cast(shorter, body.dtype) if isinstance(body, sc.Cast) else shorter
     return Compute(tuple(buffers), of.axes, tuple(shape), body)
-
-
-def _shortened(
-    body: sc.Scalar, reduction: sc.Reduce, of: Compute, buffers: Sequence[sc.Buffer], devices: int
-) -> sc.Scalar:
-    """The body with the axis that is split reduced over a block only."""
-    whole = _root_reduction(of.body)
-    assert whole is not None
-    for at, (axis, extent) in enumerate(zip(whole.axes, whole.extents, strict=True)):
-        size = known(extent) or 0
-        if size % devices:
-            continue
-        dims = _moved(of, whole.body, axis, size // devices, devices)
-        blocks = [
-            b.shape if d is None or d < 0 else _cut(x.shape, d, devices)
-            for d, x, b in zip(dims or (), of.inputs, buffers, strict=dims is not None)
-        ]
-        if (
-            dims is not None
-            and blocks == [b.shape for b in buffers]
-            and any(d is not None and d >= 0 for d in dims)
-        ):
-            extents = list(reduction.extents)
-            extents[at] = sc.index(size // devices)
-            shorter = sc.Reduce(
-                reduction.combiner, reduction.axes, tuple(extents), reduction.body, reduction.runs
-            )
-            return sc.Cast(shorter, body.dtype) if isinstance(body, sc.Cast) else shorter
-    return body
-
-
-def _cut(shape: Sequence[sc.Scalar], dim: int, devices: int) -> tuple[sc.Scalar, ...]:
-    return tuple([
-        sc.index((known(size) or 0) // devices) if at == dim else size
-        for at, size in enumerate(shape)
-    ])  # fmt: skip
 
 
 @lru_cache(maxsize=1 << 12)

@@ -26,8 +26,8 @@ from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tup
 from plica.ir.graph.module import Module, main_module
 from plica.ir.type import TensorType, infer, tensor
 from plica.mesh.exchange import bytes_of, exchange_cost, relaid, sends
-from plica.mesh.factor import ShardedForm, forms, local_type
-from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, refusal, sizes_of, split
+from plica.mesh.factor import ShardedForm, forms, local_types
+from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, placed, refusal, sizes_of
 from plica.mesh.program import FlatOperation, FlatProgram
 from plica.rewrite.graph.feature import steps
 
@@ -82,7 +82,8 @@ def _forms_at(
     for form in forms(operation.op, operation.attributes, types, devices):
         placements = (*form.arguments, *form.results)
         if any(each.kind == "split" for each in placements):
-            found.append(tuple(zip(values, map(_dim, placements), strict=True)))
+            dims = [each.dim if each.kind == "split" else None for each in placements]
+            found.append(tuple(zip(values, dims, strict=True)))
     return tuple(found)
 
 
@@ -112,12 +113,7 @@ def _refused(mesh: Mesh, of: TensorType, layout: Layout) -> str | None:
 
 def layout_of(splits: Sequence[Splits], value: int) -> Layout:
     """The layout that splits ask of a value."""
-    return tuple([_placement_at(of_axis.get(value)) for of_axis in splits])
-
-
-@lru_cache(maxsize=64)
-def _placement_at(dim: int | None) -> Placement:
-    return REPLICATED if dim is None else split(dim)
+    return tuple([placed(of_axis.get(value)) for of_axis in splits])
 
 
 def _carried(
@@ -140,10 +136,6 @@ def _carried(
             and _assign(program, mesh, splits, value, axis, dim)
         ]
     return []
-
-
-def _dim(of: Placement) -> int | None:
-    return of.dim if of.kind == "split" else None
 
 
 # --- the program of one device --------------------------------------------------------------------
@@ -250,19 +242,14 @@ class _Writer:
         self.first.setdefault(value, layout)
         return param
 
-    def versions(self, value: int) -> tuple[Layout, ...]:
-        """The layouts in which a value is at hand."""
-        return tuple(self.local[value])
-
     def get(self, value: int, layout: Layout) -> Expr:
         """A value in a layout, exchanged if it is held otherwise."""
         if (found := self.local[value].get(layout)) is not None:
             return found
-        constant = self.program.constants.get(value)
-        if constant is not None:
+        if value in self.program.constants:
             return self.constant(value, layout)
         of = self.program.types[value]
-        source = min(self.versions(value),
+        source = min(self.local[value],
                      key=lambda held: exchange_cost(self.mesh, of, held, layout))  # fmt: skip
         for axis, sent in sends(self.mesh, of, source, layout):
             self.sent[axis] += sent
@@ -285,7 +272,7 @@ class _Writer:
         """Write an operation in the form that moves the fewest bytes."""
         program = self.program
         given = tuple([
-            None if value in program.constants else self.versions(value)
+            None if value in program.constants else tuple(self.local[value])
             for value in operation.arguments
         ])  # fmt: skip
         wanted = tuple([
@@ -302,13 +289,7 @@ class _Writer:
             for value, layout in zip(operation.arguments, chosen.arguments, strict=True)
         ])  # fmt: skip
         self.steps += chosen.steps
-        node = (
-            Apply(operation.op, args, chosen.attributes)
-            if self.build
-            else args[0]
-            if args
-            else UNIT
-        )
+        node = Apply(operation.op, args, chosen.attributes) if self.build else UNIT
         for at, (value, layout) in enumerate(zip(operation.results, chosen.results, strict=True)):
             several = self.build and len(operation.results) > 1
             made = Project(node, at) if several else node
@@ -391,8 +372,8 @@ def _chosen(  # noqa: PLR0917  # what it is about
     outs: tuple[TensorType, ...], given: Given, wanted: tuple[tuple[int | None, ...], ...],
 ) -> ChosenForm:  # fmt: skip
     """The form that moves the fewest bytes, axis by axis; equal operations get equal forms."""
-    arguments: tuple[Layout, ...] = ((),) * len(types)
-    results: tuple[Layout, ...] = ((),) * len(outs)
+    arguments: list[Layout] = [()] * len(types)
+    results: list[Layout] = [()] * len(outs)
     inner, made = types, outs
     for axis, size in enumerate(mesh.sizes):
         whole = ShardedForm((REPLICATED,) * len(types), (REPLICATED,) * len(outs), attributes)
@@ -404,11 +385,12 @@ def _chosen(  # noqa: PLR0917  # what it is about
             if cost < least:
                 best, least = form, cost
         attributes = best.attributes
-        inner = _local_types(inner, best.arguments, size)
-        made = _local_types(made, best.results, size)
-        arguments = _appended(arguments, best.arguments)
-        results = _appended(results, best.results)
-    return ChosenForm(arguments, results, attributes, float(steps(op, attributes, inner) or 0))
+        inner = local_types(inner, best.arguments, size)
+        made = local_types(made, best.results, size)
+        arguments = [(*a, p) for a, p in zip(arguments, best.arguments, strict=True)]
+        results = [(*a, p) for a, p in zip(results, best.results, strict=True)]
+    work = float(steps(op, attributes, inner) or 0)
+    return ChosenForm(tuple(arguments), tuple(results), attributes, work)
 
 
 def _is_asked(
@@ -426,16 +408,6 @@ def _is_asked(
     )
 
 
-def _appended(layouts: tuple[Layout, ...], placements: tuple[Placement, ...]) -> tuple[Layout, ...]:
-    return tuple([(*a, p) for a, p in zip(layouts, placements, strict=True)])
-
-
-def _local_types(
-    types: tuple[TensorType, ...], placements: tuple[Placement, ...], size: int
-) -> tuple[TensorType, ...]:
-    return tuple([local_type(t, p, size) for t, p in zip(types, placements, strict=True)])
-
-
 def _form_cost(  # noqa: PLR0917  # what it is about
     form: ShardedForm, size: int, axis: int, inner: tuple[TensorType, ...],
     made: tuple[TensorType, ...], given: Given, wanted: tuple[tuple[int | None, ...], ...],
@@ -451,8 +423,7 @@ def _form_cost(  # noqa: PLR0917  # what it is about
         whole = bytes_of(of)
         dim = dims[axis]
         if dim != UNDECIDED or placement.kind == "partial":
-            goal = REPLICATED if dim is None or dim == UNDECIDED else split(dim)
-            total += move_cost(placement, goal, whole, size)
+            total += move_cost(placement, placed(dim), whole, size)
         total += COMPUTE_WEIGHT * whole / (size if placement.kind == "split" else 1)
     return total
 

@@ -64,6 +64,11 @@ def split(dim: int) -> Placement:
     return Placement("split", dim)
 
 
+def placed(dim: int | None) -> Placement:
+    """Split at a dim, if there is one."""
+    return REPLICATED if dim is None or dim < 0 else split(dim)
+
+
 @cache
 def partial(combiner: Combiner) -> Placement:
     """The tensor is what the terms on all devices of the axis combine to."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError as StillWaiting
+from concurrent.futures import Future, TimeoutError as StillWaiting
 from datetime import timedelta
+from threading import Thread
 from typing import Any, Final
 
 import numpy as np
@@ -68,7 +69,6 @@ class TorchTransport:
         self.engine, self.rank, self.size, self.timeout = engine, rank, size, timeout
         self.store = store
         self.device = "cpu"
-        self.pool = ThreadPoolExecutor(1, "plica-rank")
 
     def tell(self, key: str, text: str, *, first: bool = False) -> None:
         try:
@@ -112,6 +112,7 @@ class TorchTransport:
         ops = [dist.P2POp(dist.irecv, buffer, peer, tag=tag) for peer, buffer in filled.items()]
         ops += [dist.P2POp(dist.isend, bytes_of(a), peer, tag=tag) for peer, a in sends.items()]
         pending = {"peer": ops[0].peer}
+        future: Future[None] = Future()
 
         def finish() -> None:
             if self.engine == "nccl":
@@ -128,7 +129,16 @@ class TorchTransport:
                 pending["peer"] = peer
                 work.wait()
 
-        future: Future[None] = self.pool.submit(finish)
+        def finished() -> None:
+            try:
+                finish()
+            except RuntimeError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        # The end of the process waits for no daemon: a rank that fails ends although Gloo waits.
+        Thread(target=finished, name="plica-rank", daemon=True).start()
 
         def waiting(seconds: float) -> int | None:
             try:
@@ -144,6 +154,5 @@ class TorchTransport:
     def close(self, *, failed: bool) -> None:
         import torch.distributed as dist
 
-        self.pool.shutdown(wait=not failed, cancel_futures=True)
         if dist.is_initialized():
             dist.destroy_process_group()
