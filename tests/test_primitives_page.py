@@ -171,6 +171,9 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
         "chain", B + "n = yield sample_compute_location(b)\nj = yield reader_loop(b, n)\n"
         "yield compute_at(b, j)",
     ),
+    "sample_partitioned_tile": (
+        "matmul", IJK + "yield split(i, (yield sample_partitioned_tile(i, 2, 1, 4)))",
+    ),
     "sample_perfect_tile": ("matmul", IJK + "yield split(i, (yield sample_perfect_tile(i, 2)))"),
     "sample_tile": ("matmul", IJK + "yield split(i, sample_tile(2, max_inner=4))"),
     "sample_tuple": (

@@ -19,10 +19,10 @@ __all__ = [
     "pad_einsum", "pad_fold", "parallel", "peel_init", "producers", "read_at", "reader_loop",
     "record", "reindex", "reorder", "reorder_block_iter_var", "replay", "resample",
     "reverse_compute_at", "reverse_compute_inline", "rfactor", "sample_categorical",
-    "sample_compute_location", "sample_perfect_tile", "sample_tile", "sample_tuple", "set_scope",
-    "spell", "split", "storage_align", "tensorize", "term", "trace_of", "transform_block_layout",
-    "transform_layout", "transport", "transpose_tile", "unannotate", "undecided", "unroll",
-    "vectorize", "without_postproc", "write_at",
+    "sample_compute_location", "sample_partitioned_tile", "sample_perfect_tile", "sample_tile",
+    "sample_tuple", "set_scope", "spell", "split", "storage_align", "tensorize", "term",
+    "trace_of", "transform_block_layout", "transform_layout", "transport", "transpose_tile",
+    "unannotate", "undecided", "unroll", "vectorize", "without_postproc", "write_at",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         rfactor,
         sample_categorical,
         sample_compute_location,
+        sample_partitioned_tile,
         sample_perfect_tile,
         sample_tile,
         sample_tuple,

@@ -13,9 +13,10 @@ __all__ = [
     "narrow_sum", "output_blocks", "overlap_split", "pad_einsum", "pad_fold", "parallel",
     "peel_init", "producers", "read_at", "reader_loop", "reindex", "reorder",
     "reorder_block_iter_var", "reverse_compute_at", "reverse_compute_inline", "rfactor",
-    "sample_categorical", "sample_compute_location", "sample_perfect_tile", "sample_tile",
-    "sample_tuple", "set_scope", "split", "storage_align", "tensorize", "transform_block_layout",
-    "transform_layout", "transpose_tile", "unannotate", "unroll", "vectorize", "write_at",
+    "sample_categorical", "sample_compute_location", "sample_partitioned_tile",
+    "sample_perfect_tile", "sample_tile", "sample_tuple", "set_scope", "split", "storage_align",
+    "tensorize", "transform_block_layout", "transform_layout", "transpose_tile", "unannotate",
+    "unroll", "vectorize", "write_at",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.rfactor import rfactor
     from plica.schedule.primitive.sample_categorical import sample_categorical
     from plica.schedule.primitive.sample_compute_location import sample_compute_location
+    from plica.schedule.primitive.sample_partitioned_tile import sample_partitioned_tile
     from plica.schedule.primitive.sample_tile import sample_perfect_tile, sample_tile
     from plica.schedule.primitive.sample_tuple import sample_tuple
     from plica.schedule.primitive.set_scope import set_scope
