@@ -7,6 +7,7 @@ import importlib
 import inspect
 import linecache
 import re
+import shlex
 import sys
 import types
 from contextlib import suppress
@@ -16,6 +17,7 @@ import pytest
 
 import plica
 import plica.op
+from plica.cli import main
 from plica.codegen.backend import TARGETS, backend_named
 from plica.rewrite.check import run
 from plica.runtime.cuda.program import CudaExecutable
@@ -40,18 +42,39 @@ def test_the_examples_of_a_page_run(page: Path, monkeypatch: pytest.MonkeyPatch)
     for target in re.findall(r'target="(\w+)"', source):
         if target in TARGETS.own and (why := backend_named(target).missing()):
             pytest.skip(why)
-    name = f"example_{page.parent.name}_{page.stem}"
-    file = f"<{name}>"
-    # Decorated functions read their own source, so it must be where `inspect` looks.
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    module = types.ModuleType(name)
-    module.__file__ = file
-    monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(instruction, "_kinds", dict(instruction.kinds()))  # a page may add some
     if PROFILE == "ci":  # rules of pages are tried, not climbed to the worst of their data
         monkeypatch.setattr(run, "CLIMB_BELOW_BYTE", 0)
         source = fewer(source)
+    execute(f"example_{page.parent.name}_{page.stem}", source, monkeypatch)
+
+
+def execute(name: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a text as a module; decorated functions find their source where `inspect` looks."""
+    file = f"<{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    module = types.ModuleType(name)
+    module.__file__ = file
+    monkeypatch.setitem(sys.modules, name, module)
     exec(compile(source, file, "exec"), module.__dict__)
+
+
+LONG = ("bench", "tune")
+"""Commands of the README that are run elsewhere: they take minutes."""
+
+
+def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (written,) = FRAGMENT.findall(text)
+    execute("readme_model", f"{BLOCK.findall(text)[0]}\n\n{written}", monkeypatch)
+    (commands,) = re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    for line in commands.splitlines():
+        verb, *words = shlex.split(line.removeprefix("$ plica "), comments=True)
+        kinds = [word.partition(":")[0] for word in words if word.partition(":")[0] in TARGETS.own]
+        if verb not in LONG and not any(backend_named(kind).missing() for kind in kinds):
+            assert main([verb, *words]) == 0, line
+    assert {"model.plica", "libmodel.so", "model.h"} <= {each.name for each in Path().iterdir()}
 
 
 # --- what is not run: fragments, and code between words -------------------------------------------
