@@ -217,6 +217,10 @@ class Term(metaclass=TermMeta):
     def __deepcopy__(self: T, memo: object) -> T:
         return self
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a module as its script, a trace as its do-block."""
+        return str(late("plica.runtime.notebook:preformatted")(str(self)))
+
     __reduce__ = late("plica.core.encode:reduced")  # pickling is rare, and encode needs Term
 
 

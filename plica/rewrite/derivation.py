@@ -21,11 +21,11 @@ from plica.rewrite.match import covered
 from plica.rewrite.rule import Rule, term_text
 from plica.runtime.error import Diagnostic, InputError, wrong_argument
 from plica.runtime.late import lazy_imports
+from plica.runtime.notebook import ShownAsText
 from plica.runtime.record import steps_text
 
 with lazy_imports(__name__):
     from plica.rewrite.align import aligned
-    from plica.runtime.notebook import preformatted
 
 
 @attrs.frozen(eq=False)
@@ -54,7 +54,7 @@ class DerivationStep:
 
 
 @attrs.frozen(eq=False)
-class Derivation:
+class Derivation(ShownAsText):
     """A source term and its rewrite steps."""
 
     source: Term
@@ -71,9 +71,6 @@ class Derivation:
 
     def __str__(self) -> str:
         return steps_text(str(self.contract), [_row(step) for step in self.steps])
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
 
 def _row(step: DerivationStep) -> tuple[str, str, str, str]:
@@ -109,7 +106,7 @@ class Why:
 
 
 @attrs.frozen(eq=False)
-class Bad:
+class Bad(ShownAsText):
     """The step that broke it: number from 1, and the terms before and after it."""
 
     number: int
@@ -124,9 +121,6 @@ class Bad:
         if step.rule.is_pass:
             return head
         return f"{head}\n  before: {term_text(step.before)}\n  after:  {term_text(step.after)}"
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
 
 class NoSuchStep(InputError, IndexError):

@@ -17,6 +17,15 @@ def preformatted(text: str) -> str:
     return f"<pre>{escape(text, quote=False)}</pre>"
 
 
+class ShownAsText:
+    """Values that a notebook shows as their `str`, preformatted."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Rows of texts under a head."""
     lines = [_row("th", head), *[_row("td", each) for each in rows]]

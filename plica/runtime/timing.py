@@ -29,10 +29,7 @@ import numpy as np
 
 from plica.runtime.error import Diagnostic, InputError
 from plica.runtime.host import cores
-from plica.runtime.late import lazy_imports
-
-with lazy_imports(__name__):
-    from plica.runtime.notebook import preformatted
+from plica.runtime.notebook import ShownAsText
 
 MIN_ROUND_NS: Final = 2_000_000
 """The minimum duration of a round per function: overheads of the clock and of Python calls are
@@ -44,7 +41,7 @@ BUSY: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class CallTiming:
+class CallTiming(ShownAsText):
     """The seconds per call in each round; `against` was called alternately."""
 
     name: str
@@ -83,9 +80,6 @@ class CallTiming:
             "median": self.median, "spread": self.spread, "ratio": self.ratio,
             "against": other, "warning": self.warning,
         }  # fmt: skip
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
     def __str__(self) -> str:
         every = [self] if self.against is None else [self, self.against]

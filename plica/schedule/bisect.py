@@ -30,7 +30,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type import shape_of
 from plica.runtime.error import Diagnostic, EvaluationError, InputError
 from plica.runtime.late import late
-from plica.runtime.notebook import preformatted
+from plica.runtime.notebook import ShownAsText
 from plica.schedule.diff import described
 from plica.schedule.replay import ReplayState, begin, kernel_of, states, with_kernel
 from plica.schedule.trace import Program, Step, Trace, check_traces
@@ -38,7 +38,7 @@ from plica.schedule.unlowered import run_unlowered
 
 
 @frozen(eq=False)
-class Culprit:
+class Culprit(ShownAsText):
     """The first step after which a program is bad, the programs before and after, and the cost of
     the search."""
 
@@ -57,9 +57,6 @@ class Culprit:
     def __str__(self) -> str:
         head = f"Step {self.number} is the first bad one: {described(self.step)}"
         return "\n".join([f"{head} (asked {self.asked} times).", *self.changes])
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
 
 def bisect(

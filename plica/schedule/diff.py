@@ -35,7 +35,6 @@ from attrs import frozen
 
 from plica.core import Malformed, Term, digest
 from plica.runtime.error import Diagnostic
-from plica.runtime.notebook import preformatted
 from plica.schedule.align import aligned, signatures
 from plica.schedule.handle import Handle
 from plica.schedule.spelling import spelled
@@ -137,9 +136,6 @@ class Difference(Term):
         for number, hunk in enumerate(self.hunks):
             lines += [f"hunk {number}", *map(str, hunk)]
         return "\n".join(lines) or SAME
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
 
 def diff(a: Trace, b: Trace) -> Difference:

@@ -26,7 +26,6 @@ from plica.schedule.instruction import Decision, Instruction
 
 with lazy_imports(__name__):
     from plica.ir.text.script.mark import Scripted
-    from plica.runtime.notebook import preformatted
 
 Program: TypeAlias = "Module | Kernel | Scripted"
 """A schedulable program: a kernel, or a module that contains one."""
@@ -97,9 +96,6 @@ class Trace(Term):
 
     def __str__(self) -> str:
         return self.to_python()
-
-    def _repr_html_(self) -> str:
-        return preformatted(str(self))
 
     # The texts stand on traces, so their readers and printers are found late.
 

@@ -13,10 +13,11 @@ import attrs
 
 from plica.core import Term, post_order
 from plica.ir.graph.expression import Apply
+from plica.runtime.notebook import ShownAsText
 
 
 @attrs.frozen
-class Proved:
+class Proved(ShownAsText):
     """The two sides are equal at every point; `how` says by what.
 
     `laws` are taken for granted; the `certificate` is scripts in SMT-LIB, each unsatisfiable.
@@ -41,7 +42,7 @@ class Proved:
 
 
 @attrs.frozen
-class Tested:
+class Tested(ShownAsText):
     """The two sides agreed on that many instances; some overflowed and are counted apart.
 
     `sets` are the data sets that they were compared on, several for each instance.
@@ -73,7 +74,7 @@ class Tested:
 
 
 @attrs.frozen
-class Untested:
+class Untested(ShownAsText):
     """Nothing is known: no instance was tried."""
 
     rule: str
@@ -105,7 +106,7 @@ class Counterexample:
 
 
 @attrs.frozen
-class Refuted:
+class Refuted(ShownAsText):
     """The two sides differ."""
 
     rule: str

@@ -40,8 +40,8 @@ def _cast(to: str, wanted: list[int]) -> tuple[str, Any]:
 
 def _resize(coordinates: str) -> NodeProto:
     inputs = ["x", "roi", "s"]
-    how = {"mode": "linear", "coordinate_transformation_mode": coordinates}
-    return node("Resize", inputs, ["y"], **how)  # type: ignore[arg-type]  # attributes
+    how: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    return node("Resize", inputs, ["y"], **how)
 
 
 _WITH_NAN: Final = f32(1, NAN, 3, 2, NAN, 0)

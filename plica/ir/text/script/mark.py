@@ -21,9 +21,10 @@ from plica.ir.graph.operator import Operator
 from plica.ir.loop.statement import Kernel
 from plica.runtime.error import wrong_argument
 from plica.runtime.late import late
+from plica.runtime.notebook import ShownAsText
 
 
-class Scripted:
+class Scripted(ShownAsText):
     """A function of the graph language, written in Python."""
 
     def __init__(self, source: FunctionType, local: Mapping[str, object]) -> None:
