@@ -101,11 +101,14 @@ def failing(rule: Rule, failed: RuleFailed, shown: str) -> RuleRefused:
     return RuleRefused(replace(first, message=message, place=rule.place, found=told))
 
 
-def ill_formed(term: Term) -> str | None:
+def ill_formed(term: object) -> str | None:
     """Which operator of a term has operands that are no tensors, or an attribute it does not take.
 
-    A right side is made of terms and settings that were matched, which nobody has read again.
+    A right side is made of terms and settings that were matched, which nobody has read again. What
+    is no term is refused by its type.
     """
+    if not isinstance(term, Term):
+        return None
     return next(filter(None, map(_misused, post_order(term))), None)
 
 
