@@ -12,8 +12,9 @@ from plica.ir.type import DType
 from plica.rewrite.packs.composite import own_dtype
 from plica.rewrite.pattern import Derived, Hole
 from plica.rewrite.prove.open_fold import OpenFold
-from plica.rewrite.prove.open_shape import OpenShape, ShapeFacts
+from plica.rewrite.prove.open_shape import OpenShape
 from plica.rewrite.prove.open_tensor import OpenTensor, OpenTensors, Unprovable
+from plica.rewrite.prove.shape_facts import ShapeFacts
 
 Dtypes: TypeAlias = Mapping[str, DType | None]
 """The dtypes of holes: of tensors, and the values of settings that are dtypes or None."""
@@ -30,7 +31,9 @@ class RuleFacts:
         self.flags = flags
         self.reorders = reorders
         """Whether sums of floats may be made in another order."""
-        self.facts = ShapeFacts()
+        self.theorems: dict[str, None] = {}
+        """The laws of the normal forms that were used."""
+        self.facts = ShapeFacts(self.theorems)
         self.atoms: dict[tuple[Any, ...], ScalarVar] = {}
         self.keys: dict[Term, tuple[Any, ...]] = {}
         self.folds: dict[Scalar, OpenFold] = {}
@@ -42,8 +45,6 @@ class RuleFacts:
         """Scalar constants that are neither nan nor -0.0."""
         self.not_above: dict[str, str] = {}
         """Scalar constants that are not above another."""
-        self.theorems: dict[str, None] = {}
-        """The laws of the normal forms that were used."""
         self.assumes = True
         self.seen: set[tuple[Any, ...]] = set()
         self.memo = OpenTensors()

@@ -27,7 +27,8 @@ from plica.rewrite.packs.shape import is_explicit, is_order
 from plica.rewrite.packs.word import CoversShape, Evaluated, HasElements, c, e, f, op, spread, v, w
 from plica.rewrite.pattern import Rest, hole, holes
 from plica.rewrite.prove import Unproved, attempt, prove
-from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape, ShapeFacts
+from plica.rewrite.prove.open_shape import SCALAR, NamedShape, PermutedShape
+from plica.rewrite.prove.shape_facts import ShapeFacts
 from plica.rewrite.prove.solver import answer, is_available
 
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
@@ -159,6 +160,28 @@ def test_a_permutation_reaches_into_a_broadcast_only_where_ranks_agree() -> None
     facts.learn_rank(b, p)
     assert facts.broadcast(turned) is PermutedShape(facts.broadcast((a, b)), p)
     assert facts.broadcast((SCALAR, a)) is a
+
+
+LAWS_OF_SHAPES = {
+    "add-of-transposes": "a transpose comes out of a broadcast",
+    "add-of-broadcasts": "a broadcast of a broadcast is one",
+    "transpose-transpose": "a transpose of a transpose is one",
+    "reshape-reshape": "a reshape of a reshape is one",
+    "broadcast-of-reshape": "axes of size 1 in front change no position",
+    "transpose-of-ones": "to move axes of size 1 changes no position",
+    "sum-of-transpose": "axes keep their names when they move",
+    "sum-of-all-reshaped": "a reduction of all axes goes over positions, whatever the shape",
+    "max-of-broadcast": "along an axis that a broadcast makes all elements are one",
+}
+
+
+@pytest.mark.parametrize("name", LAWS_OF_SHAPES)
+def test_a_verdict_names_the_laws_of_shapes_that_it_uses(name: str) -> None:
+    rules = [*find_pack("simplify")]
+    verdict = attempt(next(rule for rule in rules if rule.name == name))
+    assert isinstance(verdict, Proved)
+    assert LAWS_OF_SHAPES[name] in verdict.theorems
+    assert LAWS_OF_SHAPES[name] in str(verdict)
 
 
 reshape, broadcast_to = op("reshape"), op("broadcast_to")
