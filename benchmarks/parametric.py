@@ -4,10 +4,11 @@
     python benchmarks/parametric.py show --db F.db [--rounds 9]
 
 `tune` searches the convolutions of ResNet-18 one after another and goes on where it stopped.
-`show` leaves out each layer in turn: it learns from what was tuned for all others, transports that
-to the layer, and times the default, the transported and the natively tuned schedule in turns.  A
-line: microseconds of the three, the speed of the transported one relative to the tuned one, the
-share of steps that are the same or adapted, and from how many traces it was learnt.
+`show` leaves out each layer in turn: it learns from what was tuned for others in the form of the
+nearest one, transports that to the layer, and times the default, the transported and the natively
+tuned schedule in turns.  A line: microseconds of the three, the speed of the transported one
+relative to the tuned one, the share of steps that are the same or adapted, and from how many traces
+it was learnt.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from plica.codegen.target import Target
 from plica.frontend.zoo import NETWORKS
 from plica.ir.contract import DEFAULT_CONTRACT
 from plica.runtime.error import PlicaError
-from plica.schedule.parametric import learn
+from plica.schedule.parametric import apart, extents, learn
 from plica.schedule.trace import Trace
 from plica.search.course import TuningSubject
 from plica.search.measure import LocalMeasurer, TrialLimits
@@ -109,9 +110,11 @@ def transported(layer: TunedLayer, others: list[TunedLayer]) -> tuple[Space, flo
     alike = [each for each in others if each.sketch.name in names]
     if not alike:
         return None
-    learnt = learn([(each.trace, each.sketch.kernel) for each in alike])
-    model = next(each for each in alike if len(each.trace) and each.sketch.name in names)
-    of = names[model.sketch.name]
+    here = extents(layer.space.sketches[0].kernel)
+    nearest = min(alike, key=lambda each: apart(extents(each.space.sketches[0].kernel), here))
+    of = names[nearest.sketch.name]
+    same = [each for each in alike if each.sketch.name == of.name]
+    learnt = learn([(each.trace, each.sketch.kernel) for each in same], near=of.kernel)
     moved = learnt.on(of.kernel)
     first = layer.space.sketches[0]
     made = [

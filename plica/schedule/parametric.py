@@ -2,11 +2,13 @@
 
     learnt = learn([(trace, kernel), …])     traces of programs of several sizes
     learnt.on(kernel)                        transported to another size, with a report
+    learn(tuned, near=kernel).on(kernel)     learnt from programs of that form, the nearest first
 
 Traces of one skeleton (the same steps on the same handles) differ in the factors of their splits.
 Each factor becomes a function of the extent of its loop that fits all of them: the largest divisor
 up to a number, a fixed count of parts, the whole extent, or a constant.  Where none fits all, the
-divisor that is nearest to what was tuned is taken.
+divisor that is nearest to what was tuned is taken: to what was tuned for the nearest program, where
+it is said for which one the trace is learnt.
 
 >>> learnt_size([(56, 28), (28, 28), (14, 14)])
 SizeRule(kind='divisor', number=28)
@@ -17,13 +19,14 @@ SizeRule(kind='divisor', number=28)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
+from math import inf, log
 from typing import Literal, TypeAlias
 
 from attrs import evolve, frozen
 
-from plica.core import Term, map_bottom_up
+from plica.core import Term, map_bottom_up, post_order
 from plica.core.collector import paused
+from plica.ir.loop.statement import For
 from plica.ir.type import known
 from plica.runtime.error import Diagnostic, InputError
 from plica.schedule.adapt import divisor
@@ -93,9 +96,14 @@ class ParametricTrace:
         return "\n".join(lines)
 
 
-def learn(tuned: Sequence[tuple[Trace, Program]]) -> ParametricTrace:
-    """The parametric trace of the most frequent skeleton among traces; an `InputError` where none
-    is given."""
+def learn(
+    tuned: Sequence[tuple[Trace, Program]], near: Program | None = None
+) -> ParametricTrace:  # fmt: skip
+    """The parametric trace of one skeleton among traces; an `InputError` where none is given.
+
+    It is the most frequent one, or that of the trace which was tuned for the program nearest to
+    `near`, by the extents of its loops; programs with other loops are further than any with these.
+    """
     if not tuned:
         message, expected = "There is nothing to learn from.", "traces with their programs"
         raise InputError(Diagnostic("input-type", message, None, expected, "none"))
@@ -104,14 +112,33 @@ def learn(tuned: Sequence[tuple[Trace, Program]]) -> ParametricTrace:
     for trace, program in tuned:
         plain = literal(trace)
         groups.setdefault(skeleton(plain), []).append((plain, program))
-    alike = max(groups.values(), key=len)
+    if near is None:
+        alike = max(groups.values(), key=len)
+    else:
+        wanted = extents(near)
+        for group in groups.values():
+            group.sort(key=lambda each: apart(extents(each[1]), wanted))
+        alike = min(groups.values(), key=lambda group: apart(extents(group[0][1]), wanted))
     seen: dict[int, list[tuple[int, tuple[int | None, ...]]]] = {}
     with paused():
         for trace, program in alike:
             for number, extent, factors in splits_of(trace, program):
                 seen.setdefault(number, []).append((extent, factors))
-    rules = [(number, _factors(each)) for number, each in seen.items()]
+    rules = [(number, _factors(each, near is not None)) for number, each in seen.items()]
     return ParametricTrace(alike[0][0], tuple(rules), len(alike), len(tuned))
+
+
+def extents(program: Program) -> tuple[int, ...]:
+    """The extents of the loops of a program, from the first to the last; 1 is an open one."""
+    loops = [node for node in post_order(kernel_of(program)[2]) if isinstance(node, For)]
+    return tuple([known(each.extent) or 1 for each in loops])
+
+
+def apart(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    """How far extents are from others: the sum of the logarithms of their ratios."""
+    if len(one) != len(other):
+        return inf
+    return sum(abs(log(a / b)) for a, b in zip(one, other, strict=True))
 
 
 def literal(trace: Trace) -> Trace:
@@ -156,7 +183,7 @@ def splits_of(trace: Trace, program: Program) -> list[tuple[int, int, tuple[int 
     return found
 
 
-def _factors(seen: Sequence[tuple[int, tuple[int | None, ...]]]) -> Factors:
+def _factors(seen: Sequence[tuple[int, tuple[int | None, ...]]], ordered: bool) -> Factors:
     """The rule of each factor; an inner one is learnt from what those inside it leave."""
     count = len(seen[0][1])
     rest = [extent for extent, _ in seen]
@@ -165,13 +192,14 @@ def _factors(seen: Sequence[tuple[int, tuple[int | None, ...]]]) -> Factors:
         values = [factors[at] for _, factors in seen]
         pairs = [(e, f) for e, f in zip(rest, values, strict=True) if f is not None]
         if len(pairs) == len(seen):
-            found[at] = learnt_size(pairs)
+            found[at] = learnt_size(pairs, ordered)
             rest = [max(1, e // f) for e, f in pairs]
     return tuple(found)
 
 
-def learnt_size(seen: Sequence[tuple[int, int]]) -> SizeRule:
-    """The rule for pairs of an extent and the factor that was tuned for it."""
+def learnt_size(seen: Sequence[tuple[int, int]], ordered: bool = False) -> SizeRule:
+    """The rule for pairs of an extent and the factor that was tuned for it; where none fits all,
+    the first of `ordered` ones decides."""
     factors = [factor for _, factor in seen]
     rules = [
         SizeRule("divisor", max(factors)), SizeRule("parts", max(1, seen[0][0] // factors[0])),
@@ -180,6 +208,8 @@ def learnt_size(seen: Sequence[tuple[int, int]]) -> SizeRule:
     for each in rules:
         if all(each.at(extent) == factor for extent, factor in seen):
             return each
+    if ordered:
+        return SizeRule("divisor", factors[0])
     divisors = [SizeRule("divisor", each) for each in sorted(set(factors))]
     return min(divisors, key=lambda each: _distance(each, seen))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -24,7 +26,15 @@ from plica.schedule import (
 )
 from plica.schedule.adapt import divisor
 from plica.schedule.do import Body
-from plica.schedule.parametric import SizeRule, learn, learnt_size, literal, splits_of
+from plica.schedule.parametric import (
+    SizeRule,
+    apart,
+    extents,
+    learn,
+    learnt_size,
+    literal,
+    splits_of,
+)
 from plica.schedule.replay import kernel_of, scheduled
 from tests.schedule.conv import RESNET18, Layer, conv2d
 from tests.schedule.kernel import matmul, same_function
@@ -97,6 +107,27 @@ def test_traces_of_another_skeleton_are_left_out() -> None:
 
     found = learn((*learnt(*TUNED_ON), (trace_of(other, matmul()), matmul())))
     assert (found.learnt, found.given) == (3, 4)
+
+
+def test_the_nearest_program_decides_the_skeleton_and_what_no_rule_fits() -> None:
+    @do
+    def plain(columns: int) -> Body:
+        _n, _o, rows, across, *_rest = yield loops((yield block("conv")))
+        yield split(across, (None, columns))
+        yield parallel(rows)
+
+    def told(layer: Layer, columns: int) -> tuple[Trace, Kernel]:
+        return trace_of(plain(columns), conv2d(layer)), conv2d(layer)
+
+    far = learnt(RESNET18[1], RESNET18[5])
+    near = told(RESNET18[8], 2), told(RESNET18[9], 7), told(RESNET18[11], 1)
+    wanted = conv2d(RESNET18[9])
+    found = learn((*near, *far, *far), near=wanted)
+    assert (found.learnt, found.given) == (3, 7)
+    assert [factors for _, factors in found.rules] == [(None, SizeRule("divisor", 7))]
+    assert learn((*near, *far, *far)).learnt == 4
+    assert apart(extents(wanted), extents(wanted)) == 0
+    assert apart(extents(wanted), extents(matmul())) == inf
 
 
 def test_nothing_teaches_nothing() -> None:
