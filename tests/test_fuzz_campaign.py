@@ -55,7 +55,7 @@ def crashing(
 
 
 KIND = FuzzKind(
-    "crashing", "cases", "", "", crashing, lambda report, arguments: (), "", goal=10, together=4
+    "crashing", "cases", "", (), crashing, lambda report, arguments: (), "", goal=10, together=4
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import plica
 from plica.cli import main
-from plica.cli.fuzz.open import open_code
+from plica.cli.fuzz.program import open_code
 from plica.codegen.llvm.open import OpenRegions
 from plica.codegen.llvm.writer import LlvmWriter
 from plica.codegen.open_fuzz import fuzz

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from plica.cli.fuzz.kind import FuzzKind, Say, option
+from plica.cli.fuzz.kind import FuzzKind, Say, by_template, option
 from plica.cli.named_pack import named_contract, named_function, named_packs, named_pass
 from plica.cli.option import natural
 
@@ -18,18 +18,6 @@ if TYPE_CHECKING:
     from plica.rewrite.fuzz import Stage
     from plica.rewrite.pack import Pack
     from plica.runtime.error import PlicaError
-
-EPILOG: Final = """\
-examples:
-  plica fuzz graph --examples 2000
-  plica fuzz graph --rules my_rules.py --seed 7
-  plica fuzz graph --pass my_pass.py:PASS
-  plica fuzz graph --programs mine.py:programs --oracle mine.py:no_slower
-  plica fuzz graph --seconds 600 --jobs 8 --corpus found/ --keep-going
-  plica fuzz graph --plant              plant a wrong rule, which must be found
-  plica fuzz graph --plant pass         plant a mistake in a pass
-  plica fuzz graph --compiled           compare native code with the interpreter
-"""
 
 
 def fuzz_graph(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
@@ -221,24 +209,24 @@ def idle(arguments: argparse.Namespace, report: Report) -> list[str]:
     ]  # fmt: skip
 
 
-def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
-    """Which rules fired, and what became of modules."""
-    fired, number = report["fired"], report.number
-    return [
-        f"{report.examples} modules under the contract {report.settings['contract']}, seed "
-        f"{report.seed}: {len(fired)} rules used {sum(fired.values())} times, "
-        f"{number('undefined')} without a value, {number('rounded')} differ by rounding alone, "
-        f"{number('compiled')} compiled, {number('refused')} times a pass refused."
-    ]
-
-
 KIND: Final = FuzzKind(
     "graph",
     "modules",
     "modules through the passes and rule packs of the graph language",
-    EPILOG,
+    ("--examples 2000",
+     "--rules my_rules.py --seed 7",
+     "--pass my_pass.py:PASS",
+     "--programs mine.py:programs --oracle mine.py:no_slower",
+     "--seconds 600 --jobs 8 --corpus found/ --keep-going",
+     "--plant              plant a wrong rule, which must be found",
+     "--plant pass         plant a mistake in a pass",
+     "--compiled           compare native code with the interpreter"),
     fuzz_graph,
-    summary,
+    by_template(
+        "{examples} modules under the contract {contract}, seed {seed}: {fired:kinds} rules used "
+        "{fired:times} times, {undefined} without a value, {rounded} differ by rounding alone, "
+        "{compiled} compiled, {refused} times a pass refused."
+    ),
     "All mean afterwards what they meant before.",
     goal=50_000,
     together=50,

@@ -1,6 +1,6 @@
 """Kinds of fuzzing as the command line has them: one declaration each, all else written once.
 
-FuzzKind(name, cases, about, epilog, options, run, summary, good, ...)
+FuzzKind(name, cases, about, examples, run, summary, good, goal=…, together=…, options=(…), ...)
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Report: TypeAlias = FuzzReport[Finding]
 
 Say: TypeAlias = Callable[[str], None]
+Summary: TypeAlias = "Callable[[Report, argparse.Namespace], Iterable[object]]"
 
 EXAMPLES: Final = 200
 
@@ -33,6 +35,67 @@ Option: TypeAlias = "tuple[str, Mapping[str, Any]]"
 def option(name: str, **settings: Any) -> Option:
     """An option of a verb, with argparse's settings."""
     return name, settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    """A figure of a report in a template: of a group (`kinds`, `times`, `each`) or of cases."""
+
+    report: Report
+    name: str
+
+    def __format__(self, form: str) -> str:
+        counts = self.report[self.name]
+        match form:
+            case "kinds":
+                return str(len(counts))
+            case "times":
+                return str(sum(counts.values()))
+            case "":
+                return str(self.report.settings.get(self.name, self.report.number(self.name)))
+        return ", ".join(f"{count} {form.replace('each', name)}" for name, count in counts.items())
+
+
+class _Figures(dict[str, object]):
+    """The figures of a report by their names."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(examples=report.examples, seed=report.seed)
+        self._report = report
+
+    def __missing__(self, name: str) -> _Figure:
+        return _Figure(self._report, name)
+
+
+def by_template(template: str, **reasons: str) -> Summary:
+    """A summary by a template of figures; then a line for each count of a group, begun as given.
+
+    >>> from plica.rewrite.fuzz.report import FuzzReport
+    >>> report = FuzzReport(5, 7, {"ops": {"exp": 3, "tan": 1}, "refused": {"too large": 2}})
+    >>> by_template("{examples} of {ops:kinds}: {ops:each}.", refused="No")(report, None)
+    ['5 of 2: 3 exp, 1 tan.', 'No: too large (2)']
+    """
+
+    def summary(report: Report, arguments: argparse.Namespace) -> list[str]:
+        lines = [template.format_map(_Figures(report))]
+        for group, begun in reasons.items():
+            lines += [f"{begun}: {why} ({times})" for why, times in report[group].items()]
+        return lines
+
+    return summary
+
+
+def requires(package: str, message: str) -> Callable[[argparse.Namespace], None]:
+    """A check that refuses to compare with what is not installed."""
+
+    def check(arguments: argparse.Namespace) -> None:
+        from plica.runtime.error import Diagnostic, UnsupportedError
+
+        if find_spec(package) is None:
+            hint = f"Install it: pip install {package}."
+            raise UnsupportedError(Diagnostic("missing-tool", message, None, package, None, hint))
+
+    return check
 
 
 def _nothing(arguments: argparse.Namespace) -> Sequence[Any]:
@@ -47,10 +110,11 @@ class FuzzKind:
     cases: str
     """The plural noun for cases."""
     about: str
-    epilog: str
+    examples: Sequence[str]
+    """Arguments of command lines that the help shows."""
     run: Callable[[argparse.Namespace, int, int, Say], Report]
     """This many cases from a number on, as options say; it may end with its first finding."""
-    summary: Callable[[Report, argparse.Namespace], Iterable[object]]
+    summary: Summary
     """The text printed before findings."""
     good: str
     """The text printed if there are no findings."""
@@ -69,6 +133,8 @@ class FuzzKind:
     """What follows a local run, as JSON data and as text."""
     every: Callable[[], Mapping[str, Iterable[str]]] = dict
     """All that can fire, by group; what never did is listed."""
+    remarks: tuple[str, ...] = ()
+    """Lines of the help after the examples."""
     listed: tuple[str, ...] = ()
     """Groups of counts whose names are printed."""
     needs: tuple[str, ...] = ()
@@ -85,8 +151,9 @@ class FuzzKind:
     # Any: what argparse's subparsers are has no public name.
     def configure(self, verbs: Any) -> None:
         """Adds the verb, with the common options and its own."""
+        lines = [f"  plica fuzz {self.name} {each}" for each in self.examples]
         parser = verbs.add_parser(
-            self.name, help=self.about, epilog=self.epilog,
+            self.name, help=self.about, epilog="\n".join(("examples:", *lines, "", *self.remarks)),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )  # fmt: skip
         add, cases = parser.add_argument, self.cases

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.cli.fuzz import (
-    form,
-    gradient,
-    graph,
-    kernel,
-    mesh,
-    onnx,
-    open,
-    prove,
-    schedule,
-    stablehlo,
-    torch,
-)
+from plica.cli.fuzz import graph, loop, peer, program
 from plica.cli.fuzz.kind import FuzzKind
 
 KINDS: Final[tuple[FuzzKind, ...]] = (
-    graph.KIND, kernel.KIND, schedule.KIND, onnx.KIND, gradient.KIND, torch.KIND, form.KIND,
-    open.KIND, mesh.KIND, prove.KIND, stablehlo.KIND,
+    graph.KIND, loop.KERNEL, loop.SCHEDULE, peer.ONNX, program.GRADIENT, peer.TORCH, loop.FORM,
+    program.OPEN, program.MESH, program.PROVE, peer.STABLEHLO,
 )  # fmt: skip
 """Every kind, the most frequent first."""
 

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 import torch  # it may be missing
 
 from plica.cli import main
-from plica.cli.fuzz.torch import exported
+from plica.cli.fuzz.peer import exported
 from plica.frontend.torch.dtype import array_of
 from plica.frontend.torch.fuzz import fuzz
 from plica.frontend.torch.fuzz.case import TorchCase, torch_case
