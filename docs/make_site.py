@@ -54,7 +54,7 @@ extra:
   polyfills: [script/iframe-worker.js]
 plugins: [search, offline]
 markdown_extensions: [admonition, tables, toc, pymdownx.highlight, pymdownx.superfences]
-validation: {links: {not_found: warn, anchors: ignore}}
+validation: {links: {not_found: warn, anchors: warn}}
 nav:
   - Get started: index.md
   - All pages: all.md

@@ -201,6 +201,22 @@ def test_mobilenet_in_a_browser(browser: Browser, tmp_path: Path) -> None:
 
 
 @needs_browser
+def test_an_address_shows_a_step_of_a_kernel(browser: Browser, tmp_path: Path) -> None:
+    view = viewed("mobilenet_v1")
+    path = tmp_path / "page.html"
+    path.write_text(page([view]), encoding="utf-8")
+    browser.open(f"{path.as_uri()}#launch=3&step=2")
+    assert view["graph"]["frames"][1][0] in browser.text("#where")
+    assert browser.count('tr[data-launch="3"].on') == 1
+    browser.key("ArrowRight")
+    browser.until("location.hash.includes('step=3')")
+    assert browser.run("location.hash").startswith("#view=0&kernel=")
+    browser.run("location.hash = '#step=1&launch=999&kernel=x'")  # what there is not is left out
+    browser.until("location.hash.includes('view=0')")
+    assert view["graph"]["frames"][0][0] in browser.text("#where")
+
+
+@needs_browser
 def test_two_futures_in_a_browser(browser: Browser, tmp_path: Path) -> None:
     made = compiled_small("dqn")
     futures = [future(made, len(made.lowered.derivation.steps))]

@@ -59,6 +59,14 @@ function change(what) {
   Object.assign(state, what);
   listeners.forEach((listener) => listener(what));
 }
+// The selection as the fragment of an address, `#step=12&launch=3`, and back; what is no number of
+// the page is left out.
+const LINKED = ['view', 'kernel', 'launch', 'step'];
+const linkOf = (of) => `#${LINKED.filter((name) => of[name] !== null)
+  .map((name) => `${name}=${of[name]}`).join('&')}`;
+const linked = (fragment) => Object.fromEntries([...new URLSearchParams(fragment.slice(1))]
+  .filter(([name, value]) => LINKED.includes(name) && /^\d{1,9}$/.test(value))
+  .map(([name, value]) => [name, Number(value)]));
 let views = [];
 let live = '';
 const view = () => views[state.view];

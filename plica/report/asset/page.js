@@ -534,10 +534,32 @@ onChange((what) => {
   showSelection();
 });
 
+// The address follows the selection, and the selection an address that is opened or edited. A page
+// in a frame of a notebook has no address of its own.
+let addressing = null;
+onChange(() => {
+  clearTimeout(addressing);
+  addressing = setTimeout(() => location.protocol === 'about:'
+    || history.replaceState(null, '', linkOf(state)), 200);
+});
+function follow() {
+  const asked = linked(location.hash);
+  if (views[asked.view] && asked.view !== state.view) {
+    change({view: asked.view});
+    $('#views').value = asked.view;
+    showView();
+  }
+  if (view().launches?.[asked.launch]) selectLaunch(asked.launch);
+  else if (films()[asked.kernel]) change({kernel: asked.kernel});
+  if ('step' in asked) go(asked.step);
+}
+window.addEventListener('hashchange', follow);
+
 async function begin() {
   ({views, live} = await unpacked($('#data').textContent));
   buildPage();
   showView();
+  follow();
   document.body.dataset.ready = 'yes';
 }
 begin();
