@@ -1,4 +1,7 @@
-"""Sizes that are measured: dims that are numbers once something is computed."""
+"""Sizes that are measured: dims that are numbers once something is computed.
+
+The indices of non-zero elements are one such: how many there are is measured.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from plica.core.binding import free_vars
-from plica.ir.graph.expression import Expr, LetDim, const
+from plica.ir.graph.expression import Expr, LetDim, Project, const
 from plica.ir.loop.scalar import Scalar, ScalarVar
 from plica.ir.op.namespace import op
 from plica.ir.type import i64, known, product, same_dim
@@ -14,6 +17,7 @@ from plica.runtime.late import lazy_imports
 
 with lazy_imports(__name__):
     from plica.frontend.word import as_scalar, rank, shape, to
+    from plica.ir.op.order import unravelled
 
 
 Region: TypeAlias = dict[Expr, ScalarVar]
@@ -73,3 +77,21 @@ def prefix(x: Expr, size: Scalar, axis: int = 0) -> Expr:
     """The first places along an axis, as many as a dim is; there must be this many."""
     cut = op.slice(x, (0,), (size,), None, (axis,))
     return matched(cut, (*shape(x)[:axis], size, *shape(x)[axis + 1 :]))
+
+
+def places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The indices of non-zero elements, one row each.
+
+    They are flat numbers first, and an index per axis once their number is known.
+    """
+    if rank(x) < 2:
+        found = op.argwhere(x)
+        return prefix(Project(found, 0), node.measured(Project(found, 1), hint))
+    flat = flat_places_of(node, x, hint)
+    return op.stack(tuple(unravelled(flat, [amount(size) for size in shape(x)])), axis=1)
+
+
+def flat_places_of(node: Measures, x: Expr, hint: object = "") -> Expr:
+    """The flat indices of non-zero elements."""
+    rows = places_of(node, op.reshape(x, (product(shape(x)),)), hint)
+    return op.reshape(rows, (shape(rows)[0],))

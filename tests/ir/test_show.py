@@ -40,8 +40,8 @@ from plica.ir.loop.statement import Kernel, Seq, Store
 from plica.ir.op import find
 from plica.ir.text.script import from_text, read_text
 from plica.ir.text.show import show_expr, show_module, show_type
-from plica.ir.text.show.distinct import distinct
 from plica.ir.text.show.layout import StatementSpot, meet
+from plica.ir.text.show.module import distinct
 from plica.ir.text.show.name import IdentifierSupply, spelling
 from plica.ir.text.word import WORDS, is_reserved
 from plica.ir.type.dim import dim_var

@@ -1,12 +1,12 @@
 """Generators for every grammar, derived from the grammars; what they make is well typed."""
 
+from plica.ir.generate.builder import types
+from plica.ir.generate.choice import names
 from plica.ir.generate.definition import EXTERNS
 from plica.ir.generate.inputs import inputs_for, values_of
-from plica.ir.generate.name import names
 from plica.ir.generate.program import modules
 from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
 from plica.ir.generate.static import static_modules
-from plica.ir.generate.type import types
 from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
 from tests.strategies.mistake import MISTAKES, ill_typed
 from tests.strategies.surface import surface

@@ -11,10 +11,10 @@ from hypothesis.strategies import DrawFn
 
 from plica.core.name import Name
 from plica.core.term import Term
-from plica.ir.generate.name import names
+from plica.ir.generate.builder import types
+from plica.ir.generate.choice import names
 from plica.ir.generate.program import modules
 from plica.ir.generate.scalar import computes, index_terms, kernels, scalars
-from plica.ir.generate.type import types
 from plica.ir.type.dtype import f32
 
 

@@ -142,7 +142,7 @@ TORCH: Final = FuzzKind(
 def fuzz_stablehlo(arguments: argparse.Namespace, first: int, examples: int, say: Say) -> Report:
     """Programs that are written, run by XLA, and read back."""
     from plica.frontend.stablehlo.fuzz import fuzz
-    from plica.frontend.stablehlo.fuzz.xla import run
+    from plica.frontend.stablehlo.fuzz.run import run
 
     return fuzz(run, examples, arguments.seed, first=first, most=arguments.length, say=say)
 

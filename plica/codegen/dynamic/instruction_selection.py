@@ -24,7 +24,7 @@ from plica.codegen.program import KernelOrigin
 from plica.core import CompilerBug, Term, free_vars, post_order
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module
-from plica.ir.interpret.pattern import sketch_pattern
+from plica.ir.interpret.value import sketch_pattern
 from plica.ir.loop import Kernel, index
 from plica.ir.type import DataType, Type, type_of
 

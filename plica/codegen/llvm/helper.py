@@ -17,7 +17,7 @@ from plica.runtime.late import lazy_imports
 with lazy_imports(__name__):
     from plica.codegen.llvm.formula import text as formula
     from plica.codegen.llvm.tile_product import text as tile_product
-    from plica.ir.loop.quarter_turn import turns
+    from plica.ir.loop.array_formula import turns
     from plica.ir.type.float_code import float_code
 
 _BF16: Final = llvm_text("bf16")

@@ -107,7 +107,7 @@ def missing(proto: NodeProto, domain: str, place: str) -> Diagnostic:
 FILES: Final = (
     "linear", "window", "shape", "elementwise", "part", "pool", "norm", "reduction", "index",
     "create", "quantise", "resize", "control", "scan", "recurrent", "sample", "signal", "detect",
-    "patch", "affine", "unpool", "loss", "sequence", "ngram", "determinant", "bit",
+    "patch", "sequence", "ngram", "bit",
 )  # fmt: skip
 """The files of `plica.frontend.onnx.row`, the commonest operators first."""
 
@@ -143,7 +143,7 @@ TABLE: Final = Table(FILES)
 TABLES: Final[Mapping[str, Table]] = {
     "": TABLE,
     "ai.onnx.ml": Table(("tree", "learned")),
-    "com.microsoft": Table(("fused", "quantised", "contributed")),
+    "com.microsoft": Table(("fused", "quantised")),
 }
 """The rows of each domain; other domains only have the standard's definitions."""
 

@@ -35,8 +35,7 @@ from plica.frontend.stablehlo.literal import COMPLEX, DTYPES
 from plica.frontend.stablehlo.parser import parse
 from plica.frontend.stablehlo.reader import HloReader, refuse_unknown
 from plica.frontend.stablehlo.row.complex_number import HloComplex
-from plica.frontend.stablehlo.syntax import MlirFunction, MlirType
-from plica.frontend.stablehlo.token import malformed
+from plica.frontend.stablehlo.syntax import MlirFunction, MlirType, malformed
 from plica.ir.graph.expression import Expr, Function, Tuple, Var
 from plica.ir.graph.module import Module, main_module
 from plica.ir.loop.scalar import index

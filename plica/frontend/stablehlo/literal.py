@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from plica.frontend.stablehlo.syntax import MlirType
-from plica.frontend.stablehlo.token import malformed
+from plica.frontend.stablehlo.syntax import MlirType, malformed
 from plica.ir.type.dtype import DType
 
 Array = np.ndarray[Any, Any]

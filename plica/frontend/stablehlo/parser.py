@@ -13,8 +13,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from plica.frontend.stablehlo.literal import array, mlir_type
-from plica.frontend.stablehlo.syntax import MlirFunction, MlirModule, MlirOp, MlirRegion, MlirType
-from plica.frontend.stablehlo.token import MlirToken, malformed, tokens
+from plica.frontend.stablehlo.syntax import (
+    MlirFunction,
+    MlirModule,
+    MlirOp,
+    MlirRegion,
+    MlirToken,
+    MlirType,
+    malformed,
+    tokens,
+)
 
 DEEPEST: Final = 100
 """Regions and lists are nested no deeper."""

@@ -24,9 +24,8 @@ from plica.frontend.stablehlo.row.complex_number import (
     is_complex,
     on_parts,
 )
-from plica.frontend.stablehlo.syntax import MlirModule, MlirOp, MlirRegion, MlirType
+from plica.frontend.stablehlo.syntax import MlirModule, MlirOp, MlirRegion, MlirType, malformed
 from plica.frontend.stablehlo.table import CONTROL, REFUSED, TABLE, check_arity
-from plica.frontend.stablehlo.token import malformed
 from plica.ir.graph.expression import Call, Expr, Function, If, Let, Project, Tuple, Var, const
 from plica.ir.loop.scalar import index
 from plica.ir.op.namespace import op as operators

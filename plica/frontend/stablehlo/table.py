@@ -18,8 +18,7 @@ from plica.frontend.stablehlo.row import (
     shape,
 )
 from plica.frontend.stablehlo.row.reduction import Rows
-from plica.frontend.stablehlo.syntax import MlirOp
-from plica.frontend.stablehlo.token import malformed
+from plica.frontend.stablehlo.syntax import MlirOp, malformed
 
 FILES: Final = (elementwise, shape, reduction, gather, linear, complex_number)
 

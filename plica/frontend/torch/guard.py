@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from plica.frontend.torch.equal_size import EqualSizes
-from plica.frontend.torch.symbol import Symbols, Sympy
+from plica.frontend.torch.symbol import EqualSizes, Symbols, Sympy
 from plica.ir.loop.scalar import Scalar, ScalarVar, index
 from plica.ir.type.dim import known, normal_dim
 from plica.runtime.error import InputError, UnsupportedError

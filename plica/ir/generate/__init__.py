@@ -24,14 +24,14 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from plica.ir.generate.builder import types
+    from plica.ir.generate.choice import names
     from plica.ir.generate.definition import EXTERNS
     from plica.ir.generate.inputs import inputs_for, values_of
     from plica.ir.generate.loop import block_kernels
-    from plica.ir.generate.name import names
     from plica.ir.generate.program import modules
     from plica.ir.generate.scalar import computes, dims, index_terms, kernels, literals, scalars
     from plica.ir.generate.static import static_modules
-    from plica.ir.generate.type import types
     from plica.ir.generate.value import arrays, constants, dtypes, numbers, small_shapes
 else:
     lazily(__name__)

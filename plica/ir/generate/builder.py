@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from plica.core import Name, fresh, substitute
-from plica.ir.generate.choice import between, pick
-from plica.ir.generate.name import hints
+from plica.core import Name, fresh, post_order, substitute
+from plica.ir.generate.choice import between, hints, names, pick
+from plica.ir.generate.scalar import dims
 from plica.ir.generate.scope import GenerationScope
 from plica.ir.generate.value import dtypes
-from plica.ir.graph.expression import Attrs, Constructor, Var
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, constructors
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
-from plica.ir.type import DType, dim_var, f32, term as ty
+from plica.ir.type import DType, Type, dim_var, f32, term as ty
 
 V = TypeVar("V")
 
@@ -29,10 +30,10 @@ class Builder:
 
     draw: DrawFn
     used: set[Name] = attrs.field(factory=set)
-    retired: list[Var] = attrs.field(factory=list)  # variables whose scope has ended
+    retired: list[ex.Var] = attrs.field(factory=list)  # variables whose scope has ended
     palette: list[ty.TensorType] = attrs.field(factory=list)
     data: list[tuple[ty.DataName, DataDef]] = attrs.field(factory=list)
-    cost: dict[Var, int] = attrs.field(factory=dict)  # steps a call of a definition may take
+    cost: dict[ex.Var, int] = attrs.field(factory=dict)  # steps a call of a definition may take
 
     def choose(self, options: Any) -> Any:
         """One of several; the first is the simplest.  Any: whatever is in the sequence."""
@@ -58,12 +59,12 @@ class Builder:
         self.used.add(name)
         return name
 
-    def var(self, type: ty.Type) -> Var:
+    def var(self, type: ty.Type) -> ex.Var:
         """A new variable, at times one that was used in another scope before."""
         again = [each for each in self.retired if each.type is type]
         if again and self.chance(8):
             return again[-1]
-        return Var(self.name(), type)
+        return ex.Var(self.name(), type)
 
     def dims(self, count: int) -> tuple[ScalarVar, ...]:
         """New symbolic dims."""
@@ -74,7 +75,7 @@ class Builder:
         hint = st.sampled_from(("A", "B", "A_1", "x"))
         return tuple(ty.TypeVar(self.name(hint)) for _ in range(count))
 
-    def attributes(self) -> Attrs:
+    def attributes(self) -> ex.Attrs:
         """Attributes of a function: mostly none."""
         if not self.chance(4):
             return ()
@@ -128,13 +129,13 @@ class Builder:
 
     # --- data ----------------------------------------------------------------------------------
 
-    def constructors_of(self, of: ty.DataType | ty.DataName) -> tuple[Constructor, ...]:
+    def constructors_of(self, of: ty.DataType | ty.DataName) -> tuple[ex.Constructor, ...]:
         """The constructors of a data type as expressions."""
         name = of.data if isinstance(of, ty.DataType) else of
         return constructors(*next(each for each in self.data if each[0] is name))
 
 
-def fields_of(constructor: Constructor, type: ty.DataType) -> tuple[ty.Type, ...]:
+def fields_of(constructor: ex.Constructor, type: ty.DataType) -> tuple[ty.Type, ...]:
     """The types of a constructor's fields at an instance of its data type."""
     signature = constructor.type
     assert isinstance(signature, ty.FuncType)
@@ -161,3 +162,95 @@ def is_first_order(type: ty.Type) -> bool:
 
 def _static(shape: tuple[int, ...], dtype: DType) -> ty.TensorType:
     return ty.TensorType(tuple(Lit(size, DType("i64")) for size in shape), dtype)
+
+
+@st.composite
+def types(
+    draw: DrawFn,
+    dim_vars: Sequence[ScalarVar] = (),
+    type_vars: Sequence[ty.TypeVar] = (),
+    data: Sequence[ty.DataName] = (ty.DataName(Name("List")),),
+    depth: int = 2,
+) -> Type:
+    """Types over the given dims, type variables and (one-argument) data types."""
+    kinds = ["tensor", "tensor"]
+    if depth:
+        kinds += ["tuple", "function", "data"]
+    if type_vars:
+        kinds.append("variable")
+
+    def inner(dims: Sequence[ScalarVar] = (), more: Sequence[ty.TypeVar] = ()) -> Type:
+        return draw(types((*dim_vars, *dims), (*type_vars, *more), data, depth - 1))
+
+    match draw(st.sampled_from(kinds)):
+        case "tuple":
+            return ty.TupleType(tuple(inner() for _ in range(draw(st.integers(0, 3)))))
+        case "data" if data:
+            return ty.DataType(draw(st.sampled_from(list(data))), (inner(),))
+        case "variable":
+            return draw(st.sampled_from(list(type_vars)))
+        case "function":
+            bound = draw(st.lists(names(odd=False), max_size=2, unique=True))
+            more = tuple(ty.TypeVar(name) for name in bound)
+            own = (dim_var("p"),) if draw(st.booleans()) else ()
+            params = tuple(inner(own, more) for _ in range(draw(st.integers(0, 2))))
+            return ty.FuncType(dims_in(params, own), more, params, inner(own, more))
+        case _:
+            shape = draw(st.lists(dims(dim_vars), max_size=3))
+            return ty.TensorType(tuple(shape), draw(dtypes()))
+
+
+def dims_in(types: Sequence[Type], among: Sequence[ScalarVar]) -> tuple[ScalarVar, ...]:
+    """Those of the dims that the types mention, in order of first appearance."""
+    found = [node for node in post_order(*types) if isinstance(node, ScalarVar)]
+    return tuple(dict.fromkeys(each for each in found if each in among))
+
+
+def cover(builder: Builder, type: Type, depth: int = 2) -> list[ex.Pattern]:
+    """Patterns for a total match: a partition of the values, or some of it and a last clause."""
+    if depth == 0 or not isinstance(type, ty.DataType | ty.TupleType) or builder.chance(3):
+        return [catch_all(builder, type)]
+    return split(builder, type, depth)
+
+
+def split(builder: Builder, type: ty.DataType | ty.TupleType, depth: int = 2) -> list[ex.Pattern]:
+    """As `cover`, looking inside the value at least once."""
+    found: list[ex.Pattern] = []
+    if isinstance(type, ty.DataType):
+        for each in builder.constructors_of(type):
+            for items in _product(builder, fields_of(each, type), depth):
+                found.append(ex.PConstructor(each, items))
+    else:
+        found = [ex.PTuple(items) for items in _product(builder, type.items, depth)]
+    if len(found) > 1 and builder.chance(3):
+        kept = builder.count(1, len(found) - 1)
+        return [*found[:kept], catch_all(builder, type)]
+    return found
+
+
+def catch_all(builder: Builder, type: Type) -> ex.Pattern:
+    """A pattern that fits anything: a name, or none."""
+    return ex.PAny() if builder.chance(3) else ex.PVar(builder.var(type))
+
+
+def variables(pattern: ex.Pattern) -> list[ex.Var]:
+    """The variables a pattern binds, in order."""
+    match pattern:
+        case ex.PVar(var):
+            return [var]
+        case ex.PConstructor(_, items) | ex.PTuple(items):
+            return [var for item in items for var in variables(item)]
+        case _:
+            return []
+
+
+def _product(builder: Builder, types: tuple[Type, ...], depth: int) -> list[tuple[ex.Pattern, ...]]:
+    """Patterns for each case: one field is matched further, the others are bound whole."""
+    deep = [i for i, each in enumerate(types) if isinstance(each, ty.DataType | ty.TupleType)]
+    where = builder.choose(deep or range(len(types))) if types else 0
+    cases = cover(builder, types[where], depth - 1) if types else [ex.PAny()]
+    made: list[tuple[ex.Pattern, ...]] = []
+    for case in cases:
+        items = [case if i == where else catch_all(builder, each) for i, each in enumerate(types)]
+        made.append(tuple(items))
+    return made

@@ -12,13 +12,18 @@ from typing import Any, Final, TypeAlias
 from hypothesis import assume, strategies as st
 
 from plica.core import Name, post_order
-from plica.ir.generate.builder import Builder, fields_of, is_first_order
+from plica.ir.generate.builder import (
+    Builder,
+    catch_all,
+    dims_in,
+    fields_of,
+    is_first_order,
+    variables,
+)
 from plica.ir.generate.growth import CALL_LIMIT, bind, body, call_known, choose, grow, make
 from plica.ir.generate.operation import apply
-from plica.ir.generate.pattern import catch_all, variables
 from plica.ir.generate.scalar import dims as dims_over
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
-from plica.ir.generate.type import dims_in
 from plica.ir.graph import expression as ex
 from plica.ir.graph.module import ConstructorDef, DataDef, Defined, Definition, Extern
 from plica.ir.loop.scalar import ScalarVar

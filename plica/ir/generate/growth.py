@@ -7,10 +7,17 @@ from typing import Final
 
 from hypothesis import reject
 
-from plica.ir.generate.builder import Builder, fields_of, instantiate, is_first_order
+from plica.ir.generate.builder import (
+    Builder,
+    catch_all,
+    fields_of,
+    instantiate,
+    is_first_order,
+    split,
+    variables,
+)
 from plica.ir.generate.neural import any_operator, layer
 from plica.ir.generate.operation import filled, operation
-from plica.ir.generate.pattern import catch_all, split, variables
 from plica.ir.generate.scope import GenerationScope, KnownExpression, typed
 from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import Lit, Scalar

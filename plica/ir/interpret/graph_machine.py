@@ -24,8 +24,15 @@ from plica.ir.graph.module import Extern, Module, module
 from plica.ir.graph.spelled_extern import spelled_extern
 from plica.ir.interpret.graph_program import FunctionCode, GraphProgram, executor_at
 from plica.ir.interpret.input import native, read_inputs, type_given
-from plica.ir.interpret.pattern import fits, unmatched
-from plica.ir.interpret.value import Closure, DataValue, NativeFunction, Value, equations
+from plica.ir.interpret.value import (
+    Closure,
+    DataValue,
+    NativeFunction,
+    Value,
+    equations,
+    fits,
+    unmatched,
+)
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import infer_expr, solve, type_of

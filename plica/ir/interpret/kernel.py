@@ -35,10 +35,10 @@ import numpy as np
 from plica.core import EvaluationError, Term
 from plica.ir.interpret.loop_machine import LoopMachine
 from plica.ir.interpret.value import Array
-from plica.ir.loop.isolation import trespasses
 from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.specialise import specialise
 from plica.ir.loop.statement import Invoke, Kernel, Store, statements
+from plica.ir.loop.verify import trespasses
 from plica.ir.type import DType, Sizes, shape_of, solve
 from plica.runtime.element import wrong_element
 from plica.runtime.error import Diagnostic, InputError, Place

@@ -11,6 +11,17 @@ the last three: a closure of the language, a function of Python, or a constructo
 True
 >>> conforms(np.zeros((3, 4), np.float32), tensor(("n", 4), "f32"), {dim_var("n"): 2})
 False
+
+Patterns: whether a value fits one, and what its variables are then.
+
+>>> from plica.core.name import Name
+>>> from plica.ir.graph.expression import Var
+>>> x, y = Var(Name("x"), None), Var(Name("y"), None)
+>>> found = {}
+>>> fits(PTuple((PVar(x), PTuple((PAny(), PVar(y))))), (1, (2, 3)), found)
+True
+>>> found[x], found[y]
+(1, 3)
 """
 
 from __future__ import annotations
@@ -21,8 +32,18 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from plica.core import CompilerBug, Name, Term, did_you_mean, substitute
-from plica.ir.graph.expression import Constructor, Function, Var
+from plica.core import CompilerBug, EvaluationError, Name, Term, did_you_mean, substitute
+from plica.ir.graph.expression import (
+    Constructor,
+    Function,
+    Match,
+    PAny,
+    Pattern,
+    PConstructor,
+    PTuple,
+    PVar,
+    Var,
+)
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DType, Sizes, dim_var, term as ty
@@ -276,3 +297,45 @@ def _check_count(constructor: str, expected: int, found: int) -> None:
     if expected != found:
         message = f"{constructor} is built with the wrong number of fields."
         raise InputError.of("wrong-arity", message, expected=str(expected), found=str(found))
+
+
+def fits(pattern: Pattern, value: Any, env: dict[Any, Any]) -> bool:
+    """Whether a value fits a pattern; binds its variables on the way.
+
+    Bindings made before a pattern fails are left in place and never read: other clauses do not use
+    their variables without binding them.
+    """
+    match pattern:
+        case PVar(var):
+            env[var] = value
+            return True
+        case PAny():
+            return True
+        case PConstructor(constructor, items):
+            if value.index != constructor.index:
+                return False
+            value = value.fields
+        case PTuple(items):
+            pass
+    return all(fits(item, inside, env) for item, inside in zip(items, value, strict=True))
+
+
+def unmatched(node: Match, value: Any) -> EvaluationError:
+    """The error of a match none of whose clauses fits."""
+    clauses = [sketch_pattern(clause.pattern) for clause in node.clauses]
+    message = "No clause of the match fits the value."
+    expected = " or ".join(clauses) or "nothing"
+    return EvaluationError.of("match-failure", message, None, expected, sketch(value))
+
+
+def sketch_pattern(pattern: Pattern) -> str:
+    """A pattern in script syntax."""
+    match pattern:
+        case PAny():
+            return "_"
+        case PVar(var):
+            return str(var.name)
+        case PConstructor(constructor, items):
+            return f"{constructor.name}({', '.join(map(sketch_pattern, items))})"
+        case PTuple(items):
+            return f"({', '.join(map(sketch_pattern, items))})"

@@ -13,17 +13,32 @@ labels, and blocks that use only their own variables. `capacities` adds up the m
 
 Not here: device limits (`plica.ir.loop.device_limit`), and properties that need a proof, such as
 bounds and declared regions (`plica.schedule.verify`).
+
+Isolation: a block's body speaks of the block's own variables.
+
+A block depends only on its iteration variables, those of enclosing blocks, and the kernel's dims;
+never on enclosing loops, which would make it immovable.
+
+>>> from plica.ir.type.dtype import f32
+>>> from plica.ir.loop.statement import For, Kernel, Store, block
+>>> from plica.ir.loop.tensor import axis, buffer
+>>> y, i, v = buffer("y", (3,), f32), axis("i"), axis("v")
+>>> bad = block("y", (v,), (3,), "s", (i,), Store(y, (i,), y[v]))
+>>> [each.code for each in trespasses(Kernel((), (y,), 0, For(i, y.shape[0], "serial", bad)))]
+['block-isolation']
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from plica.core import EvaluationError, Name, Term, free_vars
 from plica.ir.loop import scalar as sc, statement as st
 from plica.ir.loop.invocation import find_intrinsic, misfit, unknown_intrinsic
-from plica.ir.loop.isolation import trespasses
 from plica.ir.loop.memory_scope import is_scope, scopes, unknown_scope
+from plica.ir.loop.scalar import ScalarVar
+from plica.ir.loop.statement import Bind, Block, For, Kernel, Stmt, substatements
 from plica.ir.loop.vector import lanes_of, store_lanes
 from plica.ir.type.dtype import DType, bool_
 from plica.runtime.error import Diagnostic, Place
@@ -239,3 +254,50 @@ def _bytes(buffer: sc.Buffer) -> int:
             abs((int(size) - 1) * int(step)) for size, step in zip(sizes, steps, strict=True)
         )
     return count * buffer.dtype.bytes
+
+
+@lru_cache(maxsize=256)
+def trespasses(kernel: Kernel) -> tuple[Diagnostic, ...]:
+    """The blocks that speak of variables of loops, or of bindings, around them."""
+    found = []
+    around: dict[Term, bool] = {}  # the variables in force, and whether blocks must not use them
+    stack: list[Stmt | dict[Term, bool | None]] = [kernel.body]
+    while stack:
+        if isinstance(stmt := stack.pop(), dict):
+            for var, before in stmt.items():
+                if before is None:
+                    del around[var]
+                else:
+                    around[var] = before
+            continue
+        if isinstance(stmt, Block):
+            if names := _foreign(stmt, around):
+                found.append(_trespass(stmt, names))
+            own, forbidden = stmt.vars, False
+        elif isinstance(stmt, For | Bind):
+            own, forbidden = (stmt.var,), True
+        else:
+            stack.extend(reversed(substatements(stmt)))
+            continue
+        stack.append({var: around.get(var) for var in own})
+        around.update(dict.fromkeys(own, forbidden))
+        stack.extend(reversed(substatements(stmt)))
+    return tuple(found)
+
+
+def _foreign(block: Block, around: dict[Term, bool]) -> list[str]:
+    parts = (block.init, block.body, *block.reads, *block.writes)
+    free = frozenset[Term]().union(*[free_vars(each) for each in parts if each is not None])
+    wrong = [each for each in free if around.get(each) and each not in block.vars]
+    return sorted(str(each.name) for each in wrong if isinstance(each, ScalarVar))
+
+
+def _trespass(block: Block, names: list[str]) -> Diagnostic:
+    return Diagnostic(
+        "block-isolation",
+        f"The block {str(block.label)!r} speaks of variables that are not its own.",
+        Place(node=str(block.label)),
+        "variables of this block and of blocks around it, and the kernel's dims",
+        ", ".join(names),
+        "Bind them to variables of the block.",
+    )

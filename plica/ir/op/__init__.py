@@ -22,7 +22,7 @@ FILES: Final = (
     "elementwise", "linear", "activation", "convolution", "shape", "repeat", "comparison",
     "reduction", "normalize", "pad", "cut", "pool", "index", "create", "join", "pixel", "arrange",
     "quantise", "laid", "winograd", "mark", "order", "put", "scatter", "loss", "roi", "sampled",
-    "sparse", "unpool", "bitserial", "bit_field", "top_k", "fourier", "collective",
+    "sparse", "unpool", "bitserial", "top_k", "fourier", "collective",
 )  # fmt: skip
 """The files of records, the commonest operators first."""
 

@@ -12,8 +12,8 @@ import pytest
 
 from plica.codegen.llvm import toolchain
 from plica.codegen.target import Target
+from plica.ir.loop.array_formula import turns
 from plica.ir.loop.formula import FORMULAS, NEAR_FORMULAS
-from plica.ir.loop.quarter_turn import turns
 from plica.ir.loop.scalar import Intrinsic, Lit, Pow, index
 from plica.ir.loop.scalar_meaning import array_power
 from plica.ir.loop.scalar_table import INTRINSICS

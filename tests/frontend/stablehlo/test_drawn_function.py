@@ -13,7 +13,7 @@ pytest.importorskip("jax")
 import jax  # it may be missing
 
 import plica
-from plica.frontend.stablehlo.fuzz.xla import run
+from plica.frontend.stablehlo.fuzz.run import run
 from plica.ir.graph.module import Module
 from tests.frontend.stablehlo.drawn_function import TABLE, drawn
 from tests.frontend.stablehlo.test_specification import agree

@@ -12,7 +12,7 @@ pytest.importorskip("jax")
 
 from plica.cli import main
 from plica.frontend.stablehlo.fuzz import fuzz
-from plica.frontend.stablehlo.fuzz.xla import run
+from plica.frontend.stablehlo.fuzz.run import run
 
 
 def test_programs_agree(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("jax")
 
 import plica
-from plica.frontend.stablehlo.fuzz.xla import run
+from plica.frontend.stablehlo.fuzz.run import run
 from plica.frontend.stablehlo.table import CONTROL, REFUSED, TABLE
 from tests.frontend.stablehlo.specification import OPERATIONS, PROGRAMS, inputs
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 pytest.importorskip("jax")
 
 import plica
-from plica.frontend.stablehlo.fuzz.xla import run
+from plica.frontend.stablehlo.fuzz.run import run
 from plica.frontend.stablehlo.literal import ELEMENTS
 from plica.frontend.whole_array.program import flat_types
 from plica.ir.graph.module import Module

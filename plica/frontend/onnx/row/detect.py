@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.chosen_place import flat_places_of, places_of
-from plica.frontend.measured import ONE, ZERO, amount, matched, prefix
+from plica.frontend.measured import ONE, ZERO, amount, flat_places_of, matched, places_of, prefix
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.repeat import repeated
 from plica.frontend.onnx.row.suppression import suppression

@@ -6,8 +6,16 @@ from typing import Final
 
 import numpy as np
 
-from plica.frontend.chosen_place import flat_places_of, places_of
-from plica.frontend.measured import ONE, Piece, amount, matched, places, prefix
+from plica.frontend.measured import (
+    ONE,
+    Piece,
+    amount,
+    flat_places_of,
+    matched,
+    places,
+    places_of,
+    prefix,
+)
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Made, Row, as_scalar, axis_in, dtype, like, rank, shape, to
 from plica.frontend.onnx.run_time import pieces, size_from

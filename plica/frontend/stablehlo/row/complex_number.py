@@ -13,7 +13,7 @@ from plica.frontend.stablehlo.literal import COMPLEX, array
 from plica.frontend.stablehlo.node import HloNode, sizes
 from plica.frontend.stablehlo.row.reduction import Rows
 from plica.frontend.stablehlo.row.shape import cut
-from plica.frontend.stablehlo.token import MlirToken
+from plica.frontend.stablehlo.syntax import MlirToken
 from plica.frontend.word import like, rank
 from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op

@@ -10,7 +10,7 @@ import numpy as np
 from plica.frontend.stablehlo.literal import array
 from plica.frontend.stablehlo.node import HloNode, sizes
 from plica.frontend.stablehlo.row.elementwise import Row
-from plica.frontend.stablehlo.token import MlirToken
+from plica.frontend.stablehlo.syntax import MlirToken
 from plica.frontend.word import like, rank, to
 from plica.ir.graph.expression import Const, Expr, const
 from plica.ir.op.namespace import op

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from plica.frontend.chosen_place import flat_places_of, places_of
-from plica.frontend.measured import prefix
+from plica.frontend.measured import flat_places_of, places_of, prefix
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.word import Row, casted
 from plica.frontend.word import dtype, like, shape

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from plica.frontend.chosen_place import places_of
-from plica.frontend.measured import amount, matched, prefix
+from plica.frontend.measured import amount, matched, places_of, prefix
 from plica.frontend.torch.node import TorchNode
 from plica.frontend.torch.row.by_value import take_in_turn
 from plica.frontend.torch.row.word import Row, casted, operand, opmath
