@@ -65,9 +65,7 @@ class OperatorReader(ValueReader):
         plain = [arg for arg in node.args if not isinstance(arg, ast.Starred)]
         if len(plain) != len(node.args):
             message = "Arguments are written out, one by one."
-            self.error(
-                node, "unsupported-syntax", message, expected="f(x, y)", found="a starred argument"
-            )
+            self.unsupported(node, message, expected="f(x, y)", found="a starred argument")
         if len(plain) > len(known):
             self._arity(node, record, f"{len(plain)} arguments")
         given = dict(zip(known, plain, strict=False))

@@ -109,10 +109,10 @@ class ExpressionReader(OperatorReader):
                 case ast.Attribute():
                     done.append(self._global(item))
                 case _:
-                    done.append(self.unsupported(item))
+                    done.append(self.unknown_form(item))
         return done[0]
 
-    def unsupported(self, node: ast.expr | ast.stmt) -> ex.Expr:
+    def unknown_form(self, node: ast.expr | ast.stmt) -> ex.Expr:
         """Say that a construct is not part of the language."""
         shape: ast.AST = node
         match node:
@@ -122,15 +122,12 @@ class ExpressionReader(OperatorReader):
                 shape = index
             case ast.Compare(_, [_, _, *_]):
                 message = "A chain of comparisons is not part of the language."
-                hint = "Compare twice and use op.logical_and."
-                self.error(node, "unsupported-syntax", message, suggestion=hint)
+                self.unsupported(node, message, suggestion="Compare twice and use op.logical_and.")
                 return HOLE
         what = type(shape).__name__
         found = self.origin.excerpt(node)
         message = f"Python's {what} is not part of the language."
-        self.error(
-            node, "unsupported-syntax", message, found=found, suggestion=INSTEAD.get(type(shape))
-        )
+        self.unsupported(node, message, found=found, suggestion=INSTEAD.get(type(shape)))
         return HOLE
 
     def unbound(self, node: Node, name: str) -> ex.Expr:
@@ -169,8 +166,7 @@ class ExpressionReader(OperatorReader):
         elif found is None:
             self.unbound(node, node.id)
         else:
-            message = f"{node.id} is a word of the language, not a value."
-            self.error(node, "unsupported-syntax", message)
+            self.unsupported(node, f"{node.id} is a word of the language, not a value.")
         return HOLE
 
     def _no_attribute(self, node: ast.Attribute, found: object) -> None:
@@ -187,7 +183,7 @@ class ExpressionReader(OperatorReader):
             self.unbound(node.value, node.value.id)
         elif isinstance(found, Word) and found.path.startswith("op."):
             message = "An operator is not a value: it can only be called."
-            self.error(node, "unsupported-syntax", message, suggestion="Wrap it in a lambda.")
+            self.unsupported(node, message, suggestion="Wrap it in a lambda.")
         else:
             message = "A value has no attributes."
             meant = operator_meant(node.attr)
@@ -200,13 +196,7 @@ class ExpressionReader(OperatorReader):
                 rest = "" if node.attr in ("T", "mT", "shape") else ", ..."
                 args = "..." if outside else f"{self.origin.excerpt(node.value)}{rest}"
                 hint = f"Operators are functions: {meant}({args})."
-            self.error(
-                node,
-                "unsupported-syntax",
-                message,
-                found=self.origin.excerpt(node),
-                suggestion=hint,
-            )
+            self.unsupported(node, message, found=self.origin.excerpt(node), suggestion=hint)
 
     def _call(self, node: ast.Call, work: list[Work], done: list[ex.Expr]) -> None:
         callee, types = node.func, ()
@@ -232,7 +222,7 @@ class ExpressionReader(OperatorReader):
         for each in (*node.args, *node.keywords):
             if isinstance(each, ast.keyword | ast.Starred):
                 message = "Functions are called with their arguments in order."
-                self.error(each, "unsupported-syntax", message, expected="f(x, y)")
+                self.unsupported(each, message, expected="f(x, y)")
                 done.append(HOLE)
                 return
         work.append(
@@ -250,7 +240,7 @@ class ExpressionReader(OperatorReader):
             inner, total = self.subject(node.args[0])
             work += [(lambda kids: ex.Match(kids[0], (), total), 1, node), inner]
         else:
-            self.error(node, "unsupported-syntax", f"{word.path} cannot be called here.")
+            self.unsupported(node, f"{word.path} cannot be called here.")
             done.append(HOLE)
 
     def subject(self, node: ast.expr) -> tuple[ast.expr, bool]:
@@ -274,15 +264,13 @@ class ExpressionReader(OperatorReader):
         elif _is_slice(index):
             message = "A tensor is not sliced by brackets."
             hint, found = INSTEAD[ast.Slice], self.origin.excerpt(node)
-            self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+            self.unsupported(node, message, found=found, suggestion=hint)
             done.append(HOLE)
         else:
             message = "Only a tuple's items can be selected, by a number."
             hint = "Use op.take or op.gather for tensors; type arguments stand before a call."
             found = self.origin.excerpt(node)
-            self.error(
-                node, "unsupported-syntax", message, expected="t[0]", found=found, suggestion=hint
-            )
+            self.unsupported(node, message, expected="t[0]", found=found, suggestion=hint)
             done.append(HOLE)
 
     def _lambda(self, node: ast.Lambda, work: list[Work]) -> None:
@@ -306,10 +294,9 @@ class ExpressionReader(OperatorReader):
         """The parameters of a function, which has no others than plain ones."""
         extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
         for each in extra:
-            message = "A function has plain parameters only."
-            self.error(each, "unsupported-syntax", message, expected="f(x, y)")
+            self.unsupported(each, "A function has plain parameters only.", expected="f(x, y)")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
-            self.error(default, "unsupported-syntax", "Parameters have no default values.")
+            self.unsupported(default, "Parameters have no default values.")
         names: set[str] = set()
         for each in args.args:
             if each.arg in names:

@@ -86,12 +86,12 @@ class KernelReader(BlockReader):
         extra = [*args.posonlyargs, *args.kwonlyargs, *filter(None, (args.vararg, args.kwarg))]
         for each in extra:
             message = "A kernel has plain parameters only."
-            self.error(each, "unsupported-syntax", message, expected="f(A: Buffer[...])")
+            self.unsupported(each, message, expected="f(A: Buffer[...])")
         for default in [*args.defaults, *filter(None, args.kw_defaults)]:
-            self.error(default, "unsupported-syntax", "Parameters have no default values.")
+            self.unsupported(default, "Parameters have no default values.")
         if node.returns is not None:
             message = "A kernel returns nothing: it writes to its last buffers."
-            self.error(node.returns, "unsupported-syntax", message)
+            self.unsupported(node.returns, message)
         return args.args
 
     def _dims(self, args: list[ast.arg]) -> list[str]:
@@ -112,8 +112,7 @@ class KernelReader(BlockReader):
             self.error(arg, "duplicate-name", f"{arg.arg!r} is {old} already.")
         if arg.annotation is None:
             message = f"The parameter {arg.arg!r} is a buffer, and says of what."
-            expected = f'{arg.arg}: Buffer[("n",), f32]'
-            self.error(arg, "unsupported-syntax", message, expected=expected)
+            self.unsupported(arg, message, expected=f'{arg.arg}: Buffer[("n",), f32]')
         else:
             buffer = self.buffer_type(arg.annotation, arg.arg)
         self.scope.bind(arg.arg, Bound("buffer", buffer), None if buffer is None else buffer.name)

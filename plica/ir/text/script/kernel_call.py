@@ -32,7 +32,7 @@ class CallReader(NumberReader):
         elif name in COMBINERS and len(args) == 1 and (runs := _runs(node)) is not None:
             self._reduce(node, COMBINERS[name], args[0], runs, work, done)
         elif node.keywords or any(isinstance(each, ast.Starred) for each in args):
-            self.error(node, "unsupported-syntax", f"{name} takes its arguments in order.")
+            self.unsupported(node, f"{name} takes its arguments in order.")
             done.append(None)
         elif name in DTYPE_WORDS:
             self._cast(node, DTYPE_WORDS[name], work, done)
@@ -63,14 +63,13 @@ class CallReader(NumberReader):
             message = f"No function is called {shown!r} in kernels."
             self.error(node, "unbound-name", message, suggestion=hint)
         else:
-            self.error(node, "unsupported-syntax", "A kernel calls intrinsics only.", found=shown)
+            self.unsupported(node, "A kernel calls intrinsics only.", found=shown)
         return None
 
     def _arity(self, node: ast.Call, expected: str | None) -> Value:
         shown = self.origin.excerpt(node)
         if expected is None:
-            message = f"{self.origin.excerpt(node.func)} has no value."
-            self.error(node, "unsupported-syntax", message, found=shown)
+            self.unsupported(node, f"{self.origin.excerpt(node.func)} has no value.", found=shown)
         else:
             message = "A function is called with the wrong arguments."
             self.error(node, "wrong-arity", message, expected=expected, found=shown)

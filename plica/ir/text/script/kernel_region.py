@@ -72,8 +72,7 @@ class RegionReader(ScalarReader):
         try:
             inside = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # the parser's own refusals
-            message = f"{node.value[:60]!r} is no size."
-            self.error(node, "unsupported-syntax", message, expected='"2*n+1"')
+            self.unsupported(node, f"{node.value[:60]!r} is no size.", expected='"2*n+1"')
             return None
         for each in ast.walk(inside):  # what is wrong in it is wrong at the string
             if isinstance(each, ast.expr):
@@ -93,7 +92,7 @@ class RegionReader(ScalarReader):
         found = self._region(node)
         if found is not None and found.buffer in self.scope.views:
             message = "A view of a buffer is read and written element by element."
-            self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+            self.unsupported(node, message, found=self.origin.excerpt(node))
             return None
         return found
 
@@ -187,8 +186,7 @@ class RegionReader(ScalarReader):
     def bad(
         self, node: Node, expected: str, message: str = "This is not what stands here."
     ) -> None:
-        found = self.origin.excerpt(node)
-        self.error(node, "unsupported-syntax", message, expected=expected, found=found)
+        self.unsupported(node, message, expected=expected, found=self.origin.excerpt(node))
 
 
 def _is_region(index: ast.expr) -> bool:

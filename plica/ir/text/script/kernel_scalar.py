@@ -157,8 +157,7 @@ class ScalarReader(CallReader):
         if isinstance(found, Literal):  # a number of the Python program around
             return Bare(found.value)
         if self.word(node) is not None:
-            message = f"{node.id} is a word of the language, not a value."
-            self.error(node, "unsupported-syntax", message)
+            self.unsupported(node, f"{node.id} is a word of the language, not a value.")
             return None
         hint = self.problems.suggest(node.id, self.scope.known())
         self.error(node, "unbound-name", f"Nothing here is called {node.id!r}.", suggestion=hint)
@@ -173,9 +172,8 @@ class ScalarReader(CallReader):
             done.append(None)
             return
         if any(isinstance(each, ast.Slice) for each in items):
-            message = "A slice of a buffer is no number."
             hint = "Regions stand in reads, writes and invoke; elsewhere a loop reads one element."
-            self.error(node, "unsupported-syntax", message, suggestion=hint)
+            self.unsupported(node, "A slice of a buffer is no number.", suggestion=hint)
             done.append(None)
             return
 
@@ -217,5 +215,5 @@ class ScalarReader(CallReader):
     def _unsupported(self, node: ast.expr) -> Value:
         what = type(node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node).__name__
         message = f"Python's {what} is not part of the language of kernels."
-        self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+        self.unsupported(node, message, found=self.origin.excerpt(node))
         return None

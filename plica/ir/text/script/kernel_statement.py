@@ -133,8 +133,7 @@ class StatementReader(RegionReader):
             self.scope.leave(mark)
             return None if wrap is None else wrap(inside)
         if name == "init":
-            message = "The init of a block comes first in it, and once."
-            self.error(node, "unsupported-syntax", message)
+            self.unsupported(node, "The init of a block comes first in it, and once.")
             return None
         self.bad(call, 'with block("C", ...), init(), group(), alloc(...) as t or let(...) as t')
         return None
@@ -233,8 +232,7 @@ class StatementReader(RegionReader):
             return None
         sliced = next((each for each in items if isinstance(each, ast.Slice)), None)
         if sliced is not None:
-            message = "A store writes one element."
-            self.error(sliced, "unsupported-syntax", message, suggestion="Write a loop.")
+            self.unsupported(sliced, "A store writes one element.", suggestion="Write a loop.")
             return None
         found = [self.index(each) for each in items]
         fixed = tuple([each for each in found if each is not None])
@@ -250,7 +248,7 @@ class StatementReader(RegionReader):
         plain = [each.id for each in names if isinstance(each, ast.Name)]
         if len(plain) != len(names) or len(set(plain)) != len(plain):
             message = "A loop gives names to its variables, each its own."
-            self.error(target, "unsupported-syntax", message, expected="for i, j in grid(n, m):")
+            self.unsupported(target, message, expected="for i, j in grid(n, m):")
             header = None
         kind, extents, notes = header or ("serial", [], ())
         mark = self.scope.mark()
@@ -333,8 +331,7 @@ class StatementReader(RegionReader):
                 fixed = tuple([each for each in operands if each is not None])
                 return st.Invoke(name, fixed) if len(fixed) == len(operands) else None
             case "reads" | "writes", _, _:
-                message = "The regions of a block come first in it, and once."
-                self.error(node, "unsupported-syntax", message)
+                self.unsupported(node, "The regions of a block come first in it, and once.")
                 return None
         self.bad(node, 'barrier("shared") or invoke("name", A[0:4])', "This does nothing.")
         return None
@@ -350,7 +347,7 @@ class StatementReader(RegionReader):
         what = type(node).__name__
         message = f"Python's {what} statement is not part of the language of kernels."
         hint, found = INSTEAD.get(type(node)), self.origin.excerpt(node)
-        self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+        self.unsupported(node, message, found=found, suggestion=hint)
 
 
 def joined(stmts: list[st.Stmt]) -> st.Stmt:

@@ -38,9 +38,7 @@ class OptionReader(ExpressionReader):
                 case _:
                     message = "A function has no other decorator than plica.function."
                     shown = self.origin.excerpt(each)
-                    self.error(
-                        each, "unsupported-syntax", message, expected="@plica.function", found=shown
-                    )
+                    self.unsupported(each, message, expected="@plica.function", found=shown)
         return found
 
     def is_decorator(self, node: ast.expr, name: str = "function") -> bool:
@@ -71,5 +69,5 @@ class OptionReader(ExpressionReader):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
             return tuple(sorted(zip(map(str, keys), map(self.value, node.values), strict=True)))
         message = "The attributes of a function are a dict with strings for keys."
-        self.error(node, "unsupported-syntax", message, expected='attrs={"inline": True}')
+        self.unsupported(node, message, expected='attrs={"inline": True}')
         return ()

@@ -106,6 +106,10 @@ class SourceReader:
             place, code, message, expected=expected, found=found, suggestion=suggestion
         )
 
+    def unsupported(self, node: Node, message: str, **more: str | None) -> None:
+        """Note that something valid in Python is not part of the language."""
+        self.error(node, "unsupported-syntax", message, **more)
+
 
 def _position(problem: Diagnostic) -> tuple[str, int, int]:
     place = problem.place or Place()

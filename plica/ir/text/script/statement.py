@@ -77,10 +77,9 @@ class BodyReader(OptionReader):
             match node:
                 case ast.Return(result) if target is None:
                     if i < last:
-                        message = "Nothing can follow a return."
-                        self.error(body[i + 1], "unsupported-syntax", message)
+                        self.unsupported(body[i + 1], "Nothing can follow a return.")
                     if result is None:
-                        self.error(node, "unsupported-syntax", "A function returns a value.")
+                        self.unsupported(node, "A function returns a value.")
                     else:
                         value = yield self.expression(result)
                     break
@@ -176,7 +175,7 @@ class BodyReader(OptionReader):
         lets.append((whole, value))
         for i, part in enumerate(parts):
             if not isinstance(part, ast.Name):
-                self.error(part, "unsupported-syntax", "Only names can be assigned to.")
+                self.unsupported(part, "Only names can be assigned to.")
             elif part.id != "_":
                 item = ex.Project(whole, i)
                 self.places.note(item, self.origin, part)
@@ -203,8 +202,7 @@ class BodyReader(OptionReader):
         """The value an `if` or a `match` chooses."""
         if isinstance(node, ast.If):
             if not node.orelse:
-                message = "An if has an else: every expression has a value."
-                self.error(node, "unsupported-syntax", message)
+                self.unsupported(node, "An if has an else: every expression has a value.")
                 return HOLE
             value = yield self._if(node, node.test, node.body, node.orelse, target)
             return value  # type: ignore[no-any-return]  # an expression
@@ -214,9 +212,7 @@ class BodyReader(OptionReader):
         for case in node.cases:
             if case.guard is not None:
                 message = "A clause has no guard."
-                self.error(
-                    case.guard, "unsupported-syntax", message, suggestion="Use an if inside."
-                )
+                self.unsupported(case.guard, message, suggestion="Use an if inside.")
             mark = self.scope.mark()
             pattern = self._pattern(case.pattern, {})
             body = yield self.block(case.body[0], case.body, target)
@@ -283,21 +279,20 @@ class BodyReader(OptionReader):
 
     def _unsupported_statement(self, node: ast.stmt) -> None:
         what = type(node).__name__
-        found = self.origin.excerpt(node)
         hint = INSTEAD.get(type(node))
         message = f"Python's {what} statement is not part of the language here."
-        self.error(node, "unsupported-syntax", message, found=found, suggestion=hint)
+        self.unsupported(node, message, found=self.origin.excerpt(node), suggestion=hint)
 
     def _no_choice(self, node: ast.stmt) -> None:
         message = "This has no value: every branch ends by assigning the same name, or returns."
-        self.error(node, "unsupported-syntax", message)
+        self.unsupported(node, message)
 
     def _no_end(self, owner: Node, body: list[ast.stmt], target: str | None) -> None:
         if target is None:
             message = "The block does not end with a return."
         else:
             message = f"The branch does not end by assigning {target!r}, as another branch does."
-        self.error(body[-1] if body else owner, "unsupported-syntax", message)
+        self.unsupported(body[-1] if body else owner, message)
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -168,7 +168,7 @@ class TextReader(SourceReader):
                     self._assigned(node, name, call)
                 case _:
                     message = "A text holds imports, data types, functions, kernels and externs."
-                    self.error(node, "unsupported-syntax", message, found=self.origin.excerpt(node))
+                    self.unsupported(node, message, found=self.origin.excerpt(node))
         for read in later:
             read()
         self.main = self.main or self.last_kernel
@@ -187,8 +187,7 @@ class TextReader(SourceReader):
         if taken:
             self.error(node, "duplicate-name", f"The text defines {name!r} twice.")
         if is_reserved(name):
-            message = f"{name} is reserved for sharing inside functions."
-            self.error(node, "unsupported-syntax", message)
+            self.unsupported(node, f"{name} is reserved for sharing inside functions.")
         return not taken
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
@@ -197,9 +196,8 @@ class TextReader(SourceReader):
         base = node.module if isinstance(node, ast.ImportFrom) else None
         for each in node.names:
             if each.name == "*":
-                message = "Star imports are not read."
                 hint = "Import each name; the words of plica.script need no import at all."
-                self.error(node, "unsupported-syntax", message, found="*", suggestion=hint)
+                self.unsupported(node, "Star imports are not read.", found="*", suggestion=hint)
                 continue
             path = each.name if base is None else f"{base}.{each.name}"
             path = path.replace("plica.ir.text.script.", "plica.", 1)  # where the decorators live
@@ -208,8 +206,7 @@ class TextReader(SourceReader):
             for step in steps:
                 found = None if found is None else inside(found, step)
             if found is None:
-                message = "A text imports from plica only."
-                self.error(node, "unsupported-syntax", message, found=path)
+                self.unsupported(node, "A text imports from plica only.", found=path)
             else:
                 name = each.asname or (each.name if base is not None else head)
                 self.imported[name] = found if base is not None or each.asname else Word(head)
@@ -227,10 +224,10 @@ class TextReader(SourceReader):
                     pass
                 case _:
                     message = "A data type has no other decorator than plica.data."
-                    self.error(each, "unsupported-syntax", message, expected="@plica.data")
+                    self.unsupported(each, message, expected="@plica.data")
         if not node.decorator_list or node.bases or node.keywords:
             message = "The only classes are data types."
-            self.error(node, "unsupported-syntax", message, expected="@plica.data before the class")
+            self.unsupported(node, message, expected="@plica.data before the class")
         name = DataName(Name(node.name))
         data = Data(name, len(forall), partial(read_data, reader, node, forall))
         if self._declare(node, node.name):
@@ -256,9 +253,7 @@ class TextReader(SourceReader):
         def read() -> None:
             if not node.decorator_list:
                 message = "A function of a text is marked by its decorator."
-                self.error(
-                    node, "unsupported-syntax", message, expected="@plica.function before the def"
-                )
+                self.unsupported(node, message, expected="@plica.function before the def")
             function = run(reader.function(node, reader.options(node.decorator_list)))
             self.definitions[variable] = function
             self.main = variable
@@ -277,7 +272,7 @@ class TextReader(SourceReader):
         for each in node.decorator_list:
             if not self._is_kernel(each):
                 message = "A kernel has no other decorator than plica.kernel."
-                self.error(each, "unsupported-syntax", message, expected="@plica.kernel")
+                self.unsupported(each, message, expected="@plica.kernel")
 
         def read() -> None:
             if (kernel := read_kernel(node, self, self.origin, self.problems)) is not None:
@@ -294,9 +289,8 @@ class TextReader(SourceReader):
             made = read_extern(reader, call)
         else:
             expected = 'plica.extern("symbol", Fn[(A,), R])'
-            self.error(
+            self.unsupported(
                 node,
-                "unsupported-syntax",
                 "Only externs are assigned outside functions.",
                 expected=expected,
                 found=self.origin.excerpt(call),

@@ -170,9 +170,8 @@ class TypeReader(SourceReader):
                 return Lit(1, i64)
 
     def _no_shape(self, node: ast.expr) -> None:
-        self.error(
+        self.unsupported(
             node,
-            "unsupported-syntax",
             "A shape is a tuple of numbers and names in quotes.",
             expected='(2, "n")',
             found=self.origin.excerpt(node),
@@ -198,7 +197,7 @@ class TypeReader(SourceReader):
             types, dims = self._forall(parts[2])
         if not isinstance(parts[0], ast.Tuple):
             message = "The parameters of a function type are a tuple of types."
-            self.error(parts[0], "unsupported-syntax", message, expected="Fn[(A, B), R]")
+            self.unsupported(parts[0], message, expected="Fn[(A, B), R]")
             return UNIT
         params = tuple([self.read(each) for each in parts[0].elts])
         ret = self.read(parts[1])
@@ -216,7 +215,7 @@ class TypeReader(SourceReader):
                     dims = self.names(given["dims"]) if given else []
                     return self.bind_types(types, False), self.bind_dims(dims, False)
         message = "The third part of a function type says what it is for all of."
-        self.error(node, "unsupported-syntax", message, expected='forall("A B", dims="n")')
+        self.unsupported(node, message, expected='forall("A B", dims="n")')
         return (), ()
 
     def names(self, node: ast.expr) -> list[str]:
@@ -228,9 +227,7 @@ class TypeReader(SourceReader):
             if all(name.isidentifier() for name in names):
                 return list(dict.fromkeys(names))
         message = "Names are given in one string, separated by blanks."
-        self.error(
-            node, "unsupported-syntax", message, expected='"A B"', found=self.origin.excerpt(node)
-        )
+        self.unsupported(node, message, expected='"A B"', found=self.origin.excerpt(node))
         return []
 
     def bind_types(self, names: list[str], fresh: bool = True) -> tuple[TypeVar, ...]:
@@ -250,9 +247,8 @@ class TypeReader(SourceReader):
         return tuple(made)
 
     def _no_type(self, node: ast.expr) -> Type:
-        self.error(
+        self.unsupported(
             node,
-            "unsupported-syntax",
             "This is no type.",
             expected='Tensor[("n", 4), f32], tuple[A, B], Fn[(A,), B], or a data type',
             found=self.origin.excerpt(node),

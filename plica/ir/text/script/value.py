@@ -192,9 +192,7 @@ class ValueReader(TypeReader):
     def _no_value(self, node: ast.expr) -> Value:
         expected = "numbers, strings, dtypes, dims and tuples of them"
         message = "An attribute must be known without running anything."
-        self.error(
-            node, "unsupported-syntax", message, expected=expected, found=self.origin.excerpt(node)
-        )
+        self.unsupported(node, message, expected=expected, found=self.origin.excerpt(node))
         return WRONG
 
 
