@@ -21,8 +21,8 @@ import onnx
 from plica.cli import main as plica
 from plica.cli.model import here
 from plica.frontend.onnx.origin import read_onnx
+from plica.frontend.onnx.writer import to_onnx
 from plica.frontend.zoo import mobilenet
-from plica.frontend.zoo.export import to_onnx
 from plica.report import compiled
 from tests.report.browser import Browser, installed
 

@@ -31,10 +31,11 @@ import onnx
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.lstm_model import lstm_to_onnx
 from plica.bench import PEERS, PeerOptions, SystemComparison, compare_systems
 from plica.bench.comparison import OURS
 from plica.frontend import zoo
-from plica.frontend.zoo.export import lstm_to_onnx, to_onnx
+from plica.frontend.onnx.writer import to_onnx
 from plica.frontend.zoo.layer import sizes
 from plica.rewrite.optimise import DEFAULT_CONTRACT
 

@@ -9,8 +9,8 @@ import onnx
 import pytest
 
 from plica.cli import main
+from plica.frontend.onnx.writer import to_onnx
 from plica.frontend.zoo import mlp
-from plica.frontend.zoo.export import to_onnx
 from tests.mesh.test_rank import Queues
 from tests.report.test_page import data_of
 

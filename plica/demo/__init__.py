@@ -68,7 +68,7 @@ def show_network(
         if find_spec("onnx") is not None:  # then it goes the way of every model: from a file
             from onnx import save
 
-            from plica.frontend.zoo.export import to_onnx
+            from plica.frontend.onnx.writer import to_onnx
 
             path = Path(folder) / f"{name}.onnx"
             save(to_onnx(read.module), path)

@@ -10,7 +10,7 @@ import pytest
 
 from plica.bench import PeerOptions, compare_systems
 from plica.bench.peer import PEERS, Peer
-from plica.frontend.zoo.export import to_onnx
+from plica.frontend.onnx.writer import to_onnx
 from tests.frontend.zoo.small import SMALL, input_of
 
 

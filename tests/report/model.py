@@ -9,7 +9,7 @@ import onnx
 
 from plica.codegen.llvm.processor import find_target
 from plica.frontend.onnx.origin import OnnxReading, read_onnx
-from plica.frontend.zoo.export import to_onnx
+from plica.frontend.onnx.writer import to_onnx
 from plica.report import StudiedModel, Study, compiled, examine
 from tests.frontend.zoo.small import SMALL
 

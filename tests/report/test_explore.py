@@ -16,8 +16,8 @@ import plica
 from plica.cli import main
 from plica.cli.explore import replayed, subject, whole
 from plica.cli.model import here
+from plica.frontend.onnx.writer import to_onnx
 from plica.frontend.zoo import mlp
-from plica.frontend.zoo.export import to_onnx
 from plica.report import model_view, page
 from plica.report.future import future, rest_of
 from plica.report.serve import server

@@ -12,7 +12,7 @@
 ...     return op.tanh(op.nn.dense(x, w))
 ... ''')
 >>> [node.op_type for node in to_onnx(module).graph.node]
-['Einsum', 'Tanh', 'Identity']
+['Gemm', 'Tanh', 'Identity']
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from plica.core.collector import paused
+from plica.frontend.onnx.operator_node import BOUNDS, NODES
+from plica.frontend.onnx.order import every_node
 from plica.frontend.whole_array.dialect import Array, ArrayDialect, ArrayValue, Block
 from plica.frontend.whole_array.program import flat_types, gathered, sized_main, write_program
 from plica.frontend.whole_array.scalar import number, refuse
 from plica.ir.graph.expression import Apply, attr
 from plica.ir.graph.module import Module
 from plica.ir.loop.scalar import Combiner
-from plica.ir.op.window import windows
+from plica.ir.op import find
 from plica.ir.text.script.mark import Scripted
-from plica.ir.type.dtype import DType, bool_, i32, i64
+from plica.ir.type import DType, TensorType, bool_, i32, i64, static_shape, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -95,6 +97,7 @@ def to_onnx(of: Module | Scripted, *, sizes: Mapping[str, int] | None = None) ->
         for at, each in enumerate(results):
             name = named[at] if len(named) == len(results) else f"out{at}"
             outputs.append(d.node("Identity", [each], each.shape, each.dtype, d.fresh(name)))
+        d.nodes = _reached(d.nodes, outputs)
         graph = d.graph("main", inputs, outputs)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     made.ir_version = IR_VERSION
@@ -131,7 +134,8 @@ class OnnxDialect(ArrayDialect):
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
-        self.stored: dict[tuple[bytes, tuple[int, ...], str], tuple[str, Array]] = {}
+        self.stored: dict[tuple[bytes, tuple[int, ...], str], str] = {}
+        self.values: dict[str, Array] = {}  # what is stored, by name
         self.names: set[str] = set()
         self.count = 0
 
@@ -169,7 +173,9 @@ class OnnxDialect(ArrayDialect):
         """The nodes so far as a graph, with all that is stored."""
         from onnx import helper, numpy_helper
 
-        stored = [numpy_helper.from_array(array, name) for name, array in self.stored.values()]
+        used = {name for node, _ in every_node(self.nodes) for name in node.input}
+        stored = [numpy_helper.from_array(array, name) for name, array in self.values.items()
+                  if name in used]  # fmt: skip
         return helper.make_graph(self.nodes, word, _infos(inputs), _infos(outputs), stored)
 
     # --- arrays ----------------------------------------------------------------------------------
@@ -179,8 +185,9 @@ class OnnxDialect(ArrayDialect):
         plain = np.ascontiguousarray(of).reshape(of.shape)
         key = (plain.tobytes(), plain.shape, str(dtype))
         if key not in self.stored:
-            self.stored[key] = (self.fresh("constant"), plain)
-        return ArrayValue(self.stored[key][0], plain.shape, dtype)
+            self.stored[key] = name = self.fresh("constant")
+            self.values[name] = plain
+        return ArrayValue(self.stored[key], plain.shape, dtype)
 
     def iota(self, size: int) -> ArrayValue:
         return self.constant(np.arange(size, dtype=np.int64), i64)
@@ -201,12 +208,16 @@ class OnnxDialect(ArrayDialect):
     def reshape(self, x: ArrayValue, shape: Sequence[int]) -> ArrayValue:
         if x.shape == tuple(shape):
             return x
+        if (stored := self.values.get(x.name)) is not None:
+            return self.constant(stored.reshape(shape), x.dtype)
         given = [x, self.numbers(shape)]
         return self.node("Reshape", given, shape, x.dtype, allowzero=int(0 in shape))
 
     def transpose(self, x: ArrayValue, order: Sequence[int]) -> ArrayValue:
         if list(order) == list(range(len(x.shape))):
             return x
+        if (stored := self.values.get(x.name)) is not None:
+            return self.constant(stored.transpose(order), x.dtype)
         shape = [x.shape[at] for at in order]
         return self.node("Transpose", [x], shape, x.dtype, perm=list(order))
 
@@ -390,19 +401,43 @@ class OnnxDialect(ArrayDialect):
         attrs = dict(node.attrs)
         if node.op == "concat":
             return self.join(args, attrs["axis"] % len(args[0].shape))
-        if node.op != "nn.conv" or not args[0].dtype.is_float:
+        if node.op in ("add", "nn.bias_add") and (layer := self.biased(node, args)) is not None:
+            return layer
+        if (row := NODES.get(node.op)) is None or not args[0].dtype.is_float:
             return None
-        x, w = args
-        sliding = windows("nn.conv", attrs, len(x.shape) - 2)
-        sizes = [
-            (size + each.before + each.after - (k - 1) * each.dilation - 1) // each.stride + 1
-            for each, size, k in zip(sliding, x.shape[2:], w.shape[2:], strict=True)
-        ]
-        return self.node(
-            "Conv", args, (x.shape[0], w.shape[0], *sizes), x.dtype, group=attrs["groups"],
-            strides=[e.stride for e in sliding], dilations=[e.dilation for e in sliding],
-            pads=[*[e.before for e in sliding], *[e.after for e in sliding]],
-        )  # fmt: skip
+        kind, words = row
+        record, types = find(node.op), [tensor(each.shape, each.dtype) for each in args]
+        of = None if record is None else record.relation(attrs, *types)
+        if not isinstance(of, TensorType) or (said := words(attrs, of)) is None:
+            return None
+        if node.op == "nn.dense" and len(of.shape) != 2:  # Gemm multiplies two matrices
+            kind, said, args = "MatMul", {}, [args[0], self.transpose(args[1], (1, 0))]
+        if not self.admits(kind, args):
+            return None
+        bounds = [number(self, each, args[0]) for each in BOUNDS.get(node.op, ())]
+        return self.node(kind, [*args, *bounds], static_shape(of) or (), of.dtype, **said)
+
+    def admits(self, kind: str, args: Sequence[ArrayValue]) -> bool:
+        """Whether the standard has an operator for operands of these types."""
+        words = [f"tensor({_word(each.dtype)})" for each in args]
+        return all(word in admitted(kind, at) for at, word in enumerate(words))
+
+    def biased(self, node: Apply, args: Sequence[ArrayValue]) -> ArrayValue | None:
+        """The node just written again with a bias on its channels, which are its second axis; None
+        where it is no layer."""
+        x, bias = args
+        layer = self.nodes[-1] if self.nodes and x.name in self.nodes[-1].output else None
+        if layer is None or layer.op_type not in ("Conv", "Gemm") or len(layer.input) != 2:
+            return None
+        axis = dict(node.attrs).get("axis", len(x.shape) - 1)
+        if axis % len(x.shape) != 1 or bias.shape != x.shape[1:2] or bias.dtype is not x.dtype:
+            return None
+        found = ArrayValue(self.fresh(layer.op_type), x.shape, x.dtype)
+        again = type(layer).FromString(layer.SerializeToString())
+        again.input.append(bias.name)
+        again.output[0] = again.name = found.name
+        self.nodes.append(again)
+        return found
 
 
 def _infos(of: Sequence[ArrayValue]) -> list[ValueInfoProto]:
@@ -412,3 +447,13 @@ def _infos(of: Sequence[ArrayValue]) -> list[ValueInfoProto]:
     return [
         helper.make_tensor_value_info(each.name, element_of(each.dtype), each.shape) for each in of
     ]
+
+
+def _reached(nodes: Sequence[NodeProto], outputs: Sequence[ArrayValue]) -> list[NodeProto]:
+    """The nodes that outputs depend on."""
+    wanted, found = {each.name for each in outputs}, []
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            found.append(node)
+            wanted.update(name for inner, _ in every_node([node]) for name in inner.input)
+    return found[::-1]

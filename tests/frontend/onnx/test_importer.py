@@ -13,7 +13,7 @@ from onnx import helper
 import plica
 from plica.frontend import zoo
 from plica.frontend.onnx import from_onnx
-from plica.frontend.zoo.export import to_onnx
+from plica.frontend.onnx.writer import to_onnx
 from plica.ir.graph.expression import attr
 from plica.ir.graph.module import Module
 from tests.conftest import Golden

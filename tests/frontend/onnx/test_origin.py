@@ -11,7 +11,7 @@ from plica.core.digest import digest
 from plica.core.fold import post_order
 from plica.frontend.onnx import from_onnx
 from plica.frontend.onnx.origin import read_onnx
-from plica.frontend.zoo.export import to_onnx
+from plica.frontend.onnx.writer import to_onnx
 from plica.ir.graph.expression import Apply
 from tests.frontend.zoo.small import SMALL
 
