@@ -87,7 +87,7 @@ def ordered(nodes: list[NodeProto], known: Container[str], prefix: str = "") -> 
     after: list[list[int]] = [[] for _ in nodes]
     wrong: list[Diagnostic] = []
     for at, node in enumerate(nodes):
-        for name in dict.fromkeys(_uses(node)):
+        for name in dict.fromkeys(names_read(node)):
             if name in made:
                 waiting[at] += 1
                 after[made[name]].append(at)
@@ -133,7 +133,7 @@ def _makers(nodes: list[NodeProto], known: Container[str], prefix: str) -> dict[
     return made
 
 
-def _uses(node: NodeProto) -> Iterator[str]:
+def names_read(node: NodeProto) -> Iterator[str]:
     """The names a node reads, and those that graphs inside of it read from outside."""
     used: dict[str, None] = {}
     inside: set[str] = set()

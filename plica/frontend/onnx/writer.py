@@ -26,7 +26,7 @@ import numpy as np
 
 from plica.core.collector import paused
 from plica.frontend.onnx.operator_node import BOUNDS, NODES
-from plica.frontend.onnx.order import every_node
+from plica.frontend.onnx.order import every_node, names_read
 from plica.frontend.whole_array.dialect import Array, ArrayDialect, ArrayValue, Block
 from plica.frontend.whole_array.program import flat_types, gathered, sized_main, write_program
 from plica.frontend.whole_array.scalar import number, refuse
@@ -455,5 +455,5 @@ def _reached(nodes: Sequence[NodeProto], outputs: Sequence[ArrayValue]) -> list[
     for node in reversed(nodes):
         if wanted.intersection(node.output):
             found.append(node)
-            wanted.update(name for inner, _ in every_node([node]) for name in inner.input)
+            wanted.update(names_read(node))
     return found[::-1]

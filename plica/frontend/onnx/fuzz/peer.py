@@ -11,6 +11,7 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from plica.frontend.onnx.fuzz.peer_process import ask
+from plica.frontend.onnx.order import names_read
 from plica.runtime.error import Diagnostic, UnsupportedError
 
 if TYPE_CHECKING:
@@ -80,23 +81,9 @@ def by_reference(model: ModelProto, given: Mapping[str, Array]) -> list[Array] |
         return None
 
 
-def read_by(node: NodeProto) -> list[str]:
-    """The inputs of a node, including those of its subgraphs."""
-    found = dict.fromkeys(name for name in node.input if name)
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            inside = attribute.g
-            own = {each.name for each in (*inside.input, *inside.initializer)}
-            own |= {name for each in inside.node for name in each.output}
-            found |= dict.fromkeys(
-                name for each in inside.node for name in read_by(each) if name not in own
-            )
-    return list(found)
-
-
 def one_node(node: NodeProto, given: Mapping[str, Array], opset: int) -> list[Array] | None:
     """What one node gives on these arrays."""
-    names = read_by(node)
+    names = list(names_read(node))
     return answers(model_of([node], {name: given[name] for name in names}, node.output, {}, opset),
                    {name: given[name] for name in names})  # fmt: skip
 

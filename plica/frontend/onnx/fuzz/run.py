@@ -14,6 +14,7 @@ import numpy as np
 from plica.frontend.onnx.fuzz import peer as peers
 from plica.frontend.onnx.fuzz.case import ModelCase, random_case
 from plica.frontend.onnx.importer import from_onnx
+from plica.frontend.onnx.order import names_read
 from plica.ir.interpret.interpreter import interpret
 from plica.rewrite.fuzz.driver import ByNumber, Campaign, Say, Tally
 from plica.rewrite.fuzz.judge import CRASHES, crash, difference
@@ -186,10 +187,10 @@ def _parts(case: ModelCase) -> Iterator[ModelCase]:
 
 def _alone(case: ModelCase, nodes: Any, values: Mapping[str, peers.Array]) -> ModelCase:
     made = [name for node in nodes for name in node.output]
-    read = dict.fromkeys(name for node in nodes for name in peers.read_by(node))
+    read = dict.fromkeys(name for node in nodes for name in names_read(node))
     stored = {name: case.stored[name] for name in read if name in case.stored}
     given = {name: values[name] for name in read if name not in stored and name not in made}
-    used = {name for node in nodes for name in peers.read_by(node)}
+    used = {name for node in nodes for name in names_read(node)}
     outputs = tuple(name for name in made if name not in used)
     return ModelCase(tuple(nodes), stored, outputs, case.opset, (given,))
 
