@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -80,6 +81,8 @@ def _pool(shapes: tuple[Shape, ...]) -> list[Any]:
         2.0,
         -1.0,
         *LONG_NUMBERS,
+        math.inf,
+        -math.inf,
         *DTYPES,
     ]
     pool.extend(() if any(shapes) else FREE_SHAPES)

@@ -13,7 +13,7 @@ from plica.core import IllTyped, Name, RuleFailed, RuleRefused, Term, free_vars,
 from plica.core.extension import said
 from plica.ir.graph import Module, Var
 from plica.ir.graph.expression import Apply, Expr
-from plica.ir.graph.operator import Mismatch, find
+from plica.ir.graph.operator import find
 from plica.ir.loop.scalar import Lit, Scalar, ScalarVar
 from plica.ir.type import TensorType, bool_, infer, known, same_type, type_of
 from plica.rewrite.check.data import Choose, array, seeded
@@ -118,7 +118,8 @@ def _misused(node: Term) -> str | None:
     if not all(isinstance(arg, Expr) for arg in node.args):
         return f"{node.op} takes tensors"
     readers = {each.name: each.read for each in record.attributes}
-    wrong = [name for name, value in node.attrs if isinstance(readers[name](value), Mismatch)]
+    # A reader takes 1 for (1,): what a term holds has been read.
+    wrong = [name for name, value in node.attrs if type(readers[name](value)) is not type(value)]
     return f"{node.op} does not take that {wrong[0]}" if wrong else None
 
 

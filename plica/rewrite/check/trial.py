@@ -23,9 +23,9 @@ from plica.ir.graph.expression import Apply, Const, Expr, Tuple
 from plica.ir.interpret.interpreter import interpret
 from plica.ir.op.record import tensor_of
 from plica.ir.type import DType, TensorType, type_of
-from plica.rewrite.check.compare import array_in_f64, difference, widened
+from plica.rewrite.check.compare import array_in_f64, difference, in_f64, widened
 from plica.rewrite.check.instance import Instance
-from plica.rewrite.check.probe import types_differ
+from plica.rewrite.check.probe import ill_formed, types_differ
 from plica.rewrite.check.product import products_are_exact
 from plica.rewrite.check.report import closed
 from plica.rewrite.check.sample import Sets
@@ -65,7 +65,7 @@ class Trial:
     @cached_property
     def ill_made(self) -> str | None:
         """Why the right side can't stand for the left, whatever the data are."""
-        wrong = types_differ(self.made.term, self.after)
+        wrong = ill_formed(self.after) or types_differ(self.made.term, self.after)
         if wrong is not None:
             return wrong
         beyond = free_vars(self.after) - free_vars(self.made.term)
@@ -86,10 +86,16 @@ class Trial:
 
     @cached_property
     def wide(self) -> Trial | None:
-        """The trial in f64, or None if nothing is narrower or it is ill-typed."""
+        """The trial in f64, or None if nothing is narrower or it is ill-typed.
+
+        A rule that is about narrow floats alone does not apply there: its right side is widened.
+        """
         made = widened(self.made)
-        after = None if made is None else self.rule.at(made.term)
-        if made is None or not isinstance(after, Expr):
+        if made is None:
+            return None
+        after = self.rule.at(made.term)
+        after = in_f64(self.after) if after is None else after
+        if not isinstance(after, Expr):
             return None
         trial = Trial(self.rule, made, after)
         return trial if trial.ill_made is None else None

@@ -135,6 +135,8 @@ def equal(a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
     """The laws under which two scalars are equal."""
     if a is b:
         return ()
+    if dtype_of(a) is not dtype_of(b):
+        raise Unprovable(f"elements of {dtype_of(a)} and of {dtype_of(b)}")
     first, second = direct(a), direct(b)
     if first is not a or second is not b:
         claim.theorems[DETOUR] = None

@@ -20,7 +20,6 @@ import attrs
 from plica.ir.contract import reassociates
 from plica.ir.graph.expression import Expr
 from plica.ir.type import DType, TensorType, type_of
-from plica.rewrite.check.compare import widened
 from plica.rewrite.check.instance import Instance
 from plica.rewrite.check.probe import variables_of
 from plica.rewrite.check.run import check, refutation
@@ -166,16 +165,15 @@ def differs_in_reals(rule: Rule, wrong: Refuted) -> bool:
     arrays = dict(example.inputs)
     variables = variables_of(example.left)
     inputs = tuple((var, arrays[str(var.name)]) for var in variables)
-    made = Instance(example.left, inputs, variables)
-    made = widened(made) or made
     loose = attrs.evolve(rule, contract=max(rule.contract, reassociates))
-    after = loose.at(made.term)
+    after = loose.at(example.left)
     if not isinstance(after, Expr):
         return True
-    trial = Trial(loose, made, after)
+    trial = Trial(loose, Instance(example.left, inputs, variables), after)
+    trial = trial.wide or trial
     if trial.ill_made is not None:
         return True
-    return isinstance(trial.outcome([array for _, array in made.inputs]), SidesDiffer)
+    return isinstance(trial.outcome([array for _, array in trial.made.inputs]), SidesDiffer)
 
 
 def fuzz(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from plica.core import Term, post_order
 from plica.rewrite.packs.axes import (
     AxesOfOne,
@@ -16,7 +18,7 @@ from plica.rewrite.packs.axes import (
 from plica.rewrite.packs.canonical import InOrder, IsAboveZero, IsSplat
 from plica.rewrite.packs.cut import IsWhole
 from plica.rewrite.packs.motion import HasNoMoreAxes
-from plica.rewrite.packs.rearrange import AreHalves, CutBehind, RepeatsOnes
+from plica.rewrite.packs.rearrange import AreHalves, CutBehind, RepeatsOnes, are_ones
 from plica.rewrite.packs.scale import (
     LinearLayer,
     ScalesInputs,
@@ -65,7 +67,7 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
         case HasNoMoreAxes(constant, order):
             reading.turned[constant] = attribute[order]
             facts.learn_rank(shape_before(constant), attribute[order])
-        case NoLonger(items, name):
+        case NoLonger(items, name) if attribute[items].constraint.when is are_ones:
             reading.seen.add(("identity", (attribute[items],), NamedShape(name)))
         case IsWhole(name, names):
             values = (attribute[each] for each in names)
@@ -81,23 +83,29 @@ def learn_guard(reading: RuleFacts, guard: object, left: Term) -> None:
             reading.not_above[low] = high
         case IsAboveZero(name):
             reading.positive.add(name)
-        case ScalesOutputs(layer) | ScalesWideOutputs(layer):
+        case ScalesOutputs(layer) | ScalesWideOutputs(layer) if _has_channels(layer, attribute):
             reading.seen.add(("along", "outputs", "s", layer))
             whole = _layer(reading, layer).result
             facts.learn_below(NamedShape("s"), whole)
             if isinstance(guard, ScalesOutputs):
                 for name in {"a", "b"} & attribute.keys():
                     facts.learn_below(NamedShape(name), whole)
-        case ScalesInputs(layer):
+        case ScalesInputs(layer) if _has_channels(layer, attribute):
             reading.seen.add(("along", "inputs", "s", layer))
             facts.learn_below(NamedShape("s"), NamedShape("x"))
-        case ShiftsInputs(layer):
+        case ShiftsInputs(layer) if _has_channels(layer, attribute):
             reading.seen.add(("along", "inputs", "b", layer))
             facts.learn_below(NamedShape("b"), NamedShape("x"))
             over = _layer(reading, layer)
             reading.seen.add(("no padding", over.operator, over.attributes))
         case CutBehind(cuts, name, axis):
             reading.seen.add(("split", attribute[cuts], attribute[axis], NamedShape(name)))
+
+
+def _has_channels(layer: LinearLayer, holes: Mapping[str, Hole]) -> bool:
+    """Whether the weight has one of the ranks at which the layer has channels."""
+    ranks = holes["w"].constraint.ranks
+    return ranks is not None and {*ranks} <= {*layer.ranks}
 
 
 def _layer(reading: RuleFacts, layer: LinearLayer) -> Contracted:

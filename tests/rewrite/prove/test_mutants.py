@@ -16,7 +16,7 @@ from plica.rewrite.check.run import refutation
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.mutate.mutant import Mutant
-from plica.rewrite.packs import find_pack
+from plica.rewrite.packs import OWN, find_pack
 from plica.rewrite.packs.word import (
     Evaluated,
     FirstFilled,
@@ -186,3 +186,26 @@ def test_the_command_line_counts_mutants(capsys: pytest.CaptureFixture[str]) -> 
     counts = json.loads(capsys.readouterr().out)["kinds"]["prove"]["counts"]
     assert sum(counts["mistakes"].values()) == sum(counts["cases"].values()) == 5
     assert sum(counts.get("still right", {}).values()) == counts["cases"].get("still right", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [
+        ("tile-once", "any when of ones"),
+        ("f16-matmul-norm", "any ranks of w"),
+        ("wide-nn-max-pool", "any dtypes of x"),
+        ("flatten-of-bytes", "flip for nn.flatten"),
+        ("f16-dense-norm", "zeros_like for cast in term 0"),
+    ],
+)
+def test_a_mutant_of_a_shipped_rule_is_refuted(name: str, lost: str) -> None:
+    assert _judged(name, lost).word == "refuted"
+
+
+def test_a_rule_of_narrow_floats_alone_may_be_right_of_reals() -> None:
+    assert _judged("bf16-dense-norm", "fused for reassociates").word == "right of reals"
+
+
+def _judged(name: str, mistake: str) -> MutantVerdict:
+    rules = {rule.name: rule for pack in OWN for rule in find_pack(pack)}
+    return judged_mutant(next(m for m in mutants_of(rules[name]) if m.what == mistake), 60, 920)
