@@ -10,14 +10,14 @@ Preconditions:
 
 - `known-thread`: blockIdx or threadIdx with .x .y .z, or virtual.
 - `plain-loop`: a serial loop; annotations are allowed.
-- `independent`: threads conflict only in per-thread buffers, in shared memory of which each fills
-  a part, or in the result of a reduction across threadIdx. So bind the loops of a copy before the
-  enclosing threads.
-- `cooperative`: a distributed loop fills shared memory, the same for all, in as many parts as
-  there are threads.
-- `handed-over`: data passed between threads, of different loops or of different iterations of a
-  serial loop around theirs, is in shared memory, where lowering inserts barriers. Shared and
-  private memory is not used outside the threads that own it.
+- `independent`: no two threads access one element that one of them writes, except in private
+  buffers, in shared memory that each thread fills in part, and in the result of a reduction across
+  threadIdx. So bind the loops of a copy before the enclosing threads.
+- `cooperative`: a distributed loop fills shared memory with values that do not depend on the
+  thread, in as many parts as there are threads.
+- `handed-over`: data that one thread writes and another reads is in shared memory, where lowering
+  inserts barriers. This includes data for a later iteration of a serial loop around the threads.
+  Shared and private memory is not used outside the threads that own it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ filling block.
 Preconditions:
 
 - a complete block: `spatial-only`, `sole-writer`, `no-self-read`, `distinct-writes`.
-- `injective`: no instance runs twice, or it would be filled again; some may not run.
+- `injective`: no instance of the block runs twice, because the second run would fill the buffer
+  again.
 - `rectangular`.
 - `around`: the loop is around the block, in its scope.
 - `no-thread`: no loop from there on is over threads.

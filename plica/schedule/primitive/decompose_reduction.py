@@ -16,8 +16,8 @@ Preconditions:
 - `begins`: the reduce variables come from loops of their own, and are 0 where these are.
 - `no-reduce-outside`: no loop around the given one feeds a reduce variable.
 - `no-reduce-thread`: no loop over threads does.
-- `alone`: inside the loop, nothing else uses the elements before the block is done, or writes
-  what the init reads.
+- `alone`: inside the loop, no other block uses the elements before the reduction is complete, and
+  none writes what the init reads.
 """
 
 from __future__ import annotations

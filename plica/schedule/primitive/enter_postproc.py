@@ -1,7 +1,7 @@
 """enter_postproc: end the sampling steps of a trace.
 
-It changes nothing. A search finds it to know where its decisions end, and
-`plica.schedule.without_postproc` removes what follows.
+It changes nothing. Search makes no decisions after it, and `plica.schedule.without_postproc`
+removes it and all later steps.
 
 Preconditions:
 

@@ -12,10 +12,10 @@ Preconditions:
 
 - `plain-loop`: a serial loop without annotations.
 - `lengths`: at least two, positive, at most one None.
-- `fits`: lengths without None add up to the extent, lengths with None to no more. With a symbolic
+- `fits`: the lengths add up to the extent; with a None, to at most the extent. With a symbolic
   extent the last one is None.
-- `independent`, `handed-over`: parallel loops inside stay legal, since parts share what was
-  private.
+- `independent`, `handed-over`: parallel loops inside stay legal when the parts share buffers that
+  were private before.
 """
 
 from __future__ import annotations

@@ -23,10 +23,11 @@ Preconditions:
 - `producers-under`: at least one producer is in the loop.
 - `available`: the others come before the loop.
 - `finished`: reductions are complete in an iteration.
-- `one-place`: inputs from the loop are read with one index, the same for each, which determines
-  the variables.
+- `one-place`: all inputs from the loop are read with the same index, and this index determines the
+  variables.
 - `whole-reduction`: no part of a reduction.
-- `covered`: an iteration writes all of its box, and what is read is in one of these boxes.
+- `covered`: an iteration of the loop writes its whole box, and the block reads only elements of
+  these boxes.
 - `index`: a legal position.
 - `allocated`: the buffers of the block are allocated around the loop.
 """
