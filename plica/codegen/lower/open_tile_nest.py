@@ -82,11 +82,12 @@ class _Block:
         ]
         which = self.block * of.vectors + self.vector + tile.first // of.lanes
         self.output = which * of.lanes + self.lane
-        wide = of.lanes * of.vectors_across
         halves: dict[Term, sc.Scalar] = {of.lane // of.lanes: which, of.lane % of.lanes: self.lane}
-        if of.vectors_across > 1:
-            halves[of.lane // wide] = self.block + tile.first // wide
-            halves[of.lane // of.lanes % of.vectors_across] = self.vector
+        if of.wide > of.lanes:
+            halves = {
+                of.lane // of.wide: self.block + tile.first // of.wide,
+                of.lane % of.wide: self.vector * of.lanes + self.lane,
+            }
         self.value = replaced(fold.value, halves)
         sizes = dict(zip(fold.axes, fold.out.shape, strict=True))
         self.size = sizes.pop(of.column)

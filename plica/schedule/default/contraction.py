@@ -19,7 +19,7 @@ follows from that. Pools have no weight: the axes along which windows slide are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -30,7 +30,7 @@ from plica.analysis.index.context import conjuncts
 from plica.core import Name, Term, free_vars, fresh, map_bottom_up, post_order, substitute
 from plica.ir.loop import Each, Names, Stages, loads, scalar as sc
 from plica.ir.loop.stages import pairs, with_element
-from plica.ir.type import known, polynomial
+from plica.ir.type import dim, known, polynomial
 from plica.schedule.default.tile import USUAL_OPEN_SIZE
 
 Index: TypeAlias = tuple[sc.Scalar, ...]
@@ -47,8 +47,8 @@ class Contraction:
     data: sc.Load
     weight: sc.Load | None
     combiner: sc.Combiner
-    guarded: bool
-    """Whether the data is `fill` where its place is outside."""
+    guards: tuple[sc.Scalar, ...]
+    """What says that the place of the data is inside; elsewhere it is `fill`."""
     fill: sc.Lit
     reduced: sc.Buffer
     value: sc.Scalar
@@ -60,6 +60,11 @@ class Contraction:
     """Whether totals of runs may be made in another way than the sum says."""
     open: Mapping[sc.ScalarVar, sc.Scalar] = {}
     """The extents of open axes, whose `sizes` are usual ones."""
+
+    @property
+    def guarded(self) -> bool:
+        """Whether some places of the data are outside."""
+        return bool(self.guards)
 
     def extent(self, axis: sc.ScalarVar) -> sc.Scalar:
         """The extent of an axis."""
@@ -141,8 +146,6 @@ def contraction(
     if (product := product_of(body, known_sizes, other)) is None:
         return None
     data, guards, fill, weight = product
-    if not all(_lies_open(each, extents) for each in (data, weight) if each is not None):
-        return None
     if weight is not None and data.buffer is weight.buffer:
         return None
     if not all(says_inside(each, data) for each in guards) or not _is_affine(data, sizes):
@@ -160,10 +163,10 @@ def contraction(
         axes=last.axes,
         k=tuple([each for each in body.axes if each not in single]),
         sizes={var: size for var, size in sizes.items() if var not in gone},
-        data=_without(data, gone),
+        data=(place := _without(data, gone)),
         weight=None if weight is None else _without(weight, gone),
         combiner=body.combiner,
-        guarded=bool(guards),
+        guards=_moved(guards, data, place),
         fill=fill,
         reduced=last.reduced,
         value=last.value,
@@ -253,6 +256,18 @@ def says_inside(condition: sc.Scalar, of: sc.Load) -> bool:
             return False
 
 
+def _moved(guards: Sequence[sc.Scalar], of: sc.Load, to: sc.Load) -> tuple[sc.Scalar, ...]:
+    """The guards of a load whose indices are written in another way."""
+    found: list[sc.Scalar] = []
+    for old, new, size in zip(of.indices, to.indices, of.buffer.shape, strict=True):
+        both = {
+            sc.Le(sc.index(0), old): sc.Le(sc.index(0), new),
+            sc.Lt(old, size): sc.Lt(new, size),
+        }
+        found += [now for before, now in both.items() if before in guards]
+    return tuple(found)
+
+
 def _is_affine(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     for place in of.indices:
         for atoms, _ in polynomial(place).values():
@@ -272,13 +287,14 @@ def _is_plain(of: sc.Load, sizes: Mapping[sc.ScalarVar, int]) -> bool:
     )
 
 
-def _lies_open(of: sc.Load, extents: Mapping[sc.ScalarVar, sc.Scalar]) -> bool:
-    """Whether a load goes through all of a dim along each open axis that it names."""
+def lies_open(of: Contraction) -> bool:
+    """Whether operands go through all of a dim along each open axis that they name."""
     return all(
-        free_vars(place).isdisjoint(extents)
-        or (isinstance(place, sc.ScalarVar) and extents[place] is size)
-        for place, size in zip(of.indices, of.buffer.shape, strict=True)
-    )
+        free_vars(place).isdisjoint(of.open)
+        or (isinstance(place, sc.ScalarVar) and of.open[place] is size)
+        for load in (of.data, of.weight) if load is not None
+        for place, size in zip(load.indices, load.buffer.shape, strict=True)
+    )  # fmt: skip
 
 
 def stride(of: sc.Load, along: sc.ScalarVar) -> int:
@@ -314,7 +330,7 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
     loads = [*of.loads(), of.data]
     views: dict[sc.Buffer, tuple[sc.Buffer, int]] = {}
     for each in loads:
-        place = _beside(each, (i, j), of.sizes)
+        place = _beside(each, (i, j), of)
         if place is None and not _mentions(each.indices, (i, j)):
             continue
         if place is None:
@@ -324,7 +340,7 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
             return None
     if of.data.buffer not in views:
         return None
-    if any(each.buffer in views and _beside(each, (i, j), of.sizes) is None for each in loads):
+    if any(each.buffer in views and _beside(each, (i, j), of) is None for each in loads):
         return None
     views[of.reduced] = _flat(of.reduced, first), first
     whole = sc.ScalarVar(fresh(Name("p"), {each.name for each in of.sizes}), j.dtype)
@@ -341,11 +357,15 @@ def merged(of: Contraction, at: int = -2) -> Contraction | None:
     if i in free_vars(value) or j in free_vars(value):
         return None
     sizes_ = {var: size for var, size in of.sizes.items() if var not in (i, j)}
+    open_ = {var: size for var, size in of.open.items() if var not in (i, j)}
+    if len(open_) < len(of.open):
+        open_[whole] = dim(of.extent(i) * of.extent(j))
     return evolve(
         of,
         inputs=tuple([views[each][0] if each in views else each for each in of.inputs]),
         axes=(*of.axes[:first], whole, *of.axes[first + 2 :]),
         sizes=sizes_ | {whole: of.sizes[i] * of.sizes[j]},
+        open=open_,
         data=data,
         weight=weight,
         reduced=views[of.reduced][0],
@@ -364,21 +384,23 @@ def flattened(of: Contraction) -> Contraction:
     return merged(of) or of
 
 
-def _beside(
-    of: sc.Load, pair: tuple[sc.ScalarVar, sc.ScalarVar], sizes: Mapping[sc.ScalarVar, int]
-) -> int | None:
+def _beside(of: sc.Load, pair: tuple[sc.ScalarVar, sc.ScalarVar], whole: Contraction) -> int | None:
     """Where a load has the whole of two axes side by side and nowhere else, None if it has not."""
     i, j = pair
     if j not in of.indices:
         return None
     place = of.indices.index(j) - 1
     if place < 0 or not (
-        of.indices[place] is i or (sizes[i] == 1 and of.indices[place] is sc.index(0))
+        of.indices[place] is i or (whole.sizes[i] == 1 and of.indices[place] is sc.index(0))
     ):
         return None
-    counts = [known(size) for size in of.buffer.shape[place : place + 2]]
+    counts = [whole.extent(i), whole.extent(j)]
     rest = (*of.indices[:place], *of.indices[place + 2 :])
-    return place if counts == [sizes[i], sizes[j]] and not _mentions(rest, pair) else None
+    return (
+        place
+        if counts == [*of.buffer.shape[place : place + 2]] and not _mentions(rest, pair)
+        else None
+    )
 
 
 def _mentions(places: Index, variables: tuple[sc.ScalarVar, ...]) -> bool:
@@ -386,6 +408,6 @@ def _mentions(places: Index, variables: tuple[sc.ScalarVar, ...]) -> bool:
 
 
 def _flat(of: sc.Buffer, place: int) -> sc.Buffer:
-    rows, columns = (known(size) or 0 for size in of.shape[place : place + 2])
-    shape = (*of.shape[:place], sc.index(rows * columns), *of.shape[place + 2 :])
+    rows, columns = of.shape[place : place + 2]
+    shape = (*of.shape[:place], dim(rows * columns), *of.shape[place + 2 :])
     return sc.Buffer(of.name, shape, of.dtype)

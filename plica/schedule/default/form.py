@@ -39,6 +39,7 @@ from plica.ir.loop.scalar import (
     Lit,
     Load,
     Lt,
+    Max,
     Scalar,
     ScalarVar,
     Select,
@@ -47,7 +48,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, stages as joined, with_element
-from plica.ir.type import i64, known, polynomial
+from plica.ir.type import dim, i64, known, polynomial
 from plica.schedule.default.contraction import Contraction, stride
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.summed import summed
@@ -95,13 +96,13 @@ def register_tile(
         stages.append(pack)
         weight = substitute(there, {outer: lane // wide, inner: lane % wide})
         column = of.m[-1] if of.m else None
-        padding, data = _with_padding(of, sizes, names)
+        padding, data = with_padding(of, sizes, names)
         stages[:0] = padding
     else:
         column = of.n[-1] if of.n else None
         near = stride(of.data, lane) == of.data.buffer.dtype.bytes
         if of.guarded or not (machine.masks and near):
-            padding, data = _with_padding(of, sizes, names, lane)
+            padding, data = with_padding(of, sizes, names, lane)
             stages = [*padding]
     apart = [a for a in of.axes if a is not lane and a is not column]
     axes = (*apart, *([] if column is None else [column]), lane)
@@ -127,8 +128,14 @@ def register_tile(
 def inside(of: Contraction, sizes: Mapping[ScalarVar, int]) -> Scalar:
     """The data where its index is in bounds, else the padding value."""
     places = zip(of.data.indices, of.data.buffer.shape, strict=True)
-    tests = [test for at, size in places for test in bounds(at, span(at, sizes), size)]
-    return where(tests, of.data, of.fill)
+    known_places = [each for each in places if free_vars(each[0]).isdisjoint(of.open)]
+    tests = [test for at, size in known_places for test in bounds(at, span(at, sizes), size)]
+    return where([*tests, *_open_guards(of)], of.data, of.fill)
+
+
+def _open_guards(of: Contraction) -> list[Scalar]:
+    """The guards of places along open axes, which are as far outside as the operator said."""
+    return [each for each in of.guards if not free_vars(each).isdisjoint(of.open)]
 
 
 def bounds(place: Scalar, reach: tuple[int, int], size: Scalar) -> list[Scalar]:
@@ -222,7 +229,7 @@ def _by_run(of: Contraction, pack: Each, there: Load, names: Names) -> tuple[Eac
 class _Axis:
     """An axis of the data in its copy: its axes there, its index, and its source."""
 
-    sizes: tuple[int, ...]
+    shape: tuple[Scalar, ...]
     places: tuple[Scalar, ...]
     start: int
     steps: tuple[int, ...]
@@ -233,11 +240,15 @@ class _Axis:
             found = found + axis * step
         return simple(found)
 
-    @property
-    def last(self) -> int:
-        """The last place of the data that is copied."""
-        reach = [step * (size - 1) for step, size in zip(self.steps, self.sizes, strict=True)]
-        return self.start + sum(reach)
+    def tests(self, place: Scalar, size: Scalar) -> list[Scalar]:
+        """The conditions under which the source is inside."""
+        if (self.shape, self.start) == ((size,), 0):
+            return []
+        last: Scalar = index(self.start)
+        for step, count in zip(self.steps, self.shape, strict=True):
+            last = last + (count - 1) * step
+        # Of an open axis it is not known which windows end behind it.
+        return bounds(place, (self.start, known(dim(last)) or 0), size)
 
 
 def _axis(
@@ -259,35 +270,60 @@ def _axis(
         rest = simple(place - row * stride - low)
         if common == stride:
             moved = row if len(terms) == 1 else simple(row + rest // stride)
-            return _Axis(((high - low) // stride + 1,), (moved,), low, (stride,))
+            return _Axis((index((high - low) // stride + 1),), (moved,), low, (stride,))
         length = (high - low) // stride + 1
         places = (rest % stride, row + rest // stride)
-        return _Axis((stride, length), places, low, (1, stride))
+        return _Axis((index(stride), index(length)), places, low, (1, stride))
     if low >= 0 and high < count:
-        return _Axis((count,), (place,), 0, (1,))
-    return _Axis((high - low + 1,), (simple(place - low),), low, (1,))
+        return _Axis((index(count),), (place,), 0, (1,))
+    return _Axis((index(high - low + 1),), (simple(place - low),), low, (1,))
 
 
-def _with_padding(
-    of: Contraction, sizes: Mapping[ScalarVar, int], names: Names, row: ScalarVar | None = None
+def _open_axis(
+    place: Scalar, size: Scalar, of: Contraction, beyond: Mapping[ScalarVar, int]
+) -> _Axis:
+    """The same of an index along open axes, all of whose places the copy has if it has a guard, or
+    places beyond the end of an axis are read."""
+    guarded = any(place in each._children for each in of.guards)
+    if not guarded and free_vars(place).isdisjoint(beyond):
+        return _Axis((size,), (place,), 0, (1,))
+    start, least, reach = 0, 1, index(1)
+    for atoms, factor in polynomial(place).values():
+        if not atoms:
+            start += factor
+            continue
+        (var,) = atoms
+        assert isinstance(var, ScalarVar)
+        extent = dim(of.extent(var) + beyond.get(var, 0))
+        reach = reach + (extent - 1) * factor
+        least += ((known(extent) or 0) - 1) * factor
+    whole = dim(reach) if least >= 0 else Max(dim(reach), index(0))  # where there are no windows
+    return _Axis((whole,), (simple(place - start),), start, (1,))
+
+
+def with_padding(
+    of: Contraction,
+    sizes: Mapping[ScalarVar, int],
+    names: Names,
+    row: ScalarVar | None = None,
+    beyond: Mapping[ScalarVar, int] = {},
 ) -> tuple[list[Each], Load]:
-    """The stage that copies the data into a buffer in which all places are, if it needs one."""
+    """The stage that copies the data into a buffer in which all places are, if it needs one, also
+    those of a number of elements `beyond` the end of open axes."""
     old = of.data.buffer
-    counts = [known(size) or 0 if place not in of.open else sizes[place]  # type: ignore[index]  # a variable, then
-              for place, size in zip(of.data.indices, old.shape, strict=True)]  # fmt: skip
     found = [
-        _axis(place, count, row, sizes)
-        for place, count in zip(of.data.indices, counts, strict=True)
-    ]
-    if all(e.sizes == (count,) and not e.start for e, count in zip(found, counts, strict=True)):
+        _open_axis(place, size, of, beyond) if not free_vars(place).isdisjoint(of.open)
+        else _axis(place, known(size) or 0, row, sizes)
+        for place, size in zip(of.data.indices, old.shape, strict=True)
+    ]  # fmt: skip
+    shape = [size for each in found for size in each.shape]
+    if shape == [*old.shape] and not any(each.start for each in found):
         return [], of.data
-    shape = [index(size) for each in found for size in each.sizes]
     padding = Buffer(names.name("pad"), tuple(shape), old.dtype)
-    axes = [[names.var("a") for _ in each.sizes] for each in found]
+    axes = [[names.var("a") for _ in each.shape] for each in found]
     places = [each.source(own) for each, own in zip(found, axes, strict=True)]
     inside = zip(found, places, old.shape, strict=True)
-    tests = [test for each, place, size in inside
-             for test in bounds(place, (each.start, each.last), size)]  # fmt: skip
+    tests = [test for each, place, size in inside for test in each.tests(place, size)]
     copied = where(tests, Load(old, tuple(places)), of.fill)
     every = tuple([axis for own in axes for axis in own])
     moved = tuple([place for each in found for place in each.places])

@@ -30,7 +30,7 @@ from plica.core import free_vars
 from plica.ir.loop import Each, Stages, loads, scalar as sc
 from plica.ir.loop.stages import stages
 from plica.ir.type import DType, i8, i32, u8
-from plica.schedule.default.contraction import Contraction, contraction, flattened
+from plica.schedule.default.contraction import Contraction, contraction, flattened, lies_open
 from plica.schedule.default.grouped import by_channel
 from plica.schedule.form import Facts
 
@@ -121,7 +121,9 @@ def quantised(
     axes = (chosen or _axes)(whole)
     shift = shift_of(zero, data.buffer.dtype, wanted)
     fill = _fill(zero, data.buffer.dtype, shift, wanted)
-    if axes is None or (fill is None and guard is not None) or axes[0] in whole.open:
+    if axes is None or (fill is None and guard is not None):
+        return None
+    if axes[0] in whole.open or not lies_open(whole):
         return None
     factor = (
         sc.Lit(shift - zero.value, i32) if isinstance(zero, sc.Lit) else sc.Lit(shift, i32) - zero

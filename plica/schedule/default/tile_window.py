@@ -75,7 +75,7 @@ def gathered(of: QuantisedContraction) -> GatheredWindow | None:
             sizes=sizes | {term: known(depth) or 0},
             data=sc.Load(rows, (*around, term)),
             weight=sc.Load(weight, (term, of.lane)),
-            guarded=False,
+            guards=(),
         )
     )
     source = sc.Buffer(flat.data.buffer.name, flat.data.buffer.shape, of.source.dtype)
