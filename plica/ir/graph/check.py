@@ -30,7 +30,10 @@ from plica.ir.graph.scope import misuses
 from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.op import find, names
-from plica.ir.type import DType, i64, known, same_type, term as ty
+from plica.ir.type import term as ty
+from plica.ir.type.dim import known
+from plica.ir.type.dtype import DType, i64
+from plica.ir.type.unify import same_type
 from plica.ir.type.typing_state import ErrorReport, Places
 from plica.runtime.error import Diagnostic
 

@@ -30,7 +30,8 @@ from plica.core import DeferredBytes, FrozenBytes, Name, Term, ill_formed
 from plica.core.term import LARGE_BYTES
 from plica.ir.graph.weight_array import ColumnwiseArray
 from plica.ir.loop.scalar import ScalarVar
-from plica.ir.type import DataName, DType, Type, TypeVar, dtype
+from plica.ir.type.dtype import DType, dtype
+from plica.ir.type.term import DataName, Type, TypeVar
 from plica.runtime.error import wrong_argument
 
 WRITTEN = "ir.graph"  # the path that its terms are written down under
