@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from plica.runtime.late import lazily
 
 __all__ = [
-    "Analytical", "Blended", "Chance", "Model", "Perceptron", "Quality", "Ranked", "SummedTime",
+    "Analytical", "Blended", "Model", "Perceptron", "Quality", "Ranked", "SummedTime",
     "held_out", "loaded", "pairwise_accuracy", "quality", "recall",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from plica.search.model.baseline import Analytical, Chance
+    from plica.search.model.baseline import Analytical
     from plica.search.model.blended import Blended
     from plica.search.model.model import (
         Model,

@@ -1,20 +1,13 @@
-"""Baselines: models that learn nothing.
-
-    Chance        a number that has nothing to do with speed, but is the same every time
-    Analytical    cycles by the rules of thumb of the default schedules, from the features
+"""The analytical model: cycles by the rules of thumb of the default schedules, from the features.
 
 >>> packs = Packs.of([np.ones((1, WIDTH)), np.full((1, WIDTH), 9.0)])
 >>> Analytical().scores(packs).argmax()
 np.int64(0)
->>> Chance().scores(packs).tolist() == Chance().scores(packs).tolist()
-True
 """
 
 from __future__ import annotations
 
-import itertools
 from typing import ClassVar, Final, Self
-from zlib import crc32
 
 import numpy as np
 from attrs import asdict, frozen
@@ -32,48 +25,15 @@ MEMORY: Final = NAMES.index("memory-cycles")
 
 
 @frozen
-class Unlearned:
-    """A model that is its settings alone."""
-
-    kind: ClassVar[str]
-
-    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Self:
-        """Itself: it learns nothing."""
-        return self
-
-    def saved(self) -> bytes:
-        """As `Model.saved` says."""
-        return written(self.kind, asdict(self))
-
-    @classmethod
-    def from_file(cls, of: File) -> Self:
-        """The model of a file; raises `Malformed`."""
-        return cls(**settings_of(of, cls()))
-
-
-@frozen
-class Chance(Unlearned):
-    """A seed; another gives other numbers."""
-
-    kind: ClassVar[str] = "chance"
-    seed: int = 0
-
-    def scores(self, packs: Packs) -> Floats:
-        """A number from 0 to 1 that depends on the rows."""
-        starts = np.searchsorted(packs.owner, np.arange(packs.count + 1))
-        found = [
-            crc32(np.ascontiguousarray(packs.rows[one:two]).tobytes(), self.seed) / 2**32
-            for one, two in itertools.pairwise(starts)
-        ]
-        return np.where(packs.is_legal, np.array(found), -np.inf)
-
-
-@frozen
-class Analytical(Unlearned):
+class Analytical:
     """Arithmetic and waiting for memory overlap but for a part: the lesser counts for so much."""
 
     kind: ClassVar[str] = "analytical"
     part: float = 0.5
+
+    def fitted(self, packs: Packs, costs: Floats, groups: Integers | None = None) -> Self:
+        """Itself: it learns nothing."""
+        return self
 
     def cycles(self, packs: Packs) -> Floats:
         """About how many cycles candidates take."""
@@ -93,3 +53,12 @@ class Analytical(Unlearned):
         """Less cycles are better; nothing is worse than no rows."""
         found = -np.log2(np.maximum(self.cycles(packs), 1.0))
         return np.where(packs.is_legal, found, -np.inf)
+
+    def saved(self) -> bytes:
+        """As `Model.saved` says."""
+        return written(self.kind, asdict(self))
+
+    @classmethod
+    def from_file(cls, of: File) -> Self:
+        """The model of a file; raises `Malformed`."""
+        return cls(**settings_of(of, cls()))

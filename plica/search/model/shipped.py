@@ -9,9 +9,8 @@ model orders the candidates of work it has never seen.  Searches on processors s
 
 Saved models: reading back what `saved` gave, of any kind.
 
->>> from plica.search.model.baseline import Chance
->>> loaded(Chance(3).saved())
-Chance(seed=3)
+>>> loaded(Analytical(0.25).saved())
+Analytical(part=0.25)
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Final
 
 from plica.core import Malformed, did_you_mean
 from plica.runtime.error import Diagnostic, Place
-from plica.search.model.baseline import Analytical, Chance
+from plica.search.model.baseline import Analytical
 from plica.search.model.blended import Blended
 from plica.search.model.file import File, malformed, read
 from plica.search.model.model import Model
@@ -75,7 +74,6 @@ KINDS: Final[dict[str, Callable[[File], Model]]] = {
     Blended.kind:    Blended.from_file,
     Ranked.kind:     Ranked.from_file,
     Perceptron.kind: Perceptron.from_file,
-    Chance.kind:     Chance.from_file,
     Analytical.kind: Analytical.from_file,
 }
 # fmt: on

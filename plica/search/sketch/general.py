@@ -43,7 +43,7 @@ from plica.schedule.form import UNCHANGED, installed
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Decision
 from plica.schedule.trace import Trace
-from plica.search.sketch.heuristic import collapsed_query
+from plica.search.sketch.heuristic import collapsed_query, other_traces
 from plica.search.sketch.split_sum import split_sums
 from plica.search.sketch.template import opened
 from plica.search.sketch.tiling import every_tiling
@@ -85,12 +85,6 @@ def row_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
             yield f"rows{most}", found
 
 
-def row_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """The default schedule of such a kernel."""
-    if (found := default_trace(of, machine)) is not None:
-        yield "default", opened(found, of, machine.registers)
-
-
 def _is_plain(of: Stages) -> bool:
     """Whether stages are blocks that can be scheduled directly: with axes of static size."""
     sizes = [size for buffer in (*of.inputs, *of.made) for size in buffer.shape]
@@ -119,11 +113,6 @@ def tiling_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     yield from _installed_forms(of, machine)
 
 
-def tiling_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Tiles at several levels."""
-    yield from every_tiling(of, machine)
-
-
 def sum_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work unchanged, and with mergeable axes fused, if its sums may be reordered."""
     if not (of.facts.reassociates and _reduces(of.stages) and _is_plain(of.stages)):
@@ -144,11 +133,6 @@ def each_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     yield from _installed_forms(of, machine)
 
 
-def each_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
-    """Vectors along rows, along other axes, and over all of them."""
-    yield from every_way(of, machine)
-
-
 def unchanged_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]:
     """The work unchanged, if an untuned build has no form for it."""
     whole = collapsed_query(of).stages
@@ -160,15 +144,6 @@ def unchanged_forms(of: Query, machine: Machine) -> Iterator[tuple[str, Stages]]
 def general_traces(of: Kernel, machine: Machine) -> Iterator[tuple[str, Trace]]:
     """The schedule by the general template."""
     yield "default", opened(fallback_schedule(of, machine)[0], of, machine.registers)
-
-
-UNTUNED: Final = SketchRule("untuned", untuned_forms, untuned_traces)
-ROWS: Final = SketchRule("rows", row_forms, row_traces)
-TILING: Final = SketchRule("tiling", tiling_forms, tiling_traces)
-SUMS: Final = SketchRule("sums", sum_forms, split_sums)
-EACH: Final = SketchRule("each", each_forms, each_traces)
-GENERAL: Final = SketchRule("general", unchanged_forms, general_traces)
-LOOPS: Final = SketchRule("loops", _installed_forms, general_traces)
 
 
 UNROLLED_VECTORS: Final = (1, 2, 4, 8)  # how many vectors are written out
@@ -242,3 +217,12 @@ def _pairs(row: int, lanes: int) -> tuple[Decision, ...]:
     wide = [lanes, *[each for each in (lanes // 2, lanes * 2, lanes * 4) if each > 1]]
     found = [(u, v) for v in wide for u in UNROLLED_VECTORS if row % (u * v) == 0]
     return tuple(found or [(1, v) for v in wide if v < 2 * row] or [(1, 1)])
+
+
+UNTUNED: Final = SketchRule("untuned", untuned_forms, untuned_traces)
+ROWS: Final = SketchRule("rows", row_forms, other_traces)
+TILING: Final = SketchRule("tiling", tiling_forms, every_tiling)
+SUMS: Final = SketchRule("sums", sum_forms, split_sums)
+EACH: Final = SketchRule("each", each_forms, every_way)
+GENERAL: Final = SketchRule("general", unchanged_forms, general_traces)
+LOOPS: Final = SketchRule("loops", _installed_forms, general_traces)
