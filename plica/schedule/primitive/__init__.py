@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.child_blocks import child_blocks
     from plica.schedule.primitive.compute_at import compute_at
     from plica.schedule.primitive.compute_inline import compute_inline
+    from plica.schedule.primitive.consumers import consumers
     from plica.schedule.primitive.decompose_padding import decompose_padding
     from plica.schedule.primitive.decompose_reduction import decompose_reduction
     from plica.schedule.primitive.enter_postproc import enter_postproc
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from plica.schedule.primitive.pad_fold import pad_fold
     from plica.schedule.primitive.parallel import parallel
     from plica.schedule.primitive.peel_init import peel_init
-    from plica.schedule.primitive.producers import consumers, producers
+    from plica.schedule.primitive.producers import producers
     from plica.schedule.primitive.read_at import read_at
     from plica.schedule.primitive.reader_loop import reader_loop
     from plica.schedule.primitive.reindex import reindex

@@ -3,19 +3,13 @@
     (pad,) = yield producers(conv)      a tuple, of several where there are several
 
 Preconditions: none.
-
-consumers: return the blocks of the same scope that read a block's outputs, in text order.
-
-    (relu,) = yield consumers(conv)     a tuple, of several where there are several
-
-Preconditions: none.
 """
 
 from __future__ import annotations
 
 from attrs import frozen
 
-from plica.analysis.dependence import consumers as found_after, producers as found_before, scope_of
+from plica.analysis.dependence import producers as found_before, scope_of
 from plica.schedule.handle import Handle
 from plica.schedule.instruction import Edited, Instruction, Scene, primitive
 from plica.schedule.problem import Problem
@@ -43,30 +37,3 @@ class GetProducers(Instruction):
 def producers(block: Handle) -> Instruction:
     """The blocks of its scope that a block reads from."""
     return GetProducers(block)
-
-
-# --- consumers ---------------------------------------------------------------------------------
-
-
-@primitive("consumers")
-@frozen(eq=False)
-class GetConsumers(Instruction):
-    """The blocks of its scope that read from a block; gives them."""
-
-    gives = "several"
-
-    pure = True
-    block: Handle
-
-    def check(self, scene: Scene) -> Problem | None:
-        return None
-
-    def edit(self, scene: Scene) -> Edited:
-        site = scene.block(self.block)
-        found = found_after(scope_of(scene.kernel, site), site.node.label)
-        return Edited(scene.kernel, tuple(each.label for each in found))
-
-
-def consumers(block: Handle) -> Instruction:
-    """The blocks of its scope that read from a block."""
-    return GetConsumers(block)
