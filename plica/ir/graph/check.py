@@ -33,8 +33,8 @@ from plica.ir.op import find, names
 from plica.ir.type import term as ty
 from plica.ir.type.dim import known
 from plica.ir.type.dtype import DType, i64
-from plica.ir.type.unify import same_type
 from plica.ir.type.typing_state import ErrorReport, Places
+from plica.ir.type.unify import same_type
 from plica.runtime.error import Diagnostic
 
 
