@@ -25,13 +25,15 @@ from plica.ir.contract import Contract, join, named, unknown_contract
 from plica.ir.graph.module import Module
 from plica.rewrite.derivation import Derivation, DerivationStep, Rewritten
 from plica.rewrite.discriminate import Index
-from plica.rewrite.dominate import rewrite_dominated
 from plica.rewrite.engine import rewrite_with
-from plica.rewrite.output_groups import rewrite_outputs
 from plica.rewrite.pattern import Dominator, Outputs
 from plica.rewrite.rule import Rule
 from plica.runtime.error import Diagnostic
-from plica.runtime.late import late
+from plica.runtime.late import lazy_imports
+
+with lazy_imports(__name__):
+    from plica.rewrite.dominate import rewrite_dominated
+    from plica.rewrite.output_groups import rewrite_outputs
 
 Whole: TypeAlias = Callable[[Term, Sequence[Term]], bool]
 """Whether a term with these other users must not be decomposed for one of them."""
@@ -163,7 +165,7 @@ def rewrite_under(term: Term, pack: Pack) -> Rewritten:
     Rules of regions and of several outputs ask who uses a term, so they need a module.
     """
     if isinstance(term, Module) and pack.local is not pack:
-        done: Rewritten = late("plica.rewrite.pack:rewrite_module")(term, pack)
+        done: Rewritten = rewrite_module(term, pack)
         return done
     if pack.whole is None and pack.asked is None:
         return rewrite_with(term, pack.index)
