@@ -5,7 +5,10 @@ The board of a rank is what it was sent with the tag of the board: MPI has no st
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
+import sys
 from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Final
@@ -21,6 +24,7 @@ FIRST_TAG: Final = 2
 TAGS: Final = 30_000  # how many tags are in use in turn; MPI promises 32,767
 SPINS: Final = 200
 PAUSE: Final = 5e-5
+SECONDS_TO_SAY_WHY: Final = 1.0
 
 
 def mpi_transport() -> MpiTransport:
@@ -94,6 +98,17 @@ class MpiTransport:
         return waiting
 
     def close(self, *, failed: bool) -> None:
-        if not failed:
-            for each, _ in self.told:
-                each.Wait()
+        if failed:
+            atexit.register(_end)  # before that of mpi4py, which was registered first
+            return
+        for each, _ in self.told:
+            each.Wait()
+
+
+def _end() -> None:
+    """End a process without MPI_Finalize, which would wait for the rank that is gone; `mpirun` ends
+    all ranks then, so that they first have time to say why."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    sleep(SECONDS_TO_SAY_WHY)
+    os._exit(1)
