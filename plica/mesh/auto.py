@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from hashlib import sha256
 from heapq import heapify, heappop, heappush
 from math import prod
 from typing import Final
@@ -98,8 +99,6 @@ def classes(program: FlatProgram) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=1 << 14)
 def hash_of(text: str) -> int:
     """A number for a text, the same in every process."""
-    from hashlib import sha256
-
     return int.from_bytes(sha256(text.encode()).digest()[:8])
 
 

@@ -7,8 +7,7 @@
     replicated -> split d     own_block along d, which moves nothing
 
 >>> from plica.mesh.mesh import PARTIAL_SUM, split
->>> mesh = Mesh.parse("model=4")
->>> [each.op for each in exchanges(mesh, (PARTIAL_SUM,), (split(0),))]
+>>> [each.op for each in exchanges((PARTIAL_SUM,), (split(0),))]
 ['reduce_scatter']
 """
 
@@ -57,17 +56,14 @@ def bytes_of(of: TensorType) -> float:
     return float(prod(sizes_of(of)) * max(of.dtype.bits, 8) // 8)
 
 
-def exchanges(mesh: Mesh, held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
+@lru_cache(maxsize=1 << 12)
+def exchanges(held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
     """The collectives from one layout to another, in order.
 
     Blocks of a dim that several axes split are undone from the last axis on, and made again from
     the first: an axis is redone if one before it changes at the same dim.
     """
-    return _exchanges(len(mesh.axes), held, wanted)
-
-
-@lru_cache(maxsize=1 << 12)
-def _exchanges(axes: int, held: Layout, wanted: Layout) -> tuple[MeshExchange, ...]:
+    axes = len(held)
     changed = [axis for axis in range(axes) if held[axis] != wanted[axis]]
     touched = {dim for axis in changed for dim in _dims(held[axis], wanted[axis])}
     redone = [
@@ -128,7 +124,7 @@ def sends(
     shape, width = sizes_of(of), bytes_of(of) / max(prod(sizes_of(of)), 1)
     local = prod(mesh.local_shape(shape, held)) * width
     found = []
-    for each in exchanges(mesh, held, wanted):
+    for each in exchanges(held, wanted):
         size = mesh.sizes[each.axis]
         found.append((each.axis, each.bytes(local, size)))
         if each.op == "all_gather":
@@ -140,7 +136,7 @@ def sends(
 
 def relaid(value: Expr, mesh: Mesh, held: Layout, wanted: Layout) -> Expr:
     """A value of a device in another layout."""
-    for each in exchanges(mesh, held, wanted):
+    for each in exchanges(held, wanted):
         name, size = mesh.axes[each.axis]
         stack, own = find(STACK), find(OWN)
         assert stack is not None

@@ -331,6 +331,6 @@ def gathered(sharded: ShardedProgram, parts: Mapping[int, Sequence[Array]], medi
 
 def gathered_value(mesh: Mesh, layout: Layout, values: Values, medium: Medium) -> Array:
     """A whole array, from its blocks."""
-    for collective in exchanges(mesh, layout, mesh.replicated()):
+    for collective in exchanges(layout, mesh.replicated()):
         values = medium.exchange(mesh, collective, values)
     return values[medium.devices[0]]

@@ -25,7 +25,7 @@ from plica.core import Name
 from plica.ir.graph.expression import Apply, Attrs, Expr, Function, Project, Tuple, Var
 from plica.ir.graph.module import Module, main_module
 from plica.ir.type import TensorType, infer, tensor
-from plica.mesh.exchange import bytes_of, exchange_cost, relaid, sends
+from plica.mesh.exchange import bytes_of, exchange_cost, exchanges, relaid, sends
 from plica.mesh.factor import ShardedForm, forms, local_types
 from plica.mesh.mesh import REPLICATED, Layout, Mesh, Placement, placed, refusal, sizes_of
 from plica.mesh.program import FlatOperation, FlatProgram
@@ -430,11 +430,7 @@ def _form_cost(  # noqa: PLR0917  # what it is about
 
 def move_cost(held: Placement, wanted: Placement, whole: float, size: int) -> float:
     """The bytes that each device sends to bring a tensor from one placement to another."""
-    share = whole * (size - 1) / size
-    if held == wanted or (held.kind == "replicated" and wanted.kind != "partial"):
-        return 0.0
-    if wanted.kind == "partial":
+    if wanted.kind == "partial" and held != wanted:
         return float("inf")
-    if held.kind == "partial":
-        return share if wanted.kind == "split" else 2 * share
-    return share / size if wanted.kind == "split" else share
+    local = whole / size if held.kind == "split" else whole
+    return sum([each.bytes(local, size) for each in exchanges((held,), (wanted,))])

@@ -17,7 +17,7 @@ first of them first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from math import prod
 from typing import Final, Literal, TypeAlias
@@ -206,14 +206,10 @@ def show_layout(layout: Layout, mesh: Mesh) -> str:
 def parse_layout(text: str, mesh: Mesh) -> Layout:
     """The layout that a text of `show_layout` stands for."""
     layout = list(mesh.replicated())
-    for part in _parts(text):
+    for part in text.split(",") if text.strip() != "replicated" else ():
         name, _, words = part.partition(":")
         layout[mesh.axis(name.strip())] = parse_placement(words.strip())
     return tuple(layout)
-
-
-def _parts(text: str) -> Iterator[str]:
-    return (part for part in text.split(",") if text.strip() != "replicated")
 
 
 def parse_placement(text: str) -> Placement:

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 from attrs import frozen
@@ -157,13 +158,7 @@ def plan_digest(sharded: ShardedProgram) -> str:
     """What all ranks must agree on: the mesh, and the program of a device with its layouts."""
     layouts = [list(map(str, each.layout)) for each in sharded.held]
     said = json.dumps([str(sharded.mesh), layouts, [list(map(str, r)) for r in sharded.results]])
-    return f"{digest(sharded.module)}-{_hashed(said)}"
-
-
-def _hashed(text: str) -> str:
-    from hashlib import sha256
-
-    return sha256(text.encode()).hexdigest()[:16]
+    return f"{digest(sharded.module)}-{sha256(said.encode()).hexdigest()[:16]}"
 
 
 # --- plans side by side ---------------------------------------------------------------------------

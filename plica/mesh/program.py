@@ -57,15 +57,6 @@ class FlatProgram:
     results: tuple[int, ...]
     returned: Type  # the type of what main returns, whose tensors the results are in order
 
-    def number(self, name: str) -> int | None:
-        """The value of a name."""
-        return _numbers(self).get(name)
-
-
-@lru_cache(maxsize=8)
-def _numbers(of: FlatProgram) -> dict[str, int]:
-    return {name: number for number, name in enumerate(of.names)}
-
 
 @lru_cache(maxsize=8)
 def flat_program(module: Module) -> FlatProgram:

@@ -66,7 +66,7 @@ def test_exchanges_lead_from_any_layout_to_any_other(data: st.DataObject, mesh: 
         if placement.kind == "partial":  # the term of device 0 is all, those of others are zeros
             values = {d: v * (mesh.coordinates(d)[axis] == 0) for d, v in values.items()}
     medium = SimulatedDevices(tuple(range(size)))
-    for collective in exchanges(mesh, held, wanted):
+    for collective in exchanges(held, wanted):
         values = medium.exchange(mesh, collective, values)
     for device, expected in blocks(mesh, array, wanted, range(size)).items():
         np.testing.assert_array_equal(values[device], expected)

@@ -105,7 +105,7 @@ def test_collectives_give_the_bits_of_simulated_devices(
     shape = mesh.local_shape((side, side), held)
     random = np.random.default_rng(data.draw(st.integers(0, 99)))
     values = {d: random.standard_normal(shape).astype("f4") for d in range(mesh.devices)}
-    route = exchanges(mesh, held, wanted)
+    route = exchanges(held, wanted)
 
     def work(ranks: Any) -> Any:
         own = {each: values[each] for each in ranks.devices}
