@@ -78,7 +78,7 @@ REACHED: Final = {
     "selected": ("kept-places",),
     "across": ("column-sums",),
     "column chain": ("column-chain",),
-    "stepped": ("split-steps",),
+    "stepped": ("split-pieces",),
 }
 """Which forms must apply to some stages of a kind."""
 

@@ -52,7 +52,6 @@ from plica.ir.type import known
 from plica.runtime.late import lazy_imports
 from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
-from plica.schedule.default.reduction import flattened
 from plica.schedule.default.row import rows_of
 from plica.schedule.default.summed import in_equal_runs
 
@@ -91,7 +90,6 @@ def nest(of: Stages, free: bool = False, machine: Machine | None = None) -> Kern
     """
     if not all(isinstance(each, Each) for each in of.stages):
         return kernel_of(of)
-    of = flattened(of) if free else of
     every = [(in_order(_freed(fold, free)), epilogue) for fold, epilogue in pairs(of)]
     if len(every) == 1:
         ((fold, epilogue),) = every
@@ -111,7 +109,7 @@ def nest_along_rows(of: Stages, free: bool, machine: Machine) -> Kernel | None:
     again and again is near; None where plain loops may be slow."""
     if not all(isinstance(each, Each) for each in of.stages):
         return None
-    every = pairs(flattened(of) if free else of)
+    every = pairs(of)
     if len(every) > 1 and not rows_of(of):
         return None
     alone = len(every) == 1

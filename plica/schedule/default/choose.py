@@ -33,16 +33,12 @@ from plica.core.collector import paused
 from plica.ir.loop.stages import kernel_of
 from plica.ir.loop.statement import Kernel
 from plica.ir.type import f32
-from plica.runtime.late import lazy_imports
+from plica.runtime.late import late, lazy_imports
 from plica.schedule.default import role
-from plica.schedule.default.depthwise_schedule import window_schedule
-from plica.schedule.default.elementwise import elementwise_schedule
 from plica.schedule.default.estimate import fewest_lanes, tiles_together
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.panel import panel_of
-from plica.schedule.default.piecewise import piecewise_schedule
-from plica.schedule.default.processor_form import FORMS, candidates, formed, in_steps
-from plica.schedule.default.reduction_schedule import row_schedule
+from plica.schedule.default.processor_form import FORMS, candidates, formed
 from plica.schedule.default.register_tile import (
     beside,
     data_ahead,
@@ -56,7 +52,6 @@ from plica.schedule.default.register_tile import (
 from plica.schedule.default.register_tile_schedule import scheduled
 from plica.schedule.default.role import contraction_blocks, made_by
 from plica.schedule.default.share import cycles, pays, read_times
-from plica.schedule.default.transpose import transpose_schedule
 from plica.schedule.do import Body, DoBlock as Do, do, run
 from plica.schedule.form import AS_WRITTEN, ScheduleTables
 from plica.schedule.hoist import hoist
@@ -64,21 +59,12 @@ from plica.schedule.problem import ScheduleRefused
 from plica.schedule.trace import Trace
 
 with lazy_imports(__name__):
-    from plica.schedule.default.bilinear_schedule import bilinear_schedule
-    from plica.schedule.default.coded_digit_schedule import coded_digit_schedule
     from plica.schedule.default.coded_dot_schedule import coded_dot_schedule
     from plica.schedule.default.coded_schedule import coded_schedule
-    from plica.schedule.default.dot_product_schedule import dot_schedule
-    from plica.schedule.default.dot_tile_schedule import dot_tile_schedule
     from plica.schedule.default.epilogue import with_epilogue, without_epilogue
-    from plica.schedule.default.fold_schedule import chain_schedule, fold_schedule
     from plica.schedule.default.general_schedule import general_schedule
     from plica.schedule.default.operand_copy import copied_operand, is_unpacked, unpacked_panel
     from plica.schedule.default.panel_schedule import panel_schedule
-    from plica.schedule.default.scan import scan_schedule
-    from plica.schedule.default.scattered import scatter_schedule
-    from plica.schedule.default.short_row_schedule import short_row_schedule
-    from plica.schedule.default.tile_product import tile_schedule
 
 __all__ = [
     "FORMS", "PROCESSOR", "RefusedTemplate", "candidates", "default_schedule", "default_trace",
@@ -183,16 +169,16 @@ def recorded(schedule: Do, kernel: Kernel) -> tuple[Trace, Kernel]:
     return Trace(steps), state.kernel
 
 
-def _in_codes(kernel: Kernel, machine: Machine) -> Do | None:
+def in_codes(kernel: Kernel, machine: Machine) -> Do | None:
     return coded_dot_schedule(kernel, machine) or coded_schedule(kernel, machine)
 
 
-def _in_panels(kernel: Kernel, machine: Machine) -> Do | None:
+def in_panels(kernel: Kernel, machine: Machine) -> Do | None:
     panel = panel_of(kernel, machine)
     return None if panel is None else panel_schedule(kernel, panel, machine)
 
 
-def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
+def in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     """A contraction in tiles of registers."""
     found, stages = role.roles(kernel), contraction_blocks(kernel, runs=True)
     if found is None or stages is None:
@@ -243,29 +229,24 @@ def _in_tiles(kernel: Kernel, machine: Machine) -> Do | None:
     return whole
 
 
-# fmt: off
+_PLACES: Final = {
+    "scan": "scan:scan_schedule", "scatter": "scattered:scatter_schedule",
+    "coded-digits": "coded_digit_schedule:coded_digit_schedule", "coded-rows": "choose:in_codes",
+    "transpose-tiles": "transpose:transpose_schedule",
+    "bilinear": "bilinear_schedule:bilinear_schedule",
+    "column-chain": "fold_schedule:chain_schedule",
+    "short-rows": "short_row_schedule:short_row_schedule",
+    "dot-tiles": "dot_tile_schedule:dot_tile_schedule", "rows": "reduction_schedule:row_schedule",
+    "pieces": "piecewise:piecewise_schedule",
+    "elementwise": "elementwise:elementwise_schedule",
+    "window": "depthwise_schedule:window_schedule", "folds": "fold_schedule:fold_schedule",
+    "byte-tiles": "tile_product:tile_schedule", "dot-by-four": "dot_product_schedule:dot_schedule",
+    "column-panels": "choose:in_panels", "register-tile": "choose:in_tiles",
+}  # fmt: skip
+
 TEMPLATES: Final[dict[str, Template]] = {
-    "scan": scan_schedule,
-    "scatter": scatter_schedule,
-    "coded-digits": coded_digit_schedule,
-    "coded-rows": _in_codes,
-    "transpose-tiles": transpose_schedule,
-    "bilinear": bilinear_schedule,
-    "column-chain": chain_schedule,
-    "short-rows": short_row_schedule,
-    "dot-tiles": dot_tile_schedule,
-    "rows": row_schedule,
-    "pieces": piecewise_schedule,
-    "steps": in_steps,
-    "elementwise": elementwise_schedule,
-    "window": window_schedule,
-    "folds": fold_schedule,
-    "byte-tiles": tile_schedule,
-    "dot-by-four": dot_schedule,
-    "column-panels": _in_panels,
-    "register-tile": _in_tiles,
+    name: late(f"plica.schedule.default.{place}") for name, place in _PLACES.items()
 }
-# fmt: on
 """How kernels are scheduled: a form names those for what it makes, the first that knows it does."""
 
 PROCESSOR: Final = ScheduleTables(FORMS, TEMPLATES)

@@ -8,6 +8,12 @@
 Concatenations, pads of any kind, and repeats select the source per element. Along an axis the
 choice changes in a few places; between these there is no choice, and rows are vectors.
 
+Elements put a number of places apart are stepped: places with one residue are made in one way, so
+that such an axis is split by its step, and no element is tested.
+
+    out[i, j] = x[i, j // 2] if j % 2 == 0 else 0
+      -->  for i:  for b: out[i, 2 b] = x[i, b]; out[i, 2 b + 1] = 0
+
 >>> from plica.ir.type.dtype import f32
 >>> from plica.ir.loop.stage import stage
 >>> from plica.ir.loop.tensor import buffer
@@ -19,6 +25,10 @@ choice changes in a few places; between these there is no choice, and rows are v
 >>> edge = stage("z", (8, 40, 44), lambda c, i, j: x[c, i, Max(index(0), Min(j - 2, index(39)))])
 >>> pieces_of(edge)
 {2: (2, 39, 3)}
+>>> spread = stage("z", (30, 88), lambda i, j: Select(
+...     Eq(FloorMod(j - 1, index(3)), index(0)), x[i, 0, (j - 1) // 3], Lit(0, f32)))
+>>> steps_of(spread.value, spread.axes)
+{1: (3, 1)}
 """
 
 from __future__ import annotations
@@ -29,11 +39,12 @@ from math import prod
 from typing import Final
 
 from plica.analysis.index.context import conjuncts
-from plica.core import Term, free_vars, map_bottom_up, post_order
+from plica.core import free_vars, post_order
 from plica.ir.loop.scalar import (
     Add,
     Buffer,
     Eq,
+    FloorDiv,
     FloorMod,
     Le,
     Lit,
@@ -53,6 +64,7 @@ from plica.ir.loop.stages import Names, Stages, loads, reductions, stages
 from plica.ir.loop.statement import Kernel, Store
 from plica.ir.type import i64, known, polynomial
 from plica.schedule import primitive as st
+from plica.schedule.default.long_row import reach, with_long_rows
 from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from plica.schedule.default.nest import opened
 from plica.schedule.default.role import only_map
@@ -63,8 +75,11 @@ from plica.schedule.handle import Handle
 __all__ = ["index", "pieces_of", "piecewise_form", "piecewise_schedule"]
 
 
-MOST: Final = 256
-"""The maximum number of pieces with separate loops."""
+MAX_PIECES: Final = 256
+"""Pieces with separate loops, at most."""
+
+MAX_STEP: Final = 8
+"""Longer steps would be more code than they are worth."""
 
 
 def pieces_of(of: Each) -> Mapping[int, tuple[int, ...]]:
@@ -84,7 +99,7 @@ def _pieces(
         at: tuple([b - a for a, b in pairwise((0, *sorted(cuts[at]), sizes[axes[at]]))])
         for at in sorted(cuts)
     }
-    return found if prod(len(each) for each in found.values()) <= MOST else {}
+    return found if prod(len(each) for each in found.values()) <= MAX_PIECES else {}
 
 
 def _cuts(body: Scalar, sizes: Mapping[ScalarVar, int]) -> Iterator[tuple[ScalarVar, int]]:
@@ -142,7 +157,7 @@ def _reached(
 
 
 def piecewise_form(of: Stages, machine: Machine) -> Stages | None:
-    """The stage of a piecewise tensor, or None.
+    """The stage of a piecewise or a stepped tensor, or None.
 
     Rows are merged unless cores share the rows.
     """
@@ -151,165 +166,147 @@ def piecewise_form(of: Stages, machine: Machine) -> Stages | None:
             pass
         case _:
             return None
-    if not _is_worth(whole.out, whole.axes, whole.value) or not pieces_of(whole):
+    cuts = None if reductions(whole.value) else _cuts_of(whole.out, whole.axes, whole.value)
+    if cuts is None:
         return None
+    pieces, steps = cuts
+    if steps:
+        return of
     inputs, sizes = of.inputs, [known(size) or 0 for size in whole.out.shape]
     shares = pays(machine, prod(sizes), (*inputs, whole.out))
-    if not shares or max(sizes[:-2], default=1) > 1:
-        inputs, whole = _with_long_rows(inputs, whole)
+    if len(sizes) - 1 not in pieces and (not shares or max(sizes[:-2], default=1) > 1):
+        inputs, whole = with_long_rows(inputs, whole)
     out = Buffer(Names(of).name("pieces"), whole.out.shape, whole.out.dtype)
     return stages(inputs, (Each(out, whole.axes, whole.value),))
 
 
-# --- long rows ------------------------------------------------------------------------------------
-
-
-def _with_long_rows(inputs: tuple[Buffer, ...], whole: Each) -> tuple[tuple[Buffer, ...], Each]:
-    """The stage with its last axis as a part of the one before it, where only that one is cut.
-
-        out[c, j < 7] = x[c, j] if c < 8 else y[c - 8, j]
-          -->  out[p < …] = x[p] if p < 56 else y[p - 56]
-
-    A place is left of a cut if its row is.  The tensors are the same memory in another shape.
-    """
-    if len(whole.axes) < 2 or len(whole.axes) - 1 in pieces_of(whole):
-        return inputs, whole
-    *outer, cut, row = whole.axes
-    length, views = known(whole.out.shape[-1]) or 0, _views(whole, cut, row)
-    if views is None or whole.out.strides:
-        return inputs, whole
-
-    def change(node: Term) -> Term:
-        match node:
-            case Load(buffer, indices) if buffer in views:
-                return Load(views[buffer], (*indices[:-2], _scaled(indices[-2], cut, length)))
-            case Lt(left, Lit(int() as stop)) if cut in free_vars(left):
-                return Lt(_scaled(left, cut, length), index(stop * length))
-            case Le(Lit(int() as start), right) if cut in free_vars(right):
-                return Le(index(start * length), _scaled(right, cut, length))
-            case _:
-                return node
-
-    value = map_bottom_up(change, whole.value)
-    made = Each(_view(whole.out), (*outer, cut), value)
-    return tuple([views.get(each, each) for each in inputs]), made
-
-
-def _views(whole: Each, cut: ScalarVar, row: ScalarVar) -> Mapping[Buffer, Buffer] | None:
-    """The loads along both axes with these merged, or None if either is used otherwise."""
-    found: dict[Buffer, Buffer] = {}
-    others: set[Buffer] = set()
-    stack: list[Term] = [whole.value]
-    while stack:
-        node = stack.pop()
-        match node:
-            case Load(buffer, indices) if {cut, row} & free_vars(node):
-                inside = [each for each in indices[:-2] if {cut, row} & free_vars(each)]
-                near = len(indices) > 1 and _reach(indices[-2], cut) is not None
-                if inside or not near or indices[-1] is not row or buffer.strides:
-                    return None
-                if buffer.shape[-1] is not whole.out.shape[-1]:
-                    return None
-                found[buffer] = _view(buffer)
-            case Load(buffer, _):
-                others.add(buffer)
-            case Lt(left, Lit(int())) | Le(Lit(int()), left) if _reach(left, cut) is not None:
-                pass
-            case ScalarVar() if node in (cut, row):
-                return None
-            case _:
-                stack.extend(node._children)
-    return None if others & found.keys() else found
-
-
-def _view(of: Buffer) -> Buffer:
-    """A tensor with its last two axes as one."""
-    *outer, rows, length = of.shape
-    joined = index((known(rows) or 0) * (known(length) or 0))
-    return Buffer(of.name, (*outer, joined), of.dtype, of.scope, of.strides, of.align)
-
-
-def _reach(place: Scalar, axis: ScalarVar) -> int | None:
-    """The offset of an index from an axis, or None for other indices."""
-    terms = dict(polynomial(place).values())
-    apart = terms.pop((), 0)
-    return apart if terms == {(axis,): 1} else None
-
-
-def _scaled(place: Scalar, axis: ScalarVar, by: int) -> Scalar:
-    """An index along an axis whose steps are now this many."""
-    apart = _reach(place, axis)
-    assert apart is not None
-    return axis + index(apart * by) if apart else axis
+def steps_of(value: Scalar, axes: Sequence[ScalarVar]) -> Mapping[int, tuple[int, int]]:
+    """The stepped axes of a tensor, with each step and the tested residue."""
+    found: dict[int, tuple[int, int]] = {}
+    for node in post_order(value):
+        for each in conjuncts(node.condition) if isinstance(node, Select) else ():
+            match each:
+                case Eq(FloorMod(place, Lit(int() as step)), Lit(0)) if 1 < step <= MAX_STEP:
+                    for axis in axes:
+                        if (apart := reach(place, axis)) is None:
+                            continue
+                        own = step, -apart % step
+                        if found.setdefault(axes.index(axis), own) != own:
+                            return {}
+    return found
 
 
 # --- the schedule ---------------------------------------------------------------------------------
 
 
-def _is_worth(out: Buffer, axes: Sequence[ScalarVar], value: Scalar) -> bool:
-    """Whether there are enough elements, with rows in memory order."""
+def _has_rows(
+    out: Buffer,
+    axes: Sequence[ScalarVar],
+    value: Scalar,
+    steps: Mapping[int, tuple[int, int]] | None = None,
+) -> bool:
+    """Whether there are enough elements, with rows in memory order; with `steps`, of places that
+    are a step apart."""
     sizes = [known(size) or 0 for size in out.shape]
     if not axes or prod(sizes) < MIN_ELEMENTS:
         return False
-    return all(_is_row(load, axes[-1]) for load in loads(value))
+    step = None if steps is None else steps.get(len(axes) - 1, (1, 0))[0]
+    return all(_is_row(load, axes[-1], step) for load in loads(value))
 
 
-def _is_row(of: Load, row: ScalarVar) -> bool:
+def _is_row(of: Load, row: ScalarVar, step: int | None) -> bool:
     """Whether a piece of a row is contiguous in the source, or a single element."""
     if any(row in free_vars(place) for place in of.indices[:-1]):
         return False
-    return not of.indices or row not in free_vars(of.indices[-1]) or _steps(of.indices[-1], row)
+    if not of.indices or row not in free_vars(of.indices[-1]):
+        return True
+    match of.indices[-1]:
+        case FloorDiv(place, Lit(int() as by)) if step is not None:
+            return by == step > 1 and reach(place, row) is not None
+        case place if step is not None:
+            return step == 1 and reach(place, row) is not None
+        case place:
+            return _goes_on(place, row)
 
 
-def _steps(place: Scalar, row: ScalarVar) -> bool:
+def _goes_on(place: Scalar, row: ScalarVar) -> bool:
     """Whether an index changes by one along a row, or is constant, between cuts."""
     match place:
         case Min(inner, Lit()) | Min(Lit(), inner) | Max(inner, Lit()) | Max(Lit(), inner):
-            return _steps(inner, row)
+            return _goes_on(inner, row)
         case FloorMod(inner, Lit()):
-            return _steps(inner, row)
+            return _goes_on(inner, row)
         case Min(FloorMod(inner, Lit()) as one, Sub(Lit(), other)) if other is one:
-            return _steps(inner, row)
+            return _goes_on(inner, row)
         case Add(left, right) | Sub(left, right) if row not in free_vars(right):
-            return _steps(left, row)
+            return _goes_on(left, row)
         case Add(left, right) if row not in free_vars(left):
-            return _steps(right, row)
+            return _goes_on(right, row)
         case _:
             factors = [f for atoms, f in polynomial(place).values() if row in atoms]
             return factors == [1]
 
 
+def _cuts_of(
+    out: Buffer, axes: tuple[ScalarVar, ...], value: Scalar
+) -> tuple[Mapping[int, tuple[int, ...]], Mapping[int, tuple[int, int]]] | None:
+    """The pieces of a tensor, else its steps; None for one that is not worth it."""
+    pieces = _pieces(value, axes, out.shape)
+    if pieces and _has_rows(out, axes, value):
+        return pieces, {}
+    steps = steps_of(value, axes)
+    if not steps or any((known(out.shape[at]) or 0) < step for at, (step, _) in steps.items()):
+        return None
+    return ({}, steps) if _has_rows(out, axes, value, steps) else None
+
+
 def piecewise_schedule(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of such a kernel: axes are cut from the last on, which is made of vectors."""
+    """The schedule of a piecewise or a stepped tensor, None for other kernels: axes are cut from
+    the last on, which is made of vectors."""
     if (of := only_map(kernel)) is None:
         return None
     assert isinstance(of.body, Store)
-    found = _pieces(of.body.value, of.vars, of.extents)
-    if not found or not _is_worth(of.body.buffer, of.vars, of.body.value):
+    if (cuts := _cuts_of(of.body.buffer, of.vars, of.body.value)) is None:
         return None
-    sizes = [known(each) or 0 for each in of.extents]
+    (pieces, steps), sizes = cuts, [known(each) or 0 for each in of.extents]
     last = len(sizes) - 1
     outer = next((at for at in range(last) if sizes[at] > 1), None)
-
-    def shares(at: int, length: int) -> bool:
-        """Whether a piece of an axis is an outermost loop worth sharing."""
-        inside = prod(sizes) // sizes[at] * length
-        return at == outer and length > 1 and pays(machine, inside, kernel.params)
 
     @do
     def schedule() -> Body:
         _, every = yield from opened(of)
-        pieces: tuple[Handle, ...] = (every[last],)
-        if last in found:
-            pieces = yield st.loop_partition(every[last], found[last])
-        for each in pieces:
-            yield st.vectorize(each)
-        for at in range(last - 1, -1, -1):
-            parts: tuple[Handle, ...] = (every[at],)
-            if at in found:
-                parts = yield st.loop_partition(every[at], found[at])
-            for each, length in zip(parts, found.get(at, (sizes[at],)), strict=True):
-                if shares(at, length):
+        for at in range(last, -1, -1):
+            if at in steps:
+                yield from _by_residue(every[at], sizes[at], *steps[at], written=at == last)
+                continue
+            lengths = pieces.get(at, (sizes[at],))
+            parts = every[at : at + 1]
+            if len(lengths) > 1:
+                parts = yield st.loop_partition(every[at], lengths)
+            for each, length in zip(parts, lengths, strict=True):
+                inside = prod(sizes) // sizes[at] * length
+                if at == last:
+                    yield st.vectorize(each)
+                elif at == outer and length > 1 and pays(machine, inside, kernel.params):
                     yield st.parallel(each)
 
     return schedule()
+
+
+def _by_residue(loop: Handle, size: int, step: int, residue: int, *, written: bool) -> Body:
+    """A stepped axis: places with the residue, and those before and behind it, for each step; what
+    fills no step comes last. Those of a row are `written` out."""
+    over = size % step
+    parts: tuple[Handle, ...] = (loop,)
+    if over:
+        parts = yield st.loop_partition(loop, (size - over, over))
+    ends: list[tuple[Handle, int]] = [(each, over) for each in parts[1:]]
+    _, inner = yield st.split(parts[0], (None, step))
+    for each, length in (*ends, (inner, step)):  # what comes behind goes first
+        cuts = sorted({0, min(residue, length), min(residue + 1, length), length})
+        lengths = tuple([stop - start for start, stop in pairwise(cuts)])
+        pieces: tuple[Handle, ...] = (each,)
+        if len(lengths) > 1:
+            pieces = yield st.loop_partition(each, lengths)
+        for piece in pieces if written else ():
+            yield st.unroll(piece)

@@ -14,10 +14,8 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from plica.core.fold import post_order
-from plica.core.term import Term
 from plica.ir.contract import approx, exact, reassociates
-from plica.ir.loop.scalar import Buffer, Eq, FloorMod, Load, Reduce, Select
+from plica.ir.loop.scalar import Buffer, Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, has_scan, kernel_of, loads, reductions
 from plica.ir.loop.statement import Kernel
@@ -50,12 +48,11 @@ from plica.schedule.default.machine import MIN_PRODUCTS, Machine
 from plica.schedule.default.memory_estimate import PICKED
 from plica.schedule.default.panel import Panel, paneled
 from plica.schedule.default.piecewise import piecewise_form
-from plica.schedule.default.reduction import flattened, is_across_rows, row_form
+from plica.schedule.default.reduction import is_across_rows, row_form
 from plica.schedule.default.row import chain_form
 from plica.schedule.default.sample import sampled
 from plica.schedule.default.summed import in_runs
 from plica.schedule.default.transpose import transpose_schedule
-from plica.schedule.do import DoBlock as Do
 from plica.schedule.form import (
     BY_COST,
     Apply,
@@ -88,7 +85,6 @@ with lazy_imports(__name__):
     from plica.schedule.default.selection import selected
     from plica.schedule.default.short_row import short_row_form
     from plica.schedule.default.short_row_schedule import short_row_schedule
-    from plica.schedule.default.stepped import stepped_schedule
     from plica.schedule.default.tile_product import tile_form
     from plica.schedule.default.tile_window import tile_window_form
     from plica.schedule.default.winograd_open import open_winograd
@@ -254,8 +250,7 @@ def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
     """For tiles of results where two sides lie along their terms, else for each.
 
     A constant operand is packed once, and is then one stream for any tiles."""
-    flat = flattened(of)
-    found = None if any(facts.constant) else contraction(flat)
+    found = None if any(facts.constant) else contraction(of)
     dots = None if found is None else dots_of(found, machine)
     if dots is not None:
         yield dots.cycles, partial(dot_tile_form, dots, machine)
@@ -293,17 +288,6 @@ def _map_by(template: Callable[[Kernel, Machine], object]) -> Apply:
                 return []
 
     return apply
-
-
-def in_steps(kernel: Kernel, machine: Machine) -> Do | None:
-    """The schedule of a stepped tensor, None for other kernels."""
-    return stepped_schedule(kernel, machine) if depends_on_residue((kernel.body,)) else None
-
-
-def depends_on_residue(of: Iterable[Term]) -> bool:
-    """Whether a condition depends on a residue of an index."""
-    nodes = [node for each in of for node in post_order(each)]
-    return any(isinstance(node, Eq) and isinstance(node.left, FloorMod) for node in nodes)
 
 
 def _scattered(of: Stages, facts: Facts, _: Machine) -> Stages | None:
@@ -392,8 +376,6 @@ FORMS: Final[tuple[Form, ...]] = (
          _map_by(transpose_schedule), 0, ("transpose-tiles",)),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), 1, ("pieces",)),
-    Form("split-steps", "Strided places have loops of their own.", exact,
-         _map_by(in_steps), 1, ("steps",)),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _map_by(elementwise_schedule), 2, ("elementwise",)),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,

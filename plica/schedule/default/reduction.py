@@ -38,7 +38,7 @@ from math import prod
 
 from attrs import frozen
 
-from plica.core import Term, free_vars, map_bottom_up, post_order, substitute
+from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop.combiner import MEANING
 from plica.ir.loop.scalar import (
     Buffer,
@@ -54,7 +54,7 @@ from plica.ir.loop.scalar import (
 )
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
-from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial, product
+from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial
 from plica.schedule.default.lane import is_row
 from plica.schedule.default.machine import FEW_LANES, Machine
 
@@ -88,7 +88,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
     """The stages of a reduction along rows, with at most a number of vectors at once, or None."""
     if not all(isinstance(each, Each) for each in of.stages):
         return None
-    every = pairs(flattened(of))
+    every = pairs(of)
     if len(every) != 1:
         return None
     ((fold, epilogue),) = every
@@ -109,7 +109,7 @@ def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None
         value = with_element(epilogue.value, fold.out, substitute(value, at))
         axes, shape = epilogue.axes, epilogue.out.shape
     out = Buffer(names.name("out"), shape, dtype_of(value))
-    return stages(flattened(of).inputs, (*found, Each(out, axes, value)))
+    return stages(of.inputs, (*found, Each(out, axes, value)))
 
 
 def is_across_rows(of: Stages, *, factors: bool = True) -> bool:
@@ -137,52 +137,6 @@ def _in_place(read: Load, epilogue: Each) -> bool:
         place is axis or known(size) == 1
         for place, axis, size in zip(read.indices, epilogue.axes, epilogue.out.shape, strict=True)
     )
-
-
-def flattened(of: Stages) -> Stages:
-    """The stages with the last terms of a reduction as one, where all that is read of them is
-    contiguous.
-
-    sum over h, w of x[n, c, h, w]  -->  sum over p of x[n, c, p]
-    """
-    first = of.stages[0]
-    if not isinstance(first, Each) or not isinstance(first.value, Reduce):
-        return of
-    for many in range(len(first.value.axes), 1, -1):
-        if (found := _merged(of, first, first.value, many)) is not None:
-            return found
-    return of
-
-
-def _merged(of: Stages, first: Each, body: Reduce, many: int) -> Stages | None:
-    """The stages with this many of the last terms merged, or None if they are not contiguous."""
-    terms, extents = body.axes[-many:], body.extents[-many:]
-    views: dict[Buffer, Buffer] = {}
-    count = product(extents)
-    for each in loads(body.body):
-        if each.indices[-many:] != terms or each.buffer.shape[-many:] != extents:
-            return None
-        if any(not free_vars(place).isdisjoint(terms) for place in each.indices[:-many]):
-            return None
-        shape = (*each.buffer.shape[:-many], count)
-        views[each.buffer] = Buffer(each.buffer.name, shape, each.buffer.dtype)
-    after = of.stages[1:]
-    if not views or any(load.buffer in views for each in after for load in loads(each)):
-        return None
-    whole = Names(of).var("p")
-
-    def flat(node: Term) -> Term:
-        if isinstance(node, Load) and node.buffer in views:
-            return Load(views[node.buffer], (*node.indices[:-many], whole))
-        return node
-
-    inside = map_bottom_up(flat, body.body)
-    if not free_vars(inside).isdisjoint(terms):
-        return None
-    axes, sizes = (*body.axes[:-many], whole), (*body.extents[:-many], count)
-    one = Reduce(body.combiner, axes, sizes, inside)
-    inputs = tuple([views.get(each, each) for each in of.inputs])
-    return stages(inputs, (Each(first.out, first.axes, one), *after), of.outputs)
 
 
 @frozen

@@ -18,7 +18,7 @@ from plica.ir.op.cut import unslice
 from plica.ir.type.term import tensor
 from plica.rewrite.fuse.to_stages import to_stages
 from plica.schedule.default import Machine
-from plica.schedule.default.stepped import stepped_schedule
+from plica.schedule.default.piecewise import piecewise_schedule
 
 Sizes: TypeAlias = tuple[int, ...]
 
@@ -66,4 +66,4 @@ def test_no_place_asks_for_its_rest() -> None:
 def test_steps_that_are_long_and_tensors_that_are_short_stay() -> None:
     for shape, steps in (((900,), (9,)), ((20, 20), (2, 2))):
         made = to_stages(spread(shape, steps, (0,) * len(steps))).stages
-        assert stepped_schedule(kernel_of(made), Machine(512, 32)) is None
+        assert piecewise_schedule(kernel_of(made), Machine(512, 32)) is None
