@@ -92,8 +92,8 @@ Apply: TypeAlias = Callable[[Stages, Facts, Any], Iterable[Made]]
 
 @frozen
 class Form:
-    """A rule over stages. Among applicable forms those of the lowest rank are considered, and of
-    these the one with the fewest cycles."""
+    """A rule over stages. Of the applicable forms of the lowest rank the first that states no
+    cycles is taken, else that with the fewest."""
 
     name: str
     why: str
@@ -151,7 +151,7 @@ def itself(of: Stages) -> Stages:
 def reach(
     forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None = None
 ) -> list[Formed]:
-    """The alternatives of the lowest applicable rank, cheapest first.
+    """The best alternatives: all of the first form that states no cycles, else all, cheapest first.
 
     With `only` a name, that form alone is tried.
     """
@@ -170,15 +170,20 @@ def in_order(forms: Sequence[Form], of: Stages, facts: Facts, machine: object) -
 def _by_rank(
     forms: Sequence[Form], of: Stages, facts: Facts, machine: object, only: str | None
 ) -> Iterator[list[Formed]]:
-    """The alternatives by rank, cheapest first, without empty ranks."""
+    """The alternatives by rank: those that state no cycles in the order of their forms, then the
+    others, cheapest first. No form is asked before those in front of it were."""
     usable = [
         each for each in forms if each.contract <= facts.contract and only in (None, each.name)
     ]
     for rank in sorted({each.rank for each in usable}):
-        found = [made for each in usable if each.rank == rank
-                 for made in each.reach(of, facts, machine)]  # fmt: skip
-        if found:
-            yield sorted(found, key=lambda each: each.cycles)
+        priced: list[Formed] = []
+        for each in [each for each in usable if each.rank == rank]:
+            made = each.reach(of, facts, machine)
+            if free := [one for one in made if not one.cycles]:
+                yield free
+            priced += [one for one in made if one.cycles]
+        if priced:
+            yield sorted(priced, key=lambda each: each.cycles)
 
 
 FORM_RULES: Final = ExtensionGroup(

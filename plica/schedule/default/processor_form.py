@@ -1,10 +1,10 @@
 """Forms of a processor: what stages may be made into before they are scheduled, as a table.
 
-Each form is a function of the stages, facts about their inputs, and the machine; among those of one
-rank the cheapest is chosen.
+Each form is a function of the stages, facts about their inputs, and the machine. Those that state
+no cycles are asked first, in this order; among the others the cheapest is chosen.
 
->>> [each.name for each in FORMS if each.rank == 0]
-['scan', 'transpose-tiles', 'merged-runs', 'kept-places']
+>>> [each.name for each in FORMS if each.rank != BY_COST]
+['row-chain']
 """
 
 from __future__ import annotations
@@ -156,26 +156,11 @@ def _window(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     if found is None or (found.run and found.depth > prod(found.run)):
         return None
     varies = is_of_channels(found) and not _is_constant(found.weight, found, facts)
-    return None if varies or not is_window(found, machine) else windowed(found, machine)
-
-
-def _window_columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """Windows so wide that rows would not stay in registers for all windows."""
-    found = _contraction(of, facts, again=True)
-    if found is None or (found.run and found.depth > prod(found.run)):
+    if varies or not is_window(found, machine):
         return None
-    if not is_window(found, machine) or holds_rows(found, machine):
-        return None
-    return windowed(found, machine, by_columns=True)
-
-
-def _pooled(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    """A reduction of rows that has no weight is one of rows before it is a window."""
-    found = contraction(of, opened=True)
-    if found is not None and found.open and not _has_open_rows(found, facts):
-        found = None
-    along = found is None or (found.weight is None and not slides(found, machine))
-    return row_form(of, machine) if along else None
+    # Windows so wide that rows would not stay in registers for all of them are summed by columns.
+    by_columns = facts.reassociates and not holds_rows(found, machine)
+    return windowed(found, machine, by_columns=by_columns)
 
 
 def _ways(of: Contraction) -> list[tuple[Contraction, tuple[Each, ...]]]:
@@ -247,16 +232,21 @@ def _panels(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
 
 
 def _partial_sums(of: Stages, facts: Facts, machine: Machine) -> Iterator[Made]:
-    """For tiles of results where two sides lie along their terms, else for each.
+    """For tiles of results where two sides lie along their terms, else for each; a reduction of
+    rows that has no weight is one of rows before it is anything else.
 
     A constant operand is packed once, and is then one stream for any tiles."""
-    found = None if any(facts.constant) else contraction(of)
-    dots = None if found is None else dots_of(found, machine)
+    found, made = contraction(of, opened=True), row_form(of, machine)
+    if found is not None and found.open and not _has_open_rows(found, facts):
+        found = None
+    if found is None or (found.weight is None and not slides(found, machine)):
+        yield from () if made is None else [made]
+        return
+    found = contraction(of)
+    dots = None if found is None or any(facts.constant) else dots_of(found, machine)
     if dots is not None:
         yield dots.cycles, partial(dot_tile_form, dots, machine)
-        return
-    found, made = contraction(of), row_form(of, machine)
-    if found is not None and made is not None and not slides(found, machine):
+    elif found is not None and made is not None and not slides(found, machine):
         yield sums_of_rows(found, machine), partial(itself, made)
 
 
@@ -371,59 +361,55 @@ def _has_codes(of: Stages) -> bool:
 # fmt: off
 FORMS: Final[tuple[Form, ...]] = (
     Form("scan", "A place goes on from the one before it.", exact,
-         lambda of, _, machine: [of] if has_scan(of) else [], 0, ("scan",)),
+         lambda of, _, machine: [of] if has_scan(of) else [], templates=("scan",)),
     Form("transpose-tiles", "Squares of elements are transposed in registers.", exact,
-         _map_by(transpose_schedule), 0, ("transpose-tiles",)),
-    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
-         _one(lambda of, _, machine: piecewise_form(of, machine)), 1, ("pieces",)),
-    Form("share-rows", "Cores share the rows of elementwise work.", exact,
-         _map_by(elementwise_schedule), 2, ("elementwise",)),
-    Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(_scattered), 3, ("scatter",)),
+         _map_by(transpose_schedule), templates=("transpose-tiles",)),
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
-         _one(_merging), 0),
+         _one(_merging)),
     Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
-         _one(_selected), 0),
-    Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
-         _one(_winograd), 3, ("bilinear",)),
-    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles), 3,
-         ("byte-tiles",)),
-    Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots), 4,
-         ("dot-by-four",)),
+         _one(_selected)),
+    Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
+         _one(lambda of, _, machine: piecewise_form(of, machine)), templates=("pieces",)),
+    Form("share-rows", "Cores share the rows of elementwise work.", exact,
+         _map_by(elementwise_schedule), templates=("elementwise",)),
     Form("coded-bytes", "Data is rounded to bytes, which are multiplied by codes.", ROUNDED,
-         _one(_coded_bytes), 2, ("coded-digits", "coded-rows")),
+         _one(_coded_bytes), templates=("coded-digits", "coded-rows")),
     Form("coded-digits", "Panels of codes are multiplied by digits of many rows.", approx(5e-6),
-         _one(_coded_digits), 2, ("coded-digits",)),
+         _one(_coded_digits), templates=("coded-digits",)),
     Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),
-         _one(_coded_panels), 2, ("register-tile",)),
+         _one(_coded_panels), templates=("register-tile",)),
+    Form("scattered-terms", "Each term goes to the place that it names.", exact,
+         _one(_scattered), templates=("scatter",)),
+    Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
+         _one(_winograd), templates=("bilinear",)),
+    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles),
+         templates=("byte-tiles",)),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),
-         _one(_coded), 3, ("coded-rows", "rows")),
+         _one(_coded), templates=("coded-rows", "rows")),
+    Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots),
+         templates=("dot-by-four",)),
     Form("few-bits", "Weights of few bits are widened in registers.", approx(5e-6),
-         _one(_few_bits), 4, ("dot-by-four", "register-tile")),
-    Form("split-groups", "Groups of channels become an axis.", exact, _groups, 5),
+         _one(_few_bits), templates=("dot-by-four", "register-tile")),
+    Form("split-groups", "Groups of channels become an axis.", exact, _groups),
     Form("column-sums", "Sums across rows keep several vectors under way.", reassociates,
-         _one(_columns), 5, ("folds",)),
+         _one(_columns), templates=("folds",)),
     Form("column-chain", "Stages of rows before few columns follow one another.", reassociates,
-         _one(_column_chain), 5, ("column-chain",)),
-    Form("row-pools", "Sums without a weight go along rows.", reassociates, _one(_pooled), 6,
-         ("rows",)),
-    Form("window-columns", "Wide windows are summed column after column.", reassociates,
-         _one(_window_columns), 6, ("window",)),
-    Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window), 7,
-         ("window",)),
-    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n, BY_COST,
-         ("register-tile",)),
-    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows, BY_COST,
-         ("window", "register-tile")),
-    Form("column-panels", "Columns of the data are copied to where they are read.", exact,
-         _panels, BY_COST, ("column-panels", "register-tile")),
-    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums, BY_COST,
-         ("dot-tiles", "rows")),
+         _one(_column_chain), templates=("column-chain",)),
+    Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums,
+         templates=("dot-tiles", "rows")),
+    Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window),
+         templates=("window",)),
     Form("short-rows", "Rows that fill no vector go side by side, one in each lane.", exact,
-         _one(_short_rows), 9, ("short-rows",)),
+         _one(_short_rows), templates=("short-rows",)),
+    Form("lanes-over-n", "Lanes over outputs; the weight is packed.", exact, _over_n,
+         templates=("register-tile",)),
+    Form("lanes-over-row", "Lanes over a row of the result.", exact, _over_rows,
+         templates=("window", "register-tile")),
+    Form("column-panels", "Columns of the data are copied to where they are read.", exact,
+         _panels, templates=("column-panels", "register-tile")),
     Form("row-chain", "Stages of a row follow one another.", reassociates, _one(
-        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)), 10,
-         ("rows",)),
+        lambda of, facts, machine: chain_form(of, machine, approximates=facts.approximates)),
+         BY_COST + 1, ("rows",)),
 )
 # fmt: on
-"""What stages may be made into, those of the lowest rank first."""
+"""What stages may be made into; the last of them where nothing else is."""
