@@ -13,7 +13,7 @@ from plica.ir.loop.statement import Store
 from plica.ir.loop.tensor import axis, buffer
 from plica.ir.type.dtype import f32, i64
 from plica.ir.type.term import tensor
-from plica.schedule.default.gathered import MOST, shared_rows
+from plica.schedule.default.elementwise import MAX_ROWS_TOGETHER, shared_rows
 from plica.schedule.default.machine import MIN_ELEMENTS, Machine
 from tests.rewrite.packs.layers import of
 
@@ -63,7 +63,7 @@ def test_what_is_no_such_row_stays() -> None:
     assert together(Store(out, (c, p), x[c, at[p]])) is None  # one place to look up
     few = buffer("few", (2, MIN_ELEMENTS // 4), f32)
     assert together(Store(few, (c, p), x[c, at[p]] * w[p])) is None
-    many = buffer("many", (5 * MOST, 50), f32)
-    assert together(Store(many, (c, p), x[c, at[p]] * w[p])) == MOST
+    many = buffer("many", (5 * MAX_ROWS_TOGETHER, 50), f32)
+    assert together(Store(many, (c, p), x[c, at[p]] * w[p])) == MAX_ROWS_TOGETHER
     long = buffer("long", (12, MACHINE.cache(2)), f32)
     assert together(Store(out, (c, p), long[c, at[p]] * w[p])) is None  # no cache holds two
