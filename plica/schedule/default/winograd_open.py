@@ -49,7 +49,6 @@ class OpenWinogradWriter(WinogradSteps):
         super().__init__(whole, fold, epilogue, of, plan)
         self.of, self.most = of, most
         span, size = of.of.span, of.of.size
-        self.result = fold.out.shape[2:]
         self.down, self.across = (dim((each + (size - 1)) // size) for each in self.result)
         wide = Max(self.across * size + 2, index(plan.whole + of.before[1]))
         self.room = self.buffer("room", self.down * size + 2, wide, of.channels)
@@ -235,22 +234,3 @@ class OpenWinogradWriter(WinogradSteps):
             return Bind(self.end, Min(high * size, self.result[1]), made)
 
         return self.lines(first, count, line)
-
-    def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
-        """A statement for a row of a tile, if that is in the result."""
-        return Branch(Lt(row, self.result[0]), stmt, NOTHING)
-
-    def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
-        """A statement for a column of a tile of the block, if that is in the result."""
-        return Branch(Lt(column, self.end), stmt, NOTHING)
-
-    def columns_inside(
-        self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
-    ) -> Stmt:
-        """The same; without partial vector stores, the remainder goes one by one."""
-        if self.plan.masks:
-            return super().columns_inside(left, rows, count, body)
-        whole = self.nest((rows, "unrolled"), (count, "vectorized"), body=body)
-        there = Max(Min(self.end - left, index(count)), index(0))
-        single = self.nest((rows, "serial"), (there, "serial"), body=body)
-        return Branch(Le(left + count, self.end), whole, single)

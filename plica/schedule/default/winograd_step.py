@@ -11,7 +11,6 @@ square of elements is transposed. Blocks of tiles are formed in `winograd_open`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -28,6 +27,8 @@ from plica.ir.loop.scalar import (
     Le,
     Lit,
     Load,
+    Lt,
+    Max,
     Min,
     Mul,
     Scalar,
@@ -73,12 +74,14 @@ class TilePasses:
     last: Scalar
 
 
-class WinogradSteps(ABC):
+class WinogradSteps:
     """Writes the steps of a kernel: names in use, and the buffers."""
 
     room: Buffer
     data: Buffer
     product: Buffer
+    end: ScalarVar
+    """Where the columns of the result end that a block has."""
 
     def __init__(  # what was found, and what to do about it
         self, whole: Stages, fold: Each, epilogue: Each | None, of: AnyWinograd, plan: WinogradPlan
@@ -87,6 +90,7 @@ class WinogradSteps(ABC):
         self.work = of
         self.names = Names(whole)
         self.out = whole.result
+        self.result = fold.out.shape[2:]
         # Each block is a stream: vectors that are no lines by themselves lie side by side there.
         is_line = plan.outer * of.weight.dtype.bytes >= LINE
         self.vectors_across = 1 if is_line else plan.tile.vectors
@@ -141,11 +145,12 @@ class WinogradSteps(ABC):
                 of.data, lanes,
                 lambda k, v: half[a, k, v],
                 lambda q, v, value: Store(
-                    self.data, self.tile_place(a * span + q, c, number, v), value
+                    self.data, (a * span + q, c, number, v), value
                 ),
             )  # fmt: skip
 
-        return Alloc(half, self.both(span, columns, span, rows))
+        both = [self.nest((span, "unrolled"), body=each) for each in (columns, rows)]
+        return Alloc(half, seq(*both))
 
     def multiplied(self, *parts: TilePasses) -> Stmt:
         """A product of matrices for each place of a tile, in passes over the tiles."""
@@ -244,7 +249,7 @@ class WinogradSteps(ABC):
                 return self.rows_of(
                     of.result, lanes,
                     lambda k, v: Load(
-                        self.product, self.tile_place(k * span + column, o, number, v)
+                        self.product, (k * span + column, o, number, v)
                     ),
                     lambda a, v, value: Store(half, (index(a), column, v), value),
                 )  # fmt: skip
@@ -256,14 +261,16 @@ class WinogradSteps(ABC):
                     lambda q, v, value: Store(square, (a, at * size + q, v), value),
                 )  # fmt: skip
 
-            return Alloc(half, self.both(span, columns, size, rows))
+            whole = self.nest((span, "unrolled"), body=columns)
+            return Alloc(half, seq(whole, self.nest((size, "unrolled"), body=rows)))
 
         def row(a: Scalar) -> Stmt:
             def result(lane: Scalar, v: Scalar) -> Stmt:
                 place = (n, o * lanes + lane, top + a, left + v)
                 return self.stored(place, square[a, v, lane])
 
-            return self.row_inside(top + a, self.columns_inside(left, lanes, tiles * size, result))
+            inside = self.columns_inside(left, lanes, tiles * size, result)
+            return Branch(Lt(top + a, self.result[0]), inside, NOTHING)
 
         made = self.nest(
             (tiles, "serial"), body=lambda at: numbered(at, lambda number: tile(at, number))
@@ -271,26 +278,20 @@ class WinogradSteps(ABC):
         # A loop: the square is in memory, and its rows are written alike.
         return Alloc(square, seq(made, self.nest((size, "serial"), body=row)))
 
-    def tile_place(self, p: Scalar, c: Scalar, tile: Scalar, v: Scalar) -> tuple[Scalar, ...]:
-        """Where data and products of a tile are: the place in it, vector of channels, lane."""
-        return p, c, tile, v
-
-    @abstractmethod
-    def row_inside(self, row: Scalar, stmt: Stmt) -> Stmt:
-        """A statement for a row of a tile, if that is in the result."""
-
-    @abstractmethod
-    def column_inside(self, column: Scalar, stmt: Stmt) -> Stmt:
-        """A statement for a column of a tile, if that is in the result."""
-
     def columns_inside(
         self, left: Scalar, rows: int, count: int, body: Callable[[Scalar, Scalar], Stmt]
     ) -> Stmt:
-        """A body for a number of rows and columns, restricted to columns in the result."""
-        return self.nest(
-            (rows, "unrolled"), (count, "vectorized"),
-            body=lambda row, v: self.column_inside(left + v, body(row, v)),
-        )  # fmt: skip
+        """A body for a number of rows, and of columns as far as these are in the result; without
+        partial vector stores, the remainder goes one by one."""
+        if self.plan.masks:
+            return self.nest(
+                (rows, "unrolled"), (count, "vectorized"),
+                body=lambda row, v: Branch(Lt(left + v, self.end), body(row, v), NOTHING),
+            )  # fmt: skip
+        whole = self.nest((rows, "unrolled"), (count, "vectorized"), body=body)
+        there = Max(Min(self.end - left, index(count)), index(0))
+        single = self.nest((rows, "serial"), (there, "serial"), body=body)
+        return Branch(Le(left + count, self.end), whole, single)
 
     def stored(self, place: tuple[Scalar, ...], value: Scalar) -> Stmt:
         """A result at its place in the tensor that was to be computed."""
@@ -305,13 +306,6 @@ class WinogradSteps(ABC):
         whole = with_element(self.epilogue.value, self.fold.out, value)
         there = [at.get(axis, index(0)) for axis in self.epilogue.axes]
         return Store(self.out, tuple(there), substitute(whole, at))  # type: ignore[arg-type]  # scalars give scalars
-
-    def both(
-        self, first: int, one: Callable[[Scalar], Stmt], second: int, two: Callable[[Scalar], Stmt]
-    ) -> Stmt:
-        return seq(
-            self.nest((first, "unrolled"), body=one), self.nest((second, "unrolled"), body=two)
-        )
 
     def rows_of(
         self,
