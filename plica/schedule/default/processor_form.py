@@ -9,13 +9,13 @@ no cycles are asked first, in this order; among the others the cheapest is chose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Final
 
 from plica.ir.contract import approx, exact, reassociates
-from plica.ir.loop.scalar import Buffer, Load, Reduce, Select
+from plica.ir.loop.scalar import Load, Reduce, Select
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Stages, has_scan, kernel_of, loads, reductions
 from plica.ir.loop.statement import Kernel
@@ -122,11 +122,15 @@ def every_form(forms: Sequence[Form] | None = None) -> tuple[Form, ...]:
     return (*own, *[priced(each, general_cycles) for each in installed()])
 
 
-def _one(make: Callable[[Stages, Facts, Machine], Stages | None]) -> Apply:
-    """A form that makes one thing or nothing."""
+def _one(
+    make: Callable[[Stages, Facts, Machine], Stages | None],
+    takes: Callable[[Stages], bool] = lambda _: True,
+) -> Apply:
+    """A form that makes one thing of what it `takes`, or nothing."""
 
     def apply(of: Stages, facts: Facts, machine: Machine) -> list[Stages]:
-        return [] if (made := make(of, facts, machine)) is None else [made]
+        made = make(of, facts, machine) if takes(of) else None
+        return [] if made is None else [made]
 
     return apply
 
@@ -256,11 +260,6 @@ def _columns(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
     return column_form(of, machine) if across else None
 
 
-def _column_chain(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    """Stages in which more than one thing is made of columns."""
-    return column_chain_form(of, machine) if len(of.stages) > 2 else None
-
-
 def _chooses(of: Stages) -> bool:
     """Whether stages begin with a reduction over selected terms."""
     value = of.stages[0].value if isinstance(of.stages[0], Each) else None
@@ -281,12 +280,8 @@ def _map_by(template: Callable[[Kernel, Machine], object]) -> Apply:
 
 
 def _scattered(of: Stages, facts: Facts, _: Machine) -> Stages | None:
-    takes = _chooses(of) and all(known(size) != 0 for size in of.result.shape)
-    return scattered_form(of, free=facts.reassociates) if takes else None
-
-
-def _selected(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return selected(of, machine) if _chooses(of) else None
+    full = all(known(size) != 0 for size in of.result.shape)
+    return scattered_form(of, free=facts.reassociates) if full else None
 
 
 def _short_rows(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
@@ -316,42 +311,19 @@ def _merging(of: Stages, _: Facts, machine: Machine) -> Stages | None:
 
 
 def _byte_tiles(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    if machine.dot is None or not machine.dot.tiles or not has_bytes(of.inputs):
+    if machine.dot is None or not machine.dot.tiles:
         return None
     return tile_form(of, facts, machine) or tile_window_form(of, facts, machine)
 
 
-def _dots(of: Stages, facts: Facts, machine: Machine) -> Stages | None:
-    return dot_form(of, facts, machine) if has_bytes(of.inputs) else None
-
-
-def has_bytes(buffers: Iterable[Buffer]) -> bool:
-    """Whether some of the buffers hold bytes."""
-    return any(each.dtype in (i8, u8) for each in buffers)
+def _has_bytes(of: Stages) -> bool:
+    return any(each.dtype in (i8, u8) for each in of.inputs)
 
 
 def _few_bits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
     if not any(each.dtype is i32 for each in of.inputs) or (found := few_bits(of)) is None:
         return None
     return digit_form(found, of, machine) or few_bits_form(found, of, machine)
-
-
-def _coded(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return (coded_dot_form(of, machine) or coded_form(of, machine)) if _has_codes(of) else None
-
-
-def _coded_bytes(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    if not _has_codes(of):
-        return None
-    return coded_digit_form(of, machine, digits=1) or coded_dot_form(of, machine, digits=1)
-
-
-def _coded_digits(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return coded_digit_form(of, machine) if _has_codes(of) else None
-
-
-def _coded_panels(of: Stages, _: Facts, machine: Machine) -> Stages | None:
-    return coded_panel_form(of, machine) if _has_codes(of) else None
 
 
 def _has_codes(of: Stages) -> bool:
@@ -367,34 +339,40 @@ FORMS: Final[tuple[Form, ...]] = (
     Form("merged-runs", "Of two sorted runs the first element of either comes next.", exact,
          _one(_merging)),
     Form("kept-places", "The first elements in order are kept as one goes through a row.", exact,
-         _one(_selected)),
+         _one(lambda of, _, machine: selected(of, machine), _chooses)),
     Form("split-pieces", "Each piece of a piecewise tensor has loops of its own.", exact,
          _one(lambda of, _, machine: piecewise_form(of, machine)), templates=("pieces",)),
     Form("share-rows", "Cores share the rows of elementwise work.", exact,
          _map_by(elementwise_schedule), templates=("elementwise",)),
     Form("coded-bytes", "Data is rounded to bytes, which are multiplied by codes.", ROUNDED,
-         _one(_coded_bytes), templates=("coded-digits", "coded-rows")),
+         _one(lambda of, _, machine: coded_digit_form(of, machine, digits=1)
+              or coded_dot_form(of, machine, digits=1), _has_codes),
+         templates=("coded-digits", "coded-rows")),
     Form("coded-digits", "Panels of codes are multiplied by digits of many rows.", approx(5e-6),
-         _one(_coded_digits), templates=("coded-digits",)),
+         _one(lambda of, _, machine: coded_digit_form(of, machine), _has_codes),
+         templates=("coded-digits",)),
     Form("coded-panels", "Panels of a weight are unpacked once for many rows.", approx(5e-6),
-         _one(_coded_panels), templates=("register-tile",)),
+         _one(lambda of, _, machine: coded_panel_form(of, machine), _has_codes),
+         templates=("register-tile",)),
     Form("scattered-terms", "Each term goes to the place that it names.", exact,
-         _one(_scattered), templates=("scatter",)),
+         _one(_scattered, _chooses), templates=("scatter",)),
     Form("winograd-tiles", "Tiles are transformed, multiplied and transformed back.", exact,
          _one(_winograd), templates=("bilinear",)),
-    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact, _one(_byte_tiles),
-         templates=("byte-tiles",)),
+    Form("byte-tiles", "An instruction multiplies tiles of bytes.", exact,
+         _one(_byte_tiles, _has_bytes), templates=("byte-tiles",)),
     Form("coded-rows", "Weights are unpacked from bytes, with lanes along these.", approx(5e-6),
-         _one(_coded), templates=("coded-rows", "rows")),
-    Form("dot-by-four", "An instruction adds products of four bytes.", exact, _one(_dots),
-         templates=("dot-by-four",)),
+         _one(lambda of, _, machine: coded_dot_form(of, machine) or coded_form(of, machine),
+              _has_codes), templates=("coded-rows", "rows")),
+    Form("dot-by-four", "An instruction adds products of four bytes.", exact,
+         _one(dot_form, _has_bytes), templates=("dot-by-four",)),
     Form("few-bits", "Weights of few bits are widened in registers.", approx(5e-6),
          _one(_few_bits), templates=("dot-by-four", "register-tile")),
     Form("split-groups", "Groups of channels become an axis.", exact, _groups),
     Form("column-sums", "Sums across rows keep several vectors under way.", reassociates,
          _one(_columns), templates=("folds",)),
     Form("column-chain", "Stages of rows before few columns follow one another.", reassociates,
-         _one(_column_chain), templates=("column-chain",)),
+         _one(lambda of, _, machine: column_chain_form(of, machine), lambda of: len(of.stages) > 2),
+         templates=("column-chain",)),
     Form("partial-sums", "Lanes sum parts of a row.", reassociates, _partial_sums,
          templates=("dot-tiles", "rows")),
     Form("window", "Windows over one channel read rows as they lie.", exact, _one(_window),
