@@ -40,13 +40,10 @@ from plica.ir.loop.stages import stages, with_element
 from plica.ir.type import DType, f32, f64, i32, i64
 from plica.schedule.default.contraction import Contraction
 from plica.schedule.default.form import names_of
-from plica.schedule.default.machine import LINE, Machine
+from plica.schedule.default.machine import FEW_LANES, LINE, Machine
 from plica.schedule.default.reduction import AT_ONCE, halved
 from plica.schedule.default.summed import FEW, LONGEST
 from plica.schedule.default.tile import LOOP, VECTOR_AWAY, reads_of
-
-TOGETHER: Final = 4
-"""The number of results whose lanes are joined together, by a transpose."""
 
 BEGUN: Final = 16
 """Cycles in which a tile begins and ends."""
@@ -103,7 +100,7 @@ def dots_of(of: Contraction, machine: Machine) -> Dots | None:
         return None
     (term,) = of.k
     runs = -(-of.depth // (lanes * LONGEST["box"]))
-    if lanes < TOGETHER or of.depth < lanes or runs > FEW:
+    if lanes < FEW_LANES or of.depth < lanes or runs > FEW:
         return None
     if not all(_lies_along(each, term) for each in (of.data, of.weight)):
         return None
@@ -175,8 +172,8 @@ def _cycles(tile: DotTile, depth: int, dtype: DType, machine: Machine) -> float:
     waits = rates.latency / tile.independent_sums(machine)
     busy = max(tile.sums / rates.fma, read * lines / reads_of(rates), begun, waits)
     busy += read * (lines - 1) * VECTOR_AWAY
-    alone = tile.columns % TOGETHER
-    shorter = log2(lanes / TOGETHER) + tile.independent_sums(machine) - 1
+    alone = tile.columns % FEW_LANES
+    shorter = log2(lanes / FEW_LANES) + tile.independent_sums(machine) - 1
     last = JOINED_TOGETHER * (tile.columns - alone) + JOINED_ALONE * alone
     return vectors * busy + tile.sums * shorter + tile.rows * last + BEGUN
 
@@ -231,13 +228,13 @@ def dot_form(of: Dots, machine: Machine) -> Stages:
         terms.append(at(v + (depth - rest), sc.Lt(v, sc.index(rest))))
     elif rest:  # a vector that ends with the last terms, of which those before are left out
         terms.append(at(v + (depth - lanes), sc.Lt(sc.index(lanes - rest - 1), v)))
-    while lanes > TOGETHER or len(terms) > 1 or not isinstance(total, sc.Load):
+    while lanes > FEW_LANES or len(terms) > 1 or not isinstance(total, sc.Load):
         if len(terms) == 1 and isinstance(total, sc.Load):
             lanes //= 2
             terms = [substitute(total, {v: v + start}) for start in (0, lanes)]
         total = sc.Load(made("few", ((v, lanes),), halved(terms, sc.Add)), (*axes, v))
         terms = [total]
-    last = halved([substitute(total, {v: sc.index(n)}) for n in range(TOGETHER)], sc.Add)
+    last = halved([substitute(total, {v: sc.index(n)}) for n in range(FEW_LANES)], sc.Add)
     value = with_element(whole.value, whole.reduced, last)
     out = sc.Buffer(names.name("out"), sizes, sc.dtype_of(value))
     return stages(whole.inputs, (*every, Each(out, axes, value)))

@@ -33,8 +33,8 @@ from plica.ir.loop import Block, Kernel, Load, Store
 from plica.ir.loop.scalar import Add, Mul
 from plica.ir.type import known
 from plica.schedule import primitive as st
-from plica.schedule.default.dot_tile import TOGETHER, dot_tile
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.dot_tile import dot_tile
+from plica.schedule.default.machine import FEW_LANES, Machine
 from plica.schedule.default.nest import opened, summed, vectors
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
 from plica.schedule.default.share import pays
@@ -55,7 +55,7 @@ def _joins_lanes(flow: BlockFlow) -> bool:
     """Whether each element of the result is made of a few lanes of a stage."""
     found = [load for load in reads(flow.result) if load.buffer in flow.writer]
     lanes = [known(load.indices[-1]) for load in found if load.indices]
-    return sorted(lane for lane in lanes if lane is not None) == [*range(TOGETHER)]
+    return sorted(lane for lane in lanes if lane is not None) == [*range(FEW_LANES)]
 
 
 @frozen(eq=False)
@@ -171,11 +171,11 @@ class _DotTemplate:
         width = [*self.own.values()][-1]
         for loop in rows:
             yield st.unroll(loop)
-        rest = width % TOGETHER
-        if rest and width > TOGETHER:
+        rest = width % FEW_LANES
+        if rest and width > FEW_LANES:
             lane, last = yield st.loop_partition(lane, (width - rest, None))
             yield st.unroll(last)
-        if width > TOGETHER + rest:
-            several, lane = yield st.split(lane, (None, TOGETHER))
+        if width > FEW_LANES + rest:
+            several, lane = yield st.split(lane, (None, FEW_LANES))
             yield st.unroll(several)
-        yield st.unroll(lane) if width < TOGETHER else st.vectorize(lane)
+        yield st.unroll(lane) if width < FEW_LANES else st.vectorize(lane)

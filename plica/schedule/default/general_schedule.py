@@ -36,7 +36,7 @@ from plica.ir.loop import Block, Buffer, Kernel, Load, Scalar, ScalarVar, Store,
 from plica.ir.loop.scalar import FloorDiv, Lit, Pair
 from plica.ir.type import known
 from plica.schedule import primitive as st
-from plica.schedule.default.lane import is_row, nested
+from plica.schedule.default.lane import MAX_STRIDE, is_row, nested
 from plica.schedule.default.machine import MIN_LANES, Machine
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by
 from plica.schedule.do import Body, DoBlock as Do, do
@@ -54,9 +54,6 @@ MAX_NEIGHBOURS: Final = 8
 
 MIN_TERMS: Final = 16
 """A reduction of fewer terms is done at once."""
-
-MAX_STRIDE: Final = 4
-"""Elements of a row of open length that are no further apart are picked from whole vectors."""
 
 MAX_OPEN_VECTORS: Final = 4
 """Vectors of elements of open number that are computed together."""

@@ -22,6 +22,9 @@ from plica.ir.type import f64, i32, known, polynomial
 EXACT_QUOTIENT_BITS: Final = 32
 """Bits of integers that floats divide exactly, and so in lanes."""
 
+MAX_STRIDE: Final = 4
+"""Elements of a row of open length that are no further apart are picked from whole vectors."""
+
 REPEATS: Final = (2, 4, 8)
 """How many lanes may read one place of a row: vectors begin with the first of them."""
 

@@ -55,15 +55,12 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.stage import Each
 from plica.ir.loop.stages import Names, Stages, loads, pairs, stages, with_element
 from plica.ir.type import dim, f32, f64, i32, i64, known, polynomial
-from plica.schedule.default.lane import is_row
+from plica.schedule.default.lane import MAX_STRIDE, is_row
 from plica.schedule.default.machine import FEW_LANES, Machine
 
 AT_ONCE = 4
 """Vectors that are under way at once, at most."""
 
-
-NARROWEST = 2
-"""Vectors of fewer lanes are none."""
 
 SHORT = 4
 """The maximum vectors of a row kept in registers."""
@@ -79,9 +76,6 @@ SHORT_RUN = 8
 
 WIDE = 512
 """Lanes of a sum of this many terms are joined in f64."""
-
-MAX_STRIDE = 4
-"""Elements of a row of open length that are no further apart are picked from whole vectors."""
 
 
 def row_form(of: Stages, machine: Machine, most: int = AT_ONCE) -> Stages | None:
@@ -176,7 +170,7 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
     masked = machine.masks and len(body.axes) == 1
     if masked and lanes // 2 < length < lanes and _is_row(body):
         return RowTiling(1, 1, lanes, length, masked)
-    if lanes < NARROWEST or count < least or not _is_row(body):
+    if lanes < 2 or count < least or not _is_row(body):
         return None
     if len(body.axes) > 1:
         if machine.masks and length > count * lanes:
@@ -191,7 +185,7 @@ def in_parts(body: Reduce, machine: Machine, most: int = AT_ONCE) -> RowTiling |
 def _in_strips(body: Reduce, machine: Machine, most: int) -> RowTiling | None:
     """The split of an open row, or None if vectors do not help."""
     lanes = machine.lanes(dtype_of(body))
-    if lanes < NARROWEST or not is_row(body.body, body.axes[0], (), MAX_STRIDE):
+    if lanes < 2 or not is_row(body.body, body.axes[0], (), MAX_STRIDE):
         return None
     return RowTiling(0, most, lanes, 0, machine.masks, body.extents[0] // (most * lanes))
 

@@ -30,16 +30,13 @@ from math import prod
 from plica.ir.loop import Block, Kernel, Lit
 from plica.ir.type import known
 from plica.schedule import primitive as st
-from plica.schedule.default.machine import Machine
+from plica.schedule.default.machine import FEW_LANES, Machine
 from plica.schedule.default.nest import in_registers, opened, summed, vectors
 from plica.schedule.default.reduction import SHORT
 from plica.schedule.default.role import BlockFlow, block_flow, is_reduction, made_by, reads
-from plica.schedule.default.share import pays
+from plica.schedule.default.share import pays, shared
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
-
-TOGETHER = 4
-"""Short rows whose last lanes are joined at once."""
 
 LONG = 256
 """The row length from which the next row can be prefetched meanwhile."""
@@ -85,11 +82,11 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
         _, every = yield from opened(flow.result)
         rows = every[:around]
         if together:
-            outer, last = yield st.split(rows[-1], (None, TOGETHER))
+            outer, last = yield st.split(rows[-1], (None, FEW_LANES))
             yield from _rows_together(outer, last, before, around)
             rows = (*rows[:-1], outer)
             if shares:
-                yield from _shared(rows)
+                yield from shared(rows)
             return
         handles: list[tuple[Block, Handle]] = []
         for each in reversed([each for each in before if each not in runs]):
@@ -109,17 +106,9 @@ def row_schedule(kernel: Kernel, machine: Machine) -> Do | None:
             yield st.vectorize(lane)
             yield from _fetched(lane, flow.result, room)
         if shares:
-            yield from _shared(rows)
+            yield from shared(rows)
 
     return schedule()
-
-
-def _shared(rows: Sequence[Handle]) -> Body:
-    """Rows that cores share."""
-    whole = rows[0]
-    if len(rows) > 1:
-        whole = yield st.fuse(*rows)
-    yield st.parallel(whole)
 
 
 def _go_together(
@@ -129,7 +118,7 @@ def _go_together(
     has a single result."""
     result = flow.result
     count = known(result.extents[around - 1]) or 0 if around else 0
-    if len(parts) != 1 or _spatial(result) != around or not count or count % TOGETHER:
+    if len(parts) != 1 or _spatial(result) != around or not count or count % FEW_LANES:
         return False
     (part,) = parts
     terms = [known(n) or 0 for n, kind in zip(part.extents, part.kinds, strict=True)

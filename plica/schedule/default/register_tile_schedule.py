@@ -17,7 +17,7 @@ from typing import Any
 from attrs import frozen
 
 from plica.schedule import primitive as st
-from plica.schedule.default.machine import LINE
+from plica.schedule.default.machine import LINE, MIN_LANES
 from plica.schedule.default.nest import vectors
 from plica.schedule.default.register_tile import (
     TileLoop,
@@ -45,9 +45,6 @@ from plica.schedule.handle import Handle
 
 PASSES = 16
 """A tile of weights that is used more often than that need not be fetched ahead."""
-
-TURNED = 4
-"""Steps that are stored as a vector, at least."""
 
 
 def scheduled(
@@ -207,7 +204,7 @@ class _TileSchedule:
         rows = [found[at] for at in (self.beside,) if at in found]
         # Where steps, not lanes, are neighbours in the result, the tile is transposed before it is
         # stored.
-        turns = of.blocked and of.result[-1] == of.steps and tile.steps >= TURNED
+        turns = of.blocked and of.result[-1] == of.steps and tile.steps >= MIN_LANES
         order = [*rows, *many, lane, *steps] if turns else [*rows, *steps, *many, lane]
         if len(order) > 1:
             yield st.reorder(*order)

@@ -48,6 +48,7 @@ from plica.ir.loop.scalar import (
 from plica.ir.loop.statement import Block, Kernel, Store
 from plica.ir.type import DType, known
 from plica.schedule.default.contraction import stride
+from plica.schedule.default.machine import MIN_LANES
 from plica.schedule.default.tile import USUAL_OPEN_SIZE
 
 
@@ -241,10 +242,6 @@ def reads_rows(of: Block) -> bool:
     return all(of.vars[-1] in free_vars(each.indices[-1]) for each in loads)
 
 
-FEWEST_TURNED = 4
-"""Lanes of a vector that is worth turning, at least."""
-
-
 def turns_rows(of: Block) -> bool:
     """Whether a copy reads along its second-last loop what it writes along the last: registers
     transpose squares of it, if there are enough neighbours."""
@@ -253,7 +250,7 @@ def turns_rows(of: Block) -> bool:
         return False
     length, lanes = (known(size) or 0 for size in of.extents[-2:])
     apart = [each for each in loads[0].indices[:-1] if of.vars[-1] in free_vars(each)]
-    return len(apart) == 1 and FEWEST_TURNED <= lanes <= length and not lanes & (lanes - 1)
+    return len(apart) == 1 and MIN_LANES <= lanes <= length and not lanes & (lanes - 1)
 
 
 def is_guarded(of: Block) -> bool:

@@ -56,9 +56,6 @@ MAX_ROW_ELEMENTS: Final = 15
 """The maximum length of a short row: as many vectors stay in registers, and longer ones fill four
 of the shortest vectors."""
 
-MIN_VECTOR_ELEMENTS: Final = 4
-"""Plain loops make vectors of rows of this many elements."""
-
 VECTORS_SIDE_BY_SIDE: Final = 4
 """Vectors of functions that are computed side by side, so that none waits for another's steps."""
 
@@ -126,7 +123,7 @@ def rows_end_to_end(of: Store, machine: Machine) -> RowsEndToEnd | None:
         together *= 2
     whole, rest = divmod(length, lanes)
     along = count * (whole + (min(rest, 1) if machine.masks else rest.bit_count()))
-    if length < MIN_VECTOR_ELEMENTS:
+    if length < MIN_ROW_ELEMENTS:
         along = count * length  # nobody makes vectors of these
     vectors = -(-count // together) * together * length // lanes
     # Clearly fewer vectors than along rows, or single ones, which wait.

@@ -34,14 +34,11 @@ from plica.ir.type.dim import known
 from plica.ir.type.dtype import f32
 from plica.schedule import primitive as st
 from plica.schedule.default.form import elements
-from plica.schedule.default.machine import LINE, MASKED, Machine
+from plica.schedule.default.machine import LINE, MASKED, MIN_LANES, Machine
 from plica.schedule.default.role import only_map
 from plica.schedule.default.share import pays, touched
 from plica.schedule.do import Body, DoBlock as Do, do
 from plica.schedule.handle import Handle
-
-MIN_SQUARE_SIDE: Final = 4
-"""Elements of a vector that is worth transposing for, and of an end that is worth a square."""
 
 MIN_ROWS, MIN_COLUMNS = 5, 9
 """The minimum rows and columns of the result for a partial square: vectors with fewer columns are
@@ -121,7 +118,7 @@ def transpose_of(of: Store, machine: Machine) -> Transpose | None:
     least = min(load.buffer.dtype.bytes, out.dtype.bytes)
     masks = machine.masks and (least >= f32.bytes or machine.vector > MASKED)  # none of few bytes
     rows, columns = (min(MIN_ROWS, side), min(MIN_COLUMNS, side)) if masks else (side, side)
-    if side < MIN_SQUARE_SIDE or sizes[load.indices[-1]] < rows or sizes[last] < columns:
+    if side < MIN_LANES or sizes[load.indices[-1]] < rows or sizes[last] < columns:
         return None
     line, along = (max(1, LINE // (side * each.dtype.bytes)) for each in (out, load.buffer))
     if machine.masks:
@@ -207,7 +204,7 @@ def parts_of(size: int, side: int, together: int, *, overlaps: bool = True) -> l
     >>> [(each.length, each.squares) for each in parts_of(1000, 8, 2)]
     [(1000, 2)]
     """
-    few = size % side if size > side and size % side < MIN_SQUARE_SIDE else 0
+    few = size % side if size > side and size % side < MIN_LANES else 0
     whole, group = size - few, together * side
     groups, squares = -(-whole // group), -(-whole // side)
     left = whole % group if groups * together > MAX_OVERLAP * squares or not overlaps else 0
