@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from attrs import frozen
+from attrs import field, frozen
 
 from plica.core import Term, free_vars, post_order, substitute
 from plica.ir.loop.combiner import MEANING
@@ -216,94 +216,138 @@ def reduced_in_parts(
     name: Names,
 ) -> tuple[list[Each], Scalar]:
     """The stages of a reduction for each point of some axes, and its final value."""
-    dtype, many, lanes = dtype_of(body), cut.many, cut.lanes
-    h, u, v, t = (name.var(each) for each in "huvt")
-    term = body.axes[-1]
-    start_, join = MEANING[body.combiner]
-    flat = len(body.axes) == 1
+    parts = _Parts(body, cut, axes, sizes, name)
+    value = parts.total()
+    return parts.made, value
 
-    def at(place: Scalar, partly: bool = False) -> Scalar:
-        found = substitute(body.body, {term: place})
-        return Select(Lt(place, index(cut.length)), found, start_(dtype)) if partly else found
 
-    behind = [] if cut.strips is None else _behind_strips(body, cut, axes, sizes, name)
-    stages: list[Each] = [*behind]
-    first: list[Scalar] = []
-    length = _run_length(body, cut)
-    before = dim(cut.groups // length * length) if length else index(0)
-    long = _rounds(body) and prod(map(_size, body.extents)) >= WIDE
-    wide = f64 if length or long else dtype
-    if length:
-        stages += _in_runs(body, cut, length, axes, sizes, name)
-        first.append(Load(stages[-1].out, (*axes, v)))
-    groups = dim(cut.groups - before)
+@frozen(eq=False)
+class _Parts:
+    """The stages of a reduction that is cut, under construction: each for all points of some
+    axes."""
 
-    def widened(of: Scalar) -> Scalar:
-        return of if dtype_of(of) is wide else Cast(of, wide)
+    body: Reduce
+    cut: RowTiling
+    axes: tuple[ScalarVar, ...]
+    sizes: tuple[Scalar, ...]
+    names: Names
+    made: list[Each] = field(factory=list)
 
-    if known(groups) != 0:
-        start = dim(before * (many * lanes))
-        part = Each(
-            Buffer(name.name("part"), (*sizes, index(many), index(lanes)), dtype),
-            (*axes, u, v),
-            Reduce(
-                body.combiner,
-                (*body.axes[:-1], h),
-                (*body.extents[:-1], groups),
-                at(
-                    (h * many + u) * lanes + v + start
-                    if known(start) != 0
-                    else (h * many + u) * lanes + v,
-                    partly=cut.is_partly,
-                ),
-            ),
-        )
-        stages.append(part)
-        beside: list[Scalar] = [Load(part.out, (*axes, index(n), v)) for n in range(many)]
-        beside += [Load(each.out, (*axes, v)) for each in behind[:1]]
-        first.append(widened(halved(beside, join)))
-    done = min(cut.count * lanes, cut.length)
-    while cut.masked and cut.length - done > FEW_LANES:
-        first.append(widened(at(v + done, partly=cut.length - done < lanes)))
-        done = min(done + lanes, cut.length)
+    def add(self, like: str, value: Scalar, *lanes: tuple[ScalarVar, Scalar]) -> Load:
+        """An element of a new stage, of some lanes at each point."""
+        shape = (*self.sizes, *[size for _, size in lanes])
+        out = Buffer(self.names.name(like), shape, dtype_of(value))
+        self.made.append(Each(out, (*self.axes, *[lane for lane, _ in lanes]), value))
+        return Load(out, self.made[-1].axes)
 
-    def left(width: int, place: Scalar) -> list[Scalar]:
-        """The remaining elements, a number of lanes at a time."""
-        nonlocal done
-        start, count = done, (cut.length - done) // width if flat else 0
-        done += count * width
-        return [widened(at(place + (start + each * width))) for each in range(count)]
+    def fold(self, value: Scalar, *over: tuple[ScalarVar, Scalar]) -> Reduce:
+        """The same reduction of other terms."""
+        axes, extents = zip(*over, strict=True)
+        return Reduce(self.body.combiner, axes, extents, value)
 
-    width = lanes
-    last = _lane(first[0], v)
-    for like, new in (("joined", lanes), ("few", FEW_LANES)):
-        if new > width or (new == width and like == "few"):
-            continue
-        read = last
-        if like == "joined":
-            found = list(first)
-        else:
-            found = [read(v + each * new) for each in range(width // new)]
-        found += left(new, v)
-        if len(found) == 1 and isinstance(found[0], Load):
-            continue
-        kept = Buffer(name.name(like), (*sizes, index(new)), wide)
-        stages.append(Each(kept, (*axes, v), halved(found, join)))
-        last, width = _read(kept, axes), new
-    found = [*[last(index(each)) for each in range(width)], *left(1, index(0))]
-    found += [widened(Load(each.out, axes)) for each in behind[1:]]
-    stages.append(Each(Buffer(name.name("total"), sizes, wide), axes, halved(found, join)))
-    value: Scalar = Load(stages[-1].out, axes)
-    if not flat and done < cut.length:
-        rest = Reduce(
-            body.combiner,
-            (*body.axes[:-1], t),
-            (*body.extents[:-1], index(cut.length - done)),
-            widened(at(t + done)),
-        )
-        stages.insert(0, Each(Buffer(name.name("rest"), sizes, wide), axes, rest))
-        value = join(value, Load(stages[0].out, axes))
-    return stages, value if wide is dtype else Cast(value, dtype)
+    def term(self, place: Scalar, length: Scalar | None = None) -> Scalar:
+        """The term at a place of the row; behind its `length`, if there is one, the identity."""
+        found = substitute(self.body.body, {self.body.axes[-1]: place})
+        if length is None:
+            return found
+        return Select(Lt(place, length), found, MEANING[self.body.combiner][0](dtype_of(self.body)))
+
+    @property
+    def outer(self) -> list[tuple[ScalarVar, Scalar]]:
+        """The axes of the terms but the last, with their sizes."""
+        return list(zip(self.body.axes[:-1], self.body.extents, strict=False))
+
+    @property
+    def length(self) -> Scalar | None:
+        """Where terms end within vectors, or None."""
+        return index(self.cut.length) if self.cut.is_partly else None
+
+    def total(self) -> Scalar:
+        """The value, made in vectors, which are joined to shorter and shorter ones."""
+        body, cut, lanes = self.body, self.cut, self.cut.lanes
+        dtype, join = dtype_of(body), MEANING[body.combiner][1]
+        h, u, v, t = (self.names.var(each) for each in "huvt")
+        behind = [] if cut.strips is None else self.behind_strips(v)
+        length = _run_length(body, cut)
+        before = dim(cut.groups // length * length) if length else index(0)
+        long = _rounds(body) and prod([known(size) or 0 for size in body.extents]) >= WIDE
+        wide = f64 if length or long else dtype
+        first: list[Scalar] = [self.in_runs(length, u, v)] if length else []
+
+        def widened(of: Scalar) -> Scalar:
+            return of if dtype_of(of) is wide else Cast(of, wide)
+
+        if known(groups := dim(cut.groups - before)) != 0:
+            start, place = dim(before * (cut.many * lanes)), (h * cut.many + u) * lanes + v
+            value = self.term(place if known(start) == 0 else place + start, self.length)
+            part = self.add("part", self.fold(value, *self.outer, (h, groups)), *self.vectors(u, v))
+            first.append(widened(halved([*self.beside(part, u), *behind[:1]], join)))
+        done = min(cut.count * lanes, cut.length)
+        while cut.masked and cut.length - done > FEW_LANES:
+            ends = index(cut.length) if cut.length - done < lanes else None
+            first.append(widened(self.term(v + done, ends)))
+            done = min(done + lanes, cut.length)
+
+        def left(width: int, place: Scalar) -> list[Scalar]:
+            """The remaining elements, a number of lanes at a time."""
+            nonlocal done
+            start, count = done, 0 if self.outer else (cut.length - done) // width
+            done += count * width
+            return [widened(self.term(place + (start + each * width))) for each in range(count)]
+
+        def lane(place: Scalar) -> Scalar:
+            return substitute(last, {v: place})
+
+        width, last = lanes, first[0]
+        for like, new in (("joined", lanes), ("few", FEW_LANES)):
+            if new > width or (new == width and like == "few"):
+                continue
+            found = first if like == "joined" else [lane(v + n * new) for n in range(width // new)]
+            found = [*found, *left(new, v)]
+            if len(found) > 1 or not isinstance(found[0], Load):
+                last, width = self.add(like, halved(found, join), (v, index(new))), new
+        found = [*[lane(index(each)) for each in range(width)], *left(1, index(0))]
+        whole: Scalar = self.add("total", halved([*found, *map(widened, behind[1:])], join))
+        if self.outer and done < cut.length:
+            over = (*self.outer, (t, index(cut.length - done)))
+            whole = join(whole, self.add("rest", self.fold(widened(self.term(t + done)), *over)))
+            self.made.insert(0, self.made.pop())
+        return whole if wide is dtype else Cast(whole, dtype)
+
+    def vectors(self, u: ScalarVar, v: ScalarVar) -> tuple[tuple[ScalarVar, Scalar], ...]:
+        """The lanes of vectors side by side."""
+        return (u, index(self.cut.many)), (v, index(self.cut.lanes))
+
+    def beside(self, part: Load, u: ScalarVar) -> list[Scalar]:
+        """What vectors side by side have in a lane."""
+        return [substitute(part, {u: index(n)}) for n in range(self.cut.many)]
+
+    def in_runs(self, length: int, u: ScalarVar, v: ScalarVar) -> Load:
+        """The stages of whole runs: `run`, and in `wide` their totals per lane."""
+        h, o = self.names.var("h"), self.names.var("o")
+        over, count = self.outer, dim(self.cut.groups // length)
+        step: Scalar = h
+        if known(count) != 1:
+            over, step = [*over, (o, count)], o * length + h
+        value = self.term((step * self.cut.many + u) * self.cut.lanes + v, self.length)
+        one = self.fold(value, (h, index(length)))
+        run = self.add("run", one, *over, *self.vectors(u, v))
+        part = halved(self.beside(run, u), MEANING[self.body.combiner][1])
+        total = part if dtype_of(part) is f64 else Cast(part, f64)
+        return self.add("wide", self.fold(total, *over), (v, index(self.cut.lanes)))
+
+    def behind_strips(self, v: ScalarVar) -> list[Load]:
+        """Elements of the stages behind the strips of an open row: `tail`, by vectors, and `rest`,
+        by elements, if there are no partial vectors."""
+        cut, lanes, t, (size,) = self.cut, self.cut.lanes, self.names.var("t"), self.body.extents
+        done = cut.groups * (cut.many * lanes)
+        count = (size - done + (lanes - 1 if cut.masked else 0)) // lanes
+        value = self.term(done + t * lanes + v, size if cut.masked else None)
+        tail = self.add("tail", self.fold(value, (t, count)), (v, index(lanes)))
+        if cut.masked:
+            return [tail]
+        ends = size // lanes * lanes
+        return [tail, self.add("rest", self.fold(self.term(ends + t), (t, size - ends)))]
 
 
 def _rounds(of: Reduce) -> bool:
@@ -311,14 +355,10 @@ def _rounds(of: Reduce) -> bool:
     return of.combiner == "sum" and dtype_of(of).is_float
 
 
-def _size(of: Scalar) -> int:
-    return known(of) or 0
-
-
 def _run_length(body: Reduce, cut: RowTiling) -> int:
     """The vectors of a run, 0 where a lane reduces all it has at once."""
     groups = cut.count // cut.many
-    outer = prod(map(_size, body.extents[:-1]))
+    outer = prod([known(size) or 0 for size in body.extents[:-1]])
     if cut.strips is not None:
         return RUN if _rounds(body) else 0
     if not _rounds(body) or groups * outer <= ONE_RUN:
@@ -333,84 +373,11 @@ def _run_length(body: Reduce, cut: RowTiling) -> int:
     return length
 
 
-def _in_runs(  # noqa: PLR0917  # a reduction is these things
-    body: Reduce,
-    cut: RowTiling,
-    length: int,
-    axes: tuple[ScalarVar, ...],
-    sizes: tuple[Scalar, ...],
-    name: Names,
-) -> list[Each]:
-    """The stages of whole runs: `run`, and in `wide` their totals per lane."""
-    many, lanes = cut.many, cut.lanes
-    h, u, v, o = (name.var(each) for each in "huvo")
-    count = dim(cut.groups // length)
-    over, counts = body.axes[:-1], body.extents[:-1]
-    place = (h * many + u) * lanes + v
-    if known(count) != 1:
-        over, counts = (*over, o), (*counts, count)
-        place = ((o * length + h) * many + u) * lanes + v
-    inside = substitute(body.body, {body.axes[-1]: place})
-    start_, join = MEANING[body.combiner]
-    if cut.is_partly:
-        inside = Select(Lt(place, index(cut.length)), inside, start_(dtype_of(body)))
-    one = Buffer(name.name("run"), (*sizes, *counts, index(many), index(lanes)), dtype_of(body))
-    run = Each(one, (*axes, *over, u, v), Reduce(body.combiner, (h,), (index(length),), inside))
-    own = tuple([name.var(str(each.name.hint)) for each in over])
-    beside = halved([Load(one, (*axes, *own, index(n), v)) for n in range(many)], join)
-    total = Reduce(
-        body.combiner, own, counts, beside if dtype_of(body) is f64 else Cast(beside, f64)
-    )
-    wide = Buffer(name.name("wide"), (*sizes, index(lanes)), f64)
-    return [run, Each(wide, (*axes, v), total)]
-
-
-def _behind_strips(
-    body: Reduce,
-    cut: RowTiling,
-    axes: tuple[ScalarVar, ...],
-    sizes: tuple[Scalar, ...],
-    name: Names,
-) -> list[Each]:
-    """The stages behind the strips of an open row: `tail`, by vectors, and `rest`, by elements, if
-    there are no partial vectors."""
-    dtype, lanes, (size,) = dtype_of(body), cut.lanes, body.extents
-    t, v = name.var("t"), name.var("v")
-    start_, _ = MEANING[body.combiner]
-    done = cut.groups * (cut.many * lanes)
-
-    def folded(like: str, lane: tuple[ScalarVar, ...], count: Scalar, value: Scalar) -> Each:
-        out = Buffer(name.name(like), (*sizes, *[index(lanes) for _ in lane]), dtype)
-        return Each(out, (*axes, *lane), Reduce(body.combiner, (t,), (count,), value))
-
-    def term(place: Scalar) -> Scalar:
-        return substitute(body.body, {body.axes[0]: place})
-
-    place = done + t * lanes + v
-    if cut.masked:
-        value = Select(Lt(place, size), term(place), start_(dtype))
-        return [folded("tail", (v,), (size - done + (lanes - 1)) // lanes, value)]
-    ends = size // lanes * lanes
-    return [
-        folded("tail", (v,), (size - done) // lanes, term(place)),
-        folded("rest", (), size - ends, term(ends + t)),
-    ]
-
-
-def _lane(of: Scalar, lane: ScalarVar) -> Callable[[Scalar], Scalar]:
-    """The value of a lane."""
-    return lambda place: substitute(of, {lane: place})
-
-
 def _moved(of: Each, at: Mapping[Term, Term]) -> Each:
     """A stage over other axes, as far as those are axes."""
     own: dict[Term, Term] = {a: b for a, b in at.items() if isinstance(b, ScalarVar)}
     axes = tuple([own.get(axis, axis) for axis in of.axes])
     return Each(of.out, axes, substitute(of.value, own))  # type: ignore[arg-type]  # axes are variables
-
-
-def _read(of: Buffer, axes: tuple[ScalarVar, ...]) -> Callable[[Scalar], Scalar]:
-    return lambda place: Load(of, (*axes, place))
 
 
 def halved(found: Sequence[Scalar], join: Callable[[Scalar, Scalar], Scalar]) -> Scalar:
