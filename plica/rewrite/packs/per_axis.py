@@ -162,6 +162,16 @@ def widths(low: Given, high: Given) -> tuple[tuple[int, ...], ...] | None:
     return None if pairs is None else tuple(pairs)
 
 
+@derived
+def widths_together(first: Any, second: Any, of: Expr) -> tuple[tuple[int, int], ...]:
+    """What two paddings, one after the other, put around a tensor.  Any: pairs, or a number."""
+    pairs = [
+        given if isinstance(given, tuple) else ((given, given),) * rank_of(of)
+        for given in (first, second)
+    ]
+    return tuple((i + k, j + n) for (i, j), (k, n) in zip(*pairs, strict=True))
+
+
 @attrs.frozen
 class AlongEachAxis:
     """A guard: numbers stand in relations along each axis of a tensor or of an attribute.

@@ -20,6 +20,7 @@ from plica.rewrite.make import tabled as rule
 from plica.rewrite.match import PatternMatch
 from plica.rewrite.pack import Pack, pack
 from plica.rewrite.packs.axes import NoLonger, exclusive, flipped, longer
+from plica.rewrite.packs.per_axis import widths_together
 from plica.rewrite.packs.shape import is_order
 from plica.rewrite.packs.word import LikeLeft, op, refilled, reshaped, shape, v, x, y
 from plica.rewrite.pattern import Rest, derived, hole, holes
@@ -88,18 +89,6 @@ def rolled_once(match: PatternMatch) -> Term:
         for given, axes in ((match.a, match.o), (match.t, match.u))
     ]
     done: Term = roll(match.x, shifts[0] + shifts[1], match.o + match.u)
-    return done
-
-
-def padded_once(match: PatternMatch) -> Term:
-    """One padding for two with the same constant."""
-    rank = len(shape(match.x))
-    first, second = (
-        given if isinstance(given, tuple) else ((given, given),) * rank
-        for given in (match.a, match.o)
-    )
-    widths = tuple((i + k, j + n) for (i, j), (k, n) in zip(first, second, strict=True))
-    done: Term = pad(match.x, widths, "constant", match.u)
     return done
 
 
@@ -176,7 +165,7 @@ REPETITIONS: Final = (
     rule("roll-nothing",                roll(x, zeros, a),                            x),
     rule("roll-roll",                   roll(roll(x, a, o), t, u),                    rolled_once),
     rule("pad-nothing",                 pad(x, hole("w", when=is_zero), t, u),        x),
-    rule("pad-pad",                     pad(pad(x, a, "constant", u), o, "constant", u), padded_once),
+    rule("pad-pad",                     pad(pad(x, a, "constant", u), o, "constant", u), pad(x, widths_together(a, o, x), "constant", u)),
     rule("tril-tril",                   tril(tril(x, a), o),                          tril(x, smaller(a, o))),
     rule("triu-triu",                   triu(triu(x, a), o),                          triu(x, larger(a, o))),
     rule("flip-of-filled",              flip(broadcast_to(v, t), a),                  broadcast_to(v, t)),

@@ -102,6 +102,8 @@ class GridReading:
                 return found
             case Derived(function, (low, high)) if function is words.widths:
                 return self.numbers(low if side == "low" else high)
+            case Derived(function, (first, second, _)) if function is words.widths_together:
+                return _added(self.pad_numbers(first, side), self.pad_numbers(second, side))
         raise Unprovable("these widths of a pad are not modelled")
 
     def on_axis(self, axis: Any) -> Coordinates:
@@ -234,9 +236,6 @@ class GridReading:
             return "Real", f"value_{value.name}"
         raise Unprovable(f"the number {value!r} is not modelled")
 
-    def _full_like(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
-        return self._filled(of.sizes, given, of)
-
     def _slice(self, of: GridTensor, given: Mapping[str, Any]) -> GridTensor:
         """A slice, whose bounds must be places in order: no other is modelled."""
         if given["axes"] is not None:
@@ -311,11 +310,12 @@ class GridReading:
         sort, value = self._value(given["constant_values"])
         if sort != of.sort:
             raise Unprovable("a pad with a number of another dtype")
+        if self.is_left and isinstance(given["pad_width"], Hole):
+            self.bounded.add(given["pad_width"].name)  # a pad names all axes, or is for each alike
         low = self.pad_numbers(given["pad_width"], "low")
         high = self.pad_numbers(given["pad_width"], "high")
         self.owed.extend([f"(<= 0 {each})" for each in (*low, *high)])
-        trio = zip(low, of.sizes, high, strict=True)
-        sizes = tuple(f"(+ {a} {n} {b})" for a, n, b in trio)
+        sizes = tuple(f"(+ {a} {n} {b})" for a, n, b in zip(low, of.sizes, high, strict=True))
 
         def at(q: Coordinates) -> str:
             place = tuple(f"(- {c} {a})" for c, a in zip(q, low, strict=True))
@@ -385,7 +385,8 @@ def _added(first: Sequence[str], second: Sequence[str]) -> Coordinates:
 
 READERS: Final[Mapping[str, Callable[[GridReading, GridTensor, Mapping[str, Any]], GridTensor]]] = {
     "slice": GridReading._slice, "pad": GridReading._pad, "flip": GridReading._flip,
-    "full_like": GridReading._full_like, "broadcast_to": GridReading._broadcast,
+    "broadcast_to": GridReading._broadcast,
+    "full_like": lambda reading, of, given: reading._filled(of.sizes, given, of),
 }  # fmt: skip
 
 

@@ -91,6 +91,7 @@ FLATTENS: Final = frozenset(("nn.flatten", "ravel", "squeeze", "expand_dims", "r
 FILLS: Final[dict[str, int | None]] = {
     "zeros_like": 0, "ones_like": 1, "full_like": None, "zeros": 0, "ones": 1, "full": None,
 }  # fmt: skip
+PLACES: Final = ("iota", "iota_like")
 COPIES: Final = ("nn.dropout",)
 """Operators that give their argument, whatever their attributes."""
 
@@ -193,6 +194,9 @@ class RuleReading(RuleFacts):
             return self._fill(record.name, given, shape_of(self, given["shape"]), f32)
         if record.name in DOMAINS and not any(isinstance(each, Literal) for each in args):
             return contracted(self, record, given, [self.memo[each] for each in args])
+        if record.name in PLACES:
+            shape = self.memo[args[0]].shape if args else shape_of(self, given["shape"])
+            return self._places(given["axis"], self.value(given["dtype"]), shape)
         if record.name == "einsum":
             return einsum(self, given, [self.memo[each] for each in args])
         if record.name == "concat":
@@ -333,6 +337,14 @@ class RuleReading(RuleFacts):
         dtype = self.value(given["dtype"])
         number = number_of(self, value, own if dtype is None else dtype)
         return OpenTensor(number.dtype, shape, lambda _: number.at(NOWHERE))
+
+    def _places(self, axis: Any, dtype: Any, shape: OpenShape) -> OpenTensor:
+        """The index along an axis at each place."""
+        if not isinstance(dtype, DType):
+            raise Unprovable("places of an unknown dtype")
+        key = ("places", axis, dtype, shape)
+        self.legal(key, "places along another axis")
+        return OpenTensor(dtype, shape, lambda index: self.atom((*key, index), dtype, "place"))
 
     # --- arrangements -----------------------------------------------------------------------------
 

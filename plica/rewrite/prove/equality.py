@@ -18,7 +18,7 @@ import attrs
 from plica.core import Name, Term, map_bottom_up, post_order
 from plica.ir.contract import Contract, exact, signless_zero
 from plica.ir.loop.combiner import MEANING
-from plica.ir.loop.scalar import Scalar, ScalarVar, dtype_of
+from plica.ir.loop.scalar import Intrinsic, Lit, Lt, Scalar, ScalarVar, Select, Sub, dtype_of
 from plica.rewrite.prove.element import RuleReading
 from plica.rewrite.prove.open_fold import OpenFold
 from plica.rewrite.prove.open_tensor import Unprovable
@@ -26,6 +26,7 @@ from plica.rewrite.prove.rounding import DETOUR, direct
 from plica.rewrite.prove.smt import EqualityScript, FloatTheory, Unencodable, query
 from plica.rewrite.prove.solver import MISSING, answer, is_available
 
+CASES: Final = "a choice comes out of what is computed of it"
 REALS: Final = "real arithmetic"
 ONE_ZERO: Final = "one zero"
 _THEORIES: Final[dict[bool, tuple[FloatTheory, ...]]] = {
@@ -160,7 +161,40 @@ def equal(a: Scalar, b: Scalar, claim: Claim) -> Sequence[str]:
             reasons.append(f"the sides differ in {where}")
             break
         reasons.append(f"z3 does not decide it in {where}")
+    if not _has_floats(a, b) and (cases := _cases(a, b)) is not None:
+        claim.theorems[CASES] = None
+        return [law for sides in cases for law in equal(*sides, claim)]
     raise Unprovable("; ".join(reasons))
+
+
+def _cases(a: Scalar, b: Scalar) -> list[tuple[Scalar, Scalar]] | None:
+    """Both sides where a condition in them holds and where it does not; None if there is none."""
+    sides = [map_bottom_up(_chosen_absolute, side) for side in (a, b)]
+    conditions = [it.condition for side in sides for it in post_order(side)
+                  if isinstance(it, Select)]  # fmt: skip
+    if not conditions:
+        return None
+
+    def where(side: Term, holds: bool) -> Scalar:
+        def chosen(node: Term) -> Term:
+            if isinstance(node, Select) and node.condition is conditions[0]:
+                return node.then if holds else node.orelse
+            return node
+
+        found = map_bottom_up(chosen, side)
+        assert isinstance(found, Scalar)
+        return found
+
+    return [(where(sides[0], holds), where(sides[1], holds)) for holds in (True, False)]
+
+
+def _chosen_absolute(node: Term) -> Term:
+    """The size of an integer as a choice."""
+    if not isinstance(node, Intrinsic) or node.name != "abs":
+        return node
+    (value,) = node.args
+    zero = Lit(0, dtype_of(value))
+    return Select(Lt(value, zero), Sub(zero, value), value)
 
 
 def _laws(

@@ -7,12 +7,16 @@ from typing import Any, Final
 
 import pytest
 
+from plica.core import Name
 from plica.ir.contract import exact
+from plica.ir.graph.expression import Var
+from plica.ir.type import tensor
 from plica.rewrite.check.run import check
 from plica.rewrite.check.verdict import Proved, Refuted
 from plica.rewrite.make import tabled
 from plica.rewrite.match import plain
 from plica.rewrite.packs import per_axis as words
+from plica.rewrite.packs.composite import dims
 from plica.rewrite.packs.per_axis import (
     AlongEachAxis,
     along,
@@ -28,6 +32,7 @@ from plica.rewrite.packs.per_axis import (
 from plica.rewrite.packs.word import f, op, x, y
 from plica.rewrite.pattern import holes
 from plica.rewrite.prove.coordinate import coordinate_proof
+from plica.rewrite.prove.equality import CASES
 from plica.rewrite.prove.open_tensor import Unprovable
 from plica.rewrite.prove.run import attempt
 from plica.rewrite.prove.solver import answer, is_available
@@ -43,6 +48,7 @@ from tests.rewrite.prove.xla_rules import (
     stretched,
 )
 
+VECTORS = Var(Name("x"), tensor((2, 3), "f32"))
 pytestmark = pytest.mark.skipif(not is_available("z3"), reason="z3 is not installed")
 
 a, i, j, k, r, t, u, axis, e = holes("a i j k r t u axis e")
@@ -136,3 +142,32 @@ def test_numbers_of_another_rank_are_refused() -> None:
     assert plain(words.counts.compute((0, 1), (5, 5), 2)) == (3, 2)
     assert plain(words.where_zero.compute((0, 1), 5, (6, 7))) == (5, 7)
     assert words.along.compute(2, (1, 2)) is None
+
+
+def test_two_pads_are_one_whatever_their_widths_are() -> None:
+    first, second = holes("first second")
+
+    def twice(together: Any) -> Rule:
+        whole = pad(pad(x, first, "constant", u), second, "constant", u)
+        return tabled("pads", whole, pad(x, together, "constant", u))
+
+    proved = (words.widths_together(first, second, x), words.widths_together(second, first, x))
+    assert all(isinstance(attempt(twice(each)), Proved) for each in proved)
+    assert not isinstance(attempt(twice(words.widths_together(first, first, x))), Proved)
+    assert not isinstance(attempt(twice(first)), Proved)
+    assert words.widths_together.compute(1, ((0, 2), (3, 0)), VECTORS) == ((1, 3), (4, 1))
+
+
+def test_places_are_those_of_one_axis_shape_and_dtype() -> None:
+    like, iota = op("iota_like"), op("iota")
+    assert isinstance(attempt(tabled("places", like(x, a, e), iota(dims(x), a, e))), Proved)
+    for right in (iota(dims(x), 0, e), iota(dims(x), a, "i32"), like(x, 1, e)):
+        assert not isinstance(attempt(tabled("places", like(x, a, e), right)), Proved)
+
+
+def test_a_choice_comes_out_of_what_is_computed_of_it() -> None:
+    size, square = op("absolute"), op("square")
+    verdict = attempt(tabled("sizes", square(size(x)), square(x)))
+    assert isinstance(verdict, Proved)
+    assert CASES in verdict.theorems
+    assert not isinstance(attempt(tabled("sizes", size(x) * x, square(x))), Proved)
