@@ -17,7 +17,7 @@ from plica.codegen.lower.loop_order import StoredElement, stored
 from plica.codegen.lower.nest import in_order, open_sizes
 from plica.codegen.lower.padded_window import PaddedWriter
 from plica.codegen.lower.strip_window import RowEnd, StripWriter, row_end
-from plica.core import Term, free_vars, map_bottom_up, substitute
+from plica.core import Term, map_bottom_up, substitute
 from plica.ir.loop import Branch, Each, Kernel, Names, Stages, scalar as sc
 from plica.ir.loop.stages import pairs, stages as joined
 from plica.ir.type import dim, i64, known
@@ -56,39 +56,25 @@ class _Windows:
 def _without_units(of: Stages) -> Stages:
     """The stages without terms of length 1, which make no difference to the runs of a product."""
     fold = of.stages[0]
-    if (
-        not isinstance(fold, Each)
-        or not isinstance(fold.value, sc.Reduce)
-        or fold.value.runs == "row"
-    ):
+    if not isinstance(fold, Each) or not isinstance(fold.value, sc.Reduce):
         return of
-    old = fold.value
-    single = [axis for axis, n in zip(old.axes, old.extents, strict=True) if known(n) == 1]
-    single = single[len(single) == len(old.axes) :]
-    left = [(a, n) for a, n in zip(old.axes, old.extents, strict=True) if a not in single]
-    zero: dict[Term, Term] = dict.fromkeys(single, sc.index(0))
-
-    def put(of: sc.Scalar) -> sc.Scalar:
-        if free_vars(of).isdisjoint(single):
-            return of
-        return dim(substitute(of, zero))
+    old, every = fold.value, dict(zip(fold.value.axes, fold.value.extents, strict=True))
+    left = {axis: size for axis, size in every.items() if known(size) != 1}
+    if not left or old.runs == "row":
+        return of
+    zero: dict[Term, Term] = {axis: sc.index(0) for axis in every if axis not in left}
 
     def change(node: Term) -> Term:
         match node:
             case sc.Load(buffer, indices):
-                return sc.Load(buffer, tuple([put(each) for each in indices]))
-            case sc.Le(low, high) if sc.dtype_of(low) is i64:
-                return sc.Le(put(low), put(high))
-            case sc.Lt(low, high) if sc.dtype_of(low) is i64:
-                return sc.Lt(put(low), put(high))
+                return sc.Load(buffer, tuple([dim(each) for each in indices]))
+            case sc.Le(low, high) | sc.Lt(low, high) if sc.dtype_of(low) is i64:
+                return type(node)(dim(low), dim(high))
             case _:
                 return node
 
-    body = map_bottom_up(change, old.body) if single else old.body
-    if not free_vars(body).isdisjoint(single):
-        return of
-    axes, extents = tuple([a for a, _ in left]), tuple([n for _, n in left])
-    value = sc.Reduce(old.combiner, axes, extents, body, old.runs)
+    body = map_bottom_up(change, substitute(old.body, zero)) if zero else old.body
+    value = sc.Reduce(old.combiner, tuple(left), tuple(left.values()), body, old.runs)
     return joined(of.inputs, (Each(fold.out, fold.axes, value), *of.stages[1:]), of.outputs)
 
 
