@@ -218,6 +218,23 @@ def test_compile_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert not Path(out).exists()
 
 
+def test_lists_are_printed_as_they_are(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    given = helper.make_tensor_value_info("x", floats, ["n", 2])
+    made = helper.make_tensor_sequence_value_info("y", floats, None)
+    nodes = [helper.make_node("SplitToSequence", ["x", "s"], ["y"], axis=0)]
+    sizes = onnx.numpy_helper.from_array(np.array([1, 2]), "s")
+    graph = helper.make_graph(nodes, "g", [given], [made], [sizes])
+    onnx.save(helper.make_model(graph), folder / "list.onnx")
+    out = str(folder / "list.plica")
+    assert main(["compile", str(folder / "list.onnx"), "-o", out]) == 0
+    np.save(folder / "rows.npy", np.ones((3, 2), np.float32))
+    capsys.readouterr()
+    assert main(["run", out, "--input", f"x={folder / 'rows.npy'}"]) == 0
+    assert capsys.readouterr().out.startswith("y: List[")  # of arrays of different shapes
+
+
 def test_a_model_file_becomes_an_artefact(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx = pytest.importorskip("onnx")
     helper, floats = onnx.helper, onnx.TensorProto.FLOAT

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         np.savez(packed, allow_pickle=False, **named)
         archive.write(arguments.output, packed.getvalue())
     for port, each in zip(exe.outputs, arrays, strict=True):
-        print(replace(port, shape=np.shape(each)))
+        print(replace(port, shape=each.shape) if isinstance(each, np.ndarray) else port)
         if arguments.output is None:
             print(each)
     return 0
