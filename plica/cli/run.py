@@ -6,7 +6,7 @@ import argparse
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from plica.cli.command import Command
 from plica.cli.option import add_inputs, ending, positive, read_arrays
@@ -23,7 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
         archive.destination(arguments.output)
     exe = load(arguments.artefact, arguments.threads)
     found = exe(**read_arrays(arguments.input))
-    arrays = found if isinstance(found, tuple) else (found,)
+    # Any: an array, or a list of them.
+    arrays: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
     if arguments.output is not None:
         named = {port.name: each for port, each in zip(exe.outputs, arrays, strict=True)}
         packed = io.BytesIO()
