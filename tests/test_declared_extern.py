@@ -123,6 +123,16 @@ def test_an_extern_that_is_not_declared_here_is_refused() -> None:
         plica.compile(module)
 
 
+def test_triton_compiles_the_kernel_for_a_gpu_that_is_not_here() -> None:
+    pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found, unused-ignore]  # as above
+    from triton.compiler import ASTSource  # type: ignore[import-not-found, unused-ignore]  # as above
+
+    types = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    source = ASTSource(gate_kernel, signature=types, constexprs={"BLOCK": 256})
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
 @pytest.mark.device
 @pytest.mark.parametrize("name", ["triton", "cuda"])
 def test_a_gpu_runs_the_kernel(name: str) -> None:
