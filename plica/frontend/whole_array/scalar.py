@@ -227,10 +227,6 @@ def _exp2(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
     return d.convert(d.apply("power", number(d, 2, wide), wide), x.dtype)
 
 
-def _rsqrt(d: ArrayDialect, x: ArrayValue) -> ArrayValue:
-    return d.apply("divide", number(d, 1, x), d.apply("sqrt", x))
-
-
 MEANING: Final[dict[str, Meaning]] = {
     "Select": lambda d, c, x, y: d.select(c, x, y),
     "FloorDiv": _floor_div, "FloorMod": _floor_mod, "Pow": _power,
@@ -239,7 +235,7 @@ MEANING: Final[dict[str, Meaning]] = {
     "truncdiv": _truncdiv, "truncmod": _truncmod_by_zero,
     "fmod": lambda d, x, y: d.apply("remainder", x, y), "copysign": _copysign, "fma": _fma,
     "log2": _scaled("log", 1 / math.log(2)), "log10": _scaled("log", 1 / math.log(10)),
-    "exp2": _exp2, "rsqrt": _rsqrt,
+    "exp2": _exp2, "rsqrt": lambda d, x: d.apply("divide", number(d, 1, x), d.apply("sqrt", x)),
     "bits_of_f32": lambda d, x: d.bitcast(x, DType("u32")),
     "bits_of_f64": lambda d, x: d.bitcast(x, DType("u64")),
     "f32_of_bits": lambda d, x: d.bitcast(cast(d, x, DType("u32")), f32),

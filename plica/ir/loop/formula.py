@@ -227,10 +227,6 @@ def _rest(x: N) -> tuple[N, N]:
     return fma(whole, x.number(-LN2_LOW), high), raised
 
 
-def _exp(x: N) -> N:
-    return _unless_below(-104.0, x, lambda inside: _exp_above(inside.at_most(89.0)))
-
-
 def _exp_above(x: N) -> N:
     r, raised = _rest(x)
     return scaled(polynomial(r, POWER), raised)
@@ -241,10 +237,6 @@ def _unless_below(least: float, x: N, of: Callable[[N], N]) -> N:
     a hundred cycles, and masked scores are far below."""
     below, zero = x.is_("olt", least), x.number(0.0)
     return below.choose(zero, of(below.choose(zero, x)))
-
-
-def _exp2(x: N) -> N:
-    return _unless_below(-151.0, x, lambda inside: _exp2_above(inside.at_most(129.0)))
 
 
 def _exp2_above(x: N) -> N:
@@ -295,10 +287,6 @@ def _log_parts(f: N, e: N, more: N | None = None) -> N:
     tail = fma(polynomial(f, LOG), f, -0.5)
     small = e * LN2_LOW if more is None else fma(e, f.number(LN2_LOW), more)
     return fma(e, f.number(LN2_HIGH), f + fma(square, tail, small))
-
-
-def _log(x: N) -> N:
-    return _where_logarithm(x, _log_parts(*parts(*normal(x))))
 
 
 def _log2(x: N) -> N:
@@ -368,16 +356,8 @@ def _wave(x: N, shift: int, turned: Callable[[N], tuple[N, N]] = _turned) -> N:
     return odd.choose(cosine, sine).bits().bitwise("xor", sign).real()
 
 
-def _sin(x: N) -> N:
-    return _its_own_near_zero(x, _wave(x, 0))
-
-
 def _its_own_near_zero(x: N, found: N) -> N:
     return x.size().is_("olt", 2.0**-12).choose(x, found)
-
-
-def _cos(x: N) -> N:
-    return _wave(x, 1)
 
 
 def _slope(x: N, turned: Callable[[N], tuple[N, N]] = _turned) -> N:
@@ -387,16 +367,8 @@ def _slope(x: N, turned: Callable[[N], tuple[N, N]] = _turned) -> N:
     return odd.choose(cosine * -1.0, sine) / odd.choose(sine, cosine)
 
 
-def _tan(x: N) -> N:
-    return _its_own_near_zero(x, _slope(x))
-
-
 def _sin_near(x: N) -> N:
     return _its_own_near_zero(x, _wave(x, 0, _turned_near))
-
-
-def _cos_near(x: N) -> N:
-    return _wave(x, 1, _turned_near)
 
 
 def _tan_near(x: N) -> N:
@@ -404,17 +376,17 @@ def _tan_near(x: N) -> N:
 
 
 FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one carrier
-    "exp": _exp,
-    "exp2": _exp2,
+    "exp": lambda x: _unless_below(-104.0, x, lambda inside: _exp_above(inside.at_most(89.0))),
+    "exp2": lambda x: _unless_below(-151.0, x, lambda inside: _exp2_above(inside.at_most(129.0))),
     "expm1": _expm1,
-    "log": _log,
+    "log": lambda x: _where_logarithm(x, _log_parts(*parts(*normal(x)))),
     "log2": _log2,
     "log1p": log1p,
     "tanh": _tanh,
     "erf": _erf,
-    "sin": _sin,
-    "cos": _cos,
-    "tan": _tan,
+    "sin": lambda x: _its_own_near_zero(x, _wave(x, 0)),
+    "cos": lambda x: _wave(x, 1),
+    "tan": lambda x: _its_own_near_zero(x, _slope(x)),
     "asin": late("plica.ir.loop.arc_formula:asin"),
     "acos": late("plica.ir.loop.arc_formula:acos"),
     "atan": late("plica.ir.loop.arc_formula:atan"),
@@ -427,7 +399,7 @@ FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {  # Any: the numbers of one 
 """By the name of the intrinsic."""
 
 NEAR_FORMULAS: Final[dict[str, Callable[[Any], Any]]] = {
-    "sin": _sin_near, "cos": _cos_near, "tan": _tan_near,
+    "sin": _sin_near, "cos": lambda x: _wave(x, 1, _turned_near), "tan": _tan_near,
 }  # fmt: skip
 """Those that are shorter for small angles, on carriers that round a product and a sum once."""
 

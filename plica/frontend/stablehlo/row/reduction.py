@@ -266,11 +266,7 @@ def _select_and_scatter(node: HloNode) -> Expr:
     return whole
 
 
-def _map(node: HloNode) -> list[Expr]:
-    return list(scalar_body(node).on(*node.operands))
-
-
 TABLE: Final[dict[str, Rows]] = {
     "reduce": _reduce, "reduce_window": _window, "select_and_scatter": _select_and_scatter,
-    "map": _map,
+    "map": lambda node: list(scalar_body(node).on(*node.operands)),
 }  # fmt: skip
