@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Final
 
-from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.word import Row, dtype, like, rank, shape
 from plica.ir.graph.expression import Expr
@@ -109,18 +107,10 @@ def _without_dots(node: OnnxNode, equation: str) -> str:
     return ",".join(whole) + "->" + result.replace("...", letters)
 
 
-def _det(node: OnnxNode) -> Expr:
-    x, n = node.x(), known(shape(node.x())[-1])
-    if rank(x) < 2 or n is None or n != known(shape(x)[-2]) or not 0 < n <= LARGEST:
-        node.unsupported("Det takes square matrices.", f"of 1 to {LARGEST}", str(node.type(0)))
-    return op.reshape(reduce(op.multiply, pivots(x, n)), shape(x)[:-2])
-
-
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "MatMul": lambda node: op.matmul(node.x(0), node.x(1)),
     "Gemm":   _gemm,
     "Einsum": _einsum,
-    "Det": _det,
 }
 # fmt: on

@@ -1,10 +1,12 @@
-"""Rows of reductions: axes as an attribute or as an input, by version."""
+"""Rows of reductions: axes as an attribute or as an input, by version; losses, determinants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Final
 
+from plica.frontend.elimination import LARGEST, pivots
 from plica.frontend.measured import amount
 from plica.frontend.onnx.node import OnnxNode
 from plica.frontend.onnx.row.axis import AxisMatrix, along_axis
@@ -153,6 +155,13 @@ def _softmax_cross_entropy(node: OnnxNode) -> Made:
     return [_loss(node, op.nn.cross_entropy), op.nn.log_softmax(node.x(0), axis=1)]
 
 
+def _det(node: OnnxNode) -> Expr:
+    x, n = node.x(), known(shape(node.x())[-1])
+    if rank(x) < 2 or n is None or n != known(shape(x)[-2]) or not 0 < n <= LARGEST:
+        node.unsupported("Det takes square matrices.", f"of 1 to {LARGEST}", str(node.type(0)))
+    return op.reshape(reduce(op.multiply, pivots(x, n)), shape(x)[:-2])
+
+
 # fmt: off
 TABLE: Final[dict[str, Row]] = {
     "ReduceSum":       _reduction(_plain(op.sum)),
@@ -171,5 +180,6 @@ TABLE: Final[dict[str, Row]] = {
     "CumProd":         _running(op.cumprod),
     "NegativeLogLikelihoodLoss": lambda node: _loss(node, op.nn.nll_loss),
     "SoftmaxCrossEntropyLoss":   _softmax_cross_entropy,
+    "Det":             _det,
 }
 # fmt: on
