@@ -15,10 +15,11 @@ from plica.core.diagnostic import EvaluationError
 from plica.ir.graph.expression import Function
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.interpret.value import build, same_value
+from plica.ir.interpret.value import build
 from plica.ir.prelude import list_items, list_value, prelude
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
+from tests.same_value import same_value
 from tests.scripts import prelude_use
 
 NUMBERS = st.lists(st.integers(-100, 100), max_size=8)

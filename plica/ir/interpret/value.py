@@ -14,11 +14,9 @@ False
 
 Patterns: whether a value fits one, and what its variables are then.
 
->>> from plica.core.name import Name
->>> from plica.ir.graph.expression import Var
->>> x, y = Var(Name("x"), None), Var(Name("y"), None)
+>>> x, y = ex.Var(Name("x"), None), ex.Var(Name("y"), None)
 >>> found = {}
->>> fits(PTuple((PVar(x), PTuple((PAny(), PVar(y))))), (1, (2, 3)), found)
+>>> fits(ex.PTuple((ex.PVar(x), ex.PTuple((ex.PAny(), ex.PVar(y))))), (1, (2, 3)), found)
 True
 >>> found[x], found[y]
 (1, 3)
@@ -33,17 +31,7 @@ import attrs
 import numpy as np
 
 from plica.core import CompilerBug, EvaluationError, Name, Term, did_you_mean, substitute
-from plica.ir.graph.expression import (
-    Constructor,
-    Function,
-    Match,
-    PAny,
-    Pattern,
-    PConstructor,
-    PTuple,
-    PVar,
-    Var,
-)
+from plica.ir.graph import expression as ex
 from plica.ir.graph.module import DataDef, Module
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.type import DType, Sizes, dim_var, term as ty
@@ -53,7 +41,7 @@ from plica.runtime.port import number_text
 
 __all__ = [
     "Array", "Closure", "DataValue", "NativeFunction", "Value", "arity", "build", "conforms",
-    "dim_var", "equations", "same_value", "sketch",
+    "dim_var", "equations", "sketch",
 ]  # fmt: skip
 
 Array: TypeAlias = np.ndarray[Any, Any]  # Any: the dtype is the tensor type's
@@ -81,10 +69,10 @@ class Closure:
     collection.
     """
 
-    function: Function
+    function: ex.Function
     captured: Mapping[Term, Any]  # Any: values of variables, and numbers for dims
     call: Callable[[Closure, tuple[Any, ...]], Value]
-    itself: Var | None = None
+    itself: ex.Var | None = None
 
     def __call__(self, *args: Any) -> Value:
         """The result on arguments that are checked as the inputs of a module are."""
@@ -110,7 +98,9 @@ class NativeFunction:
         return f"<{self.name}>"
 
 
-Value: TypeAlias = "Array | tuple[Value, ...] | DataValue | Closure | NativeFunction | Constructor"
+Value: TypeAlias = (
+    "Array | tuple[Value, ...] | DataValue | Closure | NativeFunction | ex.Constructor"
+)
 
 
 def arity(value: Value) -> int | None:
@@ -119,7 +109,7 @@ def arity(value: Value) -> int | None:
         return len(value.function.params)
     if isinstance(value, NativeFunction):
         return value.arity
-    if isinstance(value, Constructor) and isinstance(value.type, ty.FuncType):
+    if isinstance(value, ex.Constructor) and isinstance(value.type, ty.FuncType):
         return len(value.type.params)
     return None
 
@@ -219,35 +209,6 @@ def build(module: Module, constructor: str, *fields: Any) -> DataValue:
     )
 
 
-def same_value(a: Any, b: Any) -> bool:
-    """Whether two values are equal: arrays in dtype, shape and every element, nan equal to nan.
-
-    Functions are equal only to themselves.
-    """
-    stack: list[tuple[Any, Any]] = [(a, b)]
-    while stack:
-        a, b = stack.pop()
-        if a is b:
-            continue
-        if isinstance(a, np.ndarray | np.generic) and isinstance(b, np.ndarray | np.generic):
-            if a.dtype != b.dtype or a.shape != b.shape:
-                return False
-            same = np.asarray(a == b)
-            if a.dtype.kind not in "biu":
-                same = same | (np.isnan(a) & np.isnan(b))
-            if not same.all():
-                return False
-        elif isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-            stack.extend(zip(a, b, strict=True))
-        elif isinstance(a, DataValue) and isinstance(b, DataValue):
-            if a.data is not b.data or a.index != b.index:
-                return False
-            stack.append((a.fields, b.fields))
-        else:
-            return False
-    return True
-
-
 def sketch(value: Any, depth: int = 4) -> str:
     """A value in a few words, however big it is."""
     if isinstance(value, np.ndarray | np.generic):
@@ -260,7 +221,7 @@ def sketch(value: Any, depth: int = 4) -> str:
     if isinstance(value, DataValue):
         shown = [sketch(item, depth - 1) for item in value.fields] if depth else ["..."]
         return f"{value.name}({', '.join(shown)})"
-    if isinstance(value, Constructor):
+    if isinstance(value, ex.Constructor):
         return str(value.name)
     text = number_text(value) if isinstance(value, int) else repr(value)
     return text if len(text) <= 60 else f"{text[:56]} ..."
@@ -299,28 +260,28 @@ def _check_count(constructor: str, expected: int, found: int) -> None:
         raise InputError.of("wrong-arity", message, expected=str(expected), found=str(found))
 
 
-def fits(pattern: Pattern, value: Any, env: dict[Any, Any]) -> bool:
+def fits(pattern: ex.Pattern, value: Any, env: dict[Any, Any]) -> bool:
     """Whether a value fits a pattern; binds its variables on the way.
 
     Bindings made before a pattern fails are left in place and never read: other clauses do not use
     their variables without binding them.
     """
     match pattern:
-        case PVar(var):
+        case ex.PVar(var):
             env[var] = value
             return True
-        case PAny():
+        case ex.PAny():
             return True
-        case PConstructor(constructor, items):
+        case ex.PConstructor(constructor, items):
             if value.index != constructor.index:
                 return False
             value = value.fields
-        case PTuple(items):
+        case ex.PTuple(items):
             pass
     return all(fits(item, inside, env) for item, inside in zip(items, value, strict=True))
 
 
-def unmatched(node: Match, value: Any) -> EvaluationError:
+def unmatched(node: ex.Match, value: Any) -> EvaluationError:
     """The error of a match none of whose clauses fits."""
     clauses = [sketch_pattern(clause.pattern) for clause in node.clauses]
     message = "No clause of the match fits the value."
@@ -328,14 +289,14 @@ def unmatched(node: Match, value: Any) -> EvaluationError:
     return EvaluationError.of("match-failure", message, None, expected, sketch(value))
 
 
-def sketch_pattern(pattern: Pattern) -> str:
+def sketch_pattern(pattern: ex.Pattern) -> str:
     """A pattern in script syntax."""
     match pattern:
-        case PAny():
+        case ex.PAny():
             return "_"
-        case PVar(var):
+        case ex.PVar(var):
             return str(var.name)
-        case PConstructor(constructor, items):
+        case ex.PConstructor(constructor, items):
             return f"{constructor.name}({', '.join(map(sketch_pattern, items))})"
-        case PTuple(items):
+        case ex.PTuple(items):
             return f"({', '.join(map(sketch_pattern, items))})"

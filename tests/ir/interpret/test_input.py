@@ -11,12 +11,13 @@ from hypothesis import given, strategies as st
 
 from plica.ir.graph.module import Module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.interpret.value import build, conforms, same_value
+from plica.ir.interpret.value import build, conforms
 from plica.ir.prelude import list_value, prelude
 from plica.ir.text.script import from_text
 from plica.ir.type.dtype import DTYPES, DType
 from plica.ir.type.term import tensor
 from plica.runtime.error import InputError
+from tests.same_value import same_value
 
 TWO = """
 @plica.function

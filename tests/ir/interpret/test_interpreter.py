@@ -15,7 +15,7 @@ from plica.ir.graph.expression import Call, Expr, Function, If, Let, Tuple, Var,
 from plica.ir.graph.module import Defined, Definition, Module, module
 from plica.ir.interpret import evaluate
 from plica.ir.interpret.interpreter import RunLimits, interpret
-from plica.ir.interpret.value import DataValue, build, conforms, same_value
+from plica.ir.interpret.value import DataValue, build, conforms
 from plica.ir.loop.scalar import Scalar
 from plica.ir.loop.statement import For, Kernel, Seq, Store
 from plica.ir.loop.tensor import axis, buffer
@@ -25,6 +25,7 @@ from plica.ir.type.dtype import f32
 from plica.ir.type.size import solve
 from plica.ir.type.term import FuncType, TensorType, TupleType, Type, dim_var, tensor
 from plica.runtime.error import PlicaError
+from tests.same_value import same_value
 from tests.strategies import inputs_for, modules
 
 SCALAR = tensor((), "f32")

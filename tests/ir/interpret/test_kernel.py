@@ -15,7 +15,7 @@ from plica.core.name import Name
 from plica.core.term import Term
 from plica.ir.interpret.evaluate import evaluate
 from plica.ir.interpret.kernel import run_kernel
-from plica.ir.interpret.value import Array, same_value
+from plica.ir.interpret.value import Array
 from plica.ir.loop.intrinsic import intrinsic
 from plica.ir.loop.memory_scope import UnknownScope
 from plica.ir.loop.scalar import (
@@ -55,6 +55,7 @@ from plica.ir.type.dim import dim_var
 from plica.ir.type.dtype import f32, i32, i64
 from plica.ir.type.size import Sizes, shape_of
 from plica.runtime.error import InputError
+from tests.same_value import same_value
 from tests.strategies import arrays, computes, kernels
 
 n = dim_var("n")

@@ -17,7 +17,6 @@ from plica.ir.interpret.value import (
     build,
     conforms,
     equations,
-    same_value,
     sketch,
 )
 from plica.ir.prelude import list_items, list_value, prelude
@@ -33,6 +32,7 @@ from plica.ir.type.term import (
     tensor,
 )
 from plica.runtime.error import InputError
+from tests.same_value import same_value
 
 n = dim_var("n")
 LIST = DataName(Name("List"))

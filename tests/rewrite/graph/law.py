@@ -25,10 +25,11 @@ from plica.ir.graph.expression import (
 )
 from plica.ir.graph.module import Module, module
 from plica.ir.interpret.interpreter import interpret
-from plica.ir.interpret.value import Closure, DataValue, NativeFunction, same_value
+from plica.ir.interpret.value import Closure, DataValue, NativeFunction
 from plica.ir.text.script import from_text
 from plica.ir.type.infer import infer
 from plica.ir.type.term import FuncType, TupleType, Type, tensor
+from tests.same_value import same_value
 from tests.strategies import EXTERNS, inputs_for, modules
 
 HEADER = """

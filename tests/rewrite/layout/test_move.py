@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from plica.ir.graph.expression import Attrs
-from plica.ir.interpret.value import same_value
 from plica.ir.loop.layout import Layout, as_it_is, permuted, read_layout
 from plica.ir.op import find, names
 from plica.ir.op.laid import LAID, UNLAID
@@ -19,6 +18,7 @@ from plica.rewrite.layout.move import FOLDING, KEEPING, OPENED, Moved, moved
 from tests.conftest import PROFILE
 from tests.ir.loop.test_layout import layouts
 from tests.ir.reference import CASES, apply, attributes, close, types_of
+from tests.same_value import same_value
 
 EXAMPLES: Final = {"ci": 3, "dev": 25, "deep": 500}[PROFILE]
 NHWC: Final = permuted((0, 2, 3, 1))

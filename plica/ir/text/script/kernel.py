@@ -25,7 +25,7 @@ from plica.ir.loop.scalar import Buffer
 from plica.ir.loop.statement import Annotations, Kernel, Stmt, written
 from plica.ir.text.script.kernel_block import BlockReader
 from plica.ir.text.script.kernel_scope import Bound, KernelScope
-from plica.ir.text.script.origin import Origin, Problems
+from plica.ir.text.script.origin import Origin, Problems, is_docstring
 from plica.ir.text.script.scope import Outer
 from plica.ir.text.word import DTYPE_WORDS, TAKEN_IN_KERNELS
 from plica.ir.type import i64
@@ -50,7 +50,7 @@ class KernelReader(BlockReader):
         names = self._dims(args) if names is None else names
         dims = tuple([self.scope.variable(name, "dim", i64) for name in names])
         params = [self._parameter(arg) for arg in args]
-        statements = node.body[1:] if _is_text(node.body[0]) else node.body
+        statements = node.body[1:] if is_docstring(node.body[0]) else node.body
         body: Stmt = run(self.body(statements))
         if len(self.problems.found) > before:
             return None
@@ -149,8 +149,3 @@ def _names(text: str) -> list[str]:
         return []
     found = [each for each in ast.walk(tree) if isinstance(each, ast.Name)]
     return [each.id for each in sorted(found, key=lambda each: each.col_offset)]
-
-
-def _is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a docstring."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -111,6 +111,12 @@ class SourceReader:
         self.error(node, "unsupported-syntax", message, **more)
 
 
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether a statement is a text that nothing uses."""
+    text = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(text, ast.Constant) and isinstance(text.value, str)
+
+
 def _position(problem: Diagnostic) -> tuple[str, int, int]:
     place = problem.place or Place()
     return place.file or "", place.line or 0, place.column or 0

@@ -10,7 +10,7 @@ from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import ScalarVar
 from plica.ir.text.script.expression import HOLE
 from plica.ir.text.script.option import OptionReader, Options
-from plica.ir.text.script.origin import Node
+from plica.ir.text.script.origin import Node, is_docstring
 from plica.ir.text.script.scope import DeferredRegion, Word
 from plica.ir.text.word import is_reserved
 from plica.ir.type import Type
@@ -42,7 +42,7 @@ class BodyReader(OptionReader):
         self.open = None
         params = tuple([self.parameter(*each) for each in zip(args, annotated, strict=True)])
         ret = None if node.returns is None else self.read(node.returns)
-        statements = node.body[1:] if _is_text(node.body[0]) else node.body
+        statements = node.body[1:] if is_docstring(node.body[0]) else node.body
         body = yield self.block(node, statements, None)
         self.scope.leave(mark)
         function = ex.Function(dims, types, params, ret, body, options.attrs)
@@ -293,15 +293,6 @@ class BodyReader(OptionReader):
         else:
             message = f"The branch does not end by assigning {target!r}, as another branch does."
         self.unsupported(body[-1] if body else owner, message)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a docstring."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 def _plain(node: ast.AugAssign) -> ast.Assign:
