@@ -24,26 +24,8 @@ from plica.core import Name, free_vars, rename
 from plica.ir.generate.choice import between, pick
 from plica.ir.generate.scalar import index_terms, scalars
 from plica.ir.generate.value import dtypes
+from plica.ir.loop import statement as stmts
 from plica.ir.loop.scalar import Add, Broadcast, Buffer, Lit, Load, Ramp, Scalar, ScalarVar, Shuffle
-from plica.ir.loop.statement import (
-    ITER_KINDS,
-    TRUE,
-    Alloc,
-    Annotations,
-    Barrier,
-    Bind,
-    Block,
-    Branch,
-    For,
-    Invoke,
-    Kernel,
-    LoopKind,
-    Region,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
 from plica.ir.loop.tensor import axis
 from plica.ir.type import bool_, dim_var, i64
 
@@ -51,10 +33,10 @@ STATEMENTS: Final = (
     "store", "update", "block", "for", "seq", "branch", "alloc", "bind", "while", "invoke",
     "barrier", "vector", "nest",
 )  # fmt: skip
-KINDS: Final[tuple[LoopKind, ...]] = (
+KINDS: Final[tuple[stmts.LoopKind, ...]] = (
     "serial", "parallel", "vectorized", "unrolled", "virtual", "blockIdx.x", "threadIdx.y",
 )  # fmt: skip
-NOTES: Final[tuple[Annotations, ...]] = (
+NOTES: Final[tuple[stmts.Annotations, ...]] = (
     (), (), (("pipeline", (0, 1)),), (("a b", "x"), ("unroll", True)), (("scale", -0.5),),
 )  # fmt: skip
 
@@ -77,7 +59,7 @@ class _Scope:
 
 
 @st.composite
-def block_kernels(draw: DrawFn, depth: int = 3) -> Kernel:
+def block_kernels(draw: DrawFn, depth: int = 3) -> stmts.Kernel:
     """Kernels over symbolic dims with every kind of statement."""
     n, m = dim_var("n"), dim_var("m")
     sizes: tuple[Scalar, ...] = (Lit(4, i64), n, m, n * 2 + 1)
@@ -87,7 +69,7 @@ def block_kernels(draw: DrawFn, depth: int = 3) -> Kernel:
     inputs = draw(between(1, 2))
     scope = _Scope(params, params[inputs:], dims, dims)
     body = draw(_stmts(scope, depth))
-    return Kernel(dims, params, inputs, body, pick(draw, NOTES))
+    return stmts.Kernel(dims, params, inputs, body, pick(draw, NOTES))
 
 
 def _buffer(draw: DrawFn, name: str, sizes: tuple[Scalar, ...], number: int = 0) -> Buffer:
@@ -99,17 +81,17 @@ def _buffer(draw: DrawFn, name: str, sizes: tuple[Scalar, ...], number: int = 0)
 
 
 @st.composite
-def _stmts(draw: DrawFn, scope: _Scope, depth: int) -> Stmt:
-    def inner(of: _Scope = scope) -> Stmt:
+def _stmts(draw: DrawFn, scope: _Scope, depth: int) -> stmts.Stmt:
+    def inner(of: _Scope = scope) -> stmts.Stmt:
         return draw(_stmts(of, depth - 1))
 
     def index() -> Scalar:
         return draw(index_terms(scope.vars, depth=1))
 
-    def region(of: Sequence[Buffer] = scope.buffers) -> Region:
+    def region(of: Sequence[Buffer] = scope.buffers) -> stmts.Region:
         buffer = pick(draw, of)
         extents = (Lit(1, i64), Lit(4, i64), index())
-        return Region(
+        return stmts.Region(
             buffer,
             tuple(index() for _ in buffer.shape),
             tuple(pick(draw, extents) for _ in buffer.shape),
@@ -123,32 +105,32 @@ def _stmts(draw: DrawFn, scope: _Scope, depth: int) -> Stmt:
                 scope, vars=(*scope.vars, var), loops=(*scope.loops, (var, extent))
             )
             plain = draw(between(0, 1)) == 0
-            how: LoopKind = "serial" if plain else pick(draw, KINDS)
-            return For(var, extent, how, inner(within), () if plain else pick(draw, NOTES))
+            how: stmts.LoopKind = "serial" if plain else pick(draw, KINDS)
+            return stmts.For(var, extent, how, inner(within), () if plain else pick(draw, NOTES))
         case "block":
             return _block(draw, scope, inner, index, region)
         case "seq":
-            return Seq(tuple(inner() for _ in range(draw(between(0, 3)))))
+            return stmts.Seq(tuple(inner() for _ in range(draw(between(0, 3)))))
         case "branch":
-            orelse = inner() if draw(between(0, 1)) else Seq(())
-            return Branch(draw(scalars(bool_, scope.vars, scope.buffers, 1)), inner(), orelse)
+            orelse = inner() if draw(between(0, 1)) else stmts.Seq(())
+            return stmts.Branch(draw(scalars(bool_, scope.vars, scope.buffers, 1)), inner(), orelse)
         case "alloc":
             sizes = (Lit(2, i64), *[each for each in scope.vars if each.dtype is i64])
             local = _buffer(draw, pick(draw, ("t", "x")), sizes, draw(between(0, 1)))
             both = (*scope.buffers, local), (*scope.writable, local)
-            return Alloc(local, inner(attrs.evolve(scope, buffers=both[0], writable=both[1])))
+            return stmts.Alloc(local, inner(attrs.evolve(scope, buffers=both[0], writable=both[1])))
         case "bind":
             of = draw(dtypes())
             var = scope.apart(ScalarVar(Name(pick(draw, "ti")), of))
             value = draw(scalars(of, scope.vars, scope.buffers, 2))
-            return Bind(var, value, inner(attrs.evolve(scope, vars=(*scope.vars, var))))
+            return stmts.Bind(var, value, inner(attrs.evolve(scope, vars=(*scope.vars, var))))
         case "while":
-            return While(draw(scalars(bool_, scope.vars, scope.buffers, 1)), inner())
+            return stmts.While(draw(scalars(bool_, scope.vars, scope.buffers, 1)), inner())
         case "invoke":
             operands = [region() if draw(between(0, 2)) else index() for _ in range(2)]
-            return Invoke(pick(draw, ("gemm", "a b")), tuple(operands))
+            return stmts.Invoke(pick(draw, ("gemm", "a b")), tuple(operands))
         case "barrier":
-            return Barrier(pick(draw, ("shared", "global")))
+            return stmts.Barrier(pick(draw, ("shared", "global")))
         case "vector":
             return _vector(draw, scope, index)
         case kind:
@@ -156,16 +138,16 @@ def _stmts(draw: DrawFn, scope: _Scope, depth: int) -> Stmt:
             where = tuple(index() for _ in target.shape)
             value = draw(scalars(target.dtype, scope.vars, scope.buffers, 2))
             value = Add(Load(target, where), value) if kind == "update" else value
-            return Store(target, where, value)
+            return stmts.Store(target, where, value)
 
 
 def _block(
-    draw: DrawFn, scope: _Scope, inner: Callable[..., Stmt], index: Callable[[], Scalar],
-    region: Callable[..., Region],
-) -> Block:  # fmt: skip
+    draw: DrawFn, scope: _Scope, inner: Callable[..., stmts.Stmt], index: Callable[[], Scalar],
+    region: Callable[..., stmts.Region],
+) -> stmts.Block:  # fmt: skip
     """A block over loops around it, or over any expressions of them."""
     count = draw(between(0, 2))
-    options = tuple(ITER_KINDS)
+    options = tuple(stmts.ITER_KINDS)
     letters = [pick(draw, options) for _ in range(count)]
     names = tuple(scope.apart(axis(f"v{each}", i)) for i, each in enumerate(letters))
     plain = scope.loops[-len(letters) :] if draw(between(0, 2)) and count else ()
@@ -177,15 +159,15 @@ def _block(
     pairs = tuple(zip(names, extents, strict=True))
     own = attrs.evolve(scope, vars=(*outer, *names), loops=pairs)
     init = inner(own) if draw(between(0, 1)) else None
-    init = None if isinstance(init, While | Invoke | Barrier) else init
+    init = None if isinstance(init, stmts.While | stmts.Invoke | stmts.Barrier) else init
     declared = draw(between(0, 2)) == 2
-    return Block(
+    return stmts.Block(
         Name(pick(draw, "CD"), draw(between(0, 1))),
         names,
         extents,
-        tuple(ITER_KINDS[letter] for letter in letters),
+        tuple(stmts.ITER_KINDS[letter] for letter in letters),
         bindings,
-        TRUE if draw(between(0, 1)) else draw(scalars(bool_, scope.vars, (), 1)),
+        stmts.TRUE if draw(between(0, 1)) else draw(scalars(bool_, scope.vars, (), 1)),
         init,
         inner(own),
         tuple(region() for _ in range(2)) if declared else (),
@@ -194,14 +176,14 @@ def _block(
     )
 
 
-def _vector(draw: DrawFn, scope: _Scope, index: Callable[[], Scalar]) -> Stmt:
+def _vector(draw: DrawFn, scope: _Scope, index: Callable[[], Scalar]) -> stmts.Stmt:
     """A store of lanes; where no buffer has rank 1 it is one of an element."""
     rows = [each for each in scope.writable if len(each.shape) == 1]
     target = pick(draw, rows or scope.writable)
     value = draw(scalars(target.dtype, scope.vars, scope.buffers, 1))
     if len(target.shape) != 1:
-        return Store(target, tuple(index() for _ in target.shape), value)
+        return stmts.Store(target, tuple(index() for _ in target.shape), value)
     lanes: Scalar = Broadcast(value, 4)
     if draw(between(0, 1)):
         lanes = Shuffle((lanes, lanes), (0, 5, 2, 7))
-    return Store(target, (Ramp(index(), Lit(1, i64), 4),), lanes)
+    return stmts.Store(target, (Ramp(index(), Lit(1, i64), 4),), lanes)

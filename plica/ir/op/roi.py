@@ -14,21 +14,10 @@ from functools import reduce
 from plica.ir.graph.expression import Expr
 from plica.ir.graph.operator import Values
 from plica.ir.loop.scalar import index
+from plica.ir.op import elementwise as ew
 from plica.ir.op.attribute import attribute, choice, flag, many, natural, positive, real
 from plica.ir.op.comparison import greater_equal, less_equal, logical_and
 from plica.ir.op.create import iota
-from plica.ir.op.elementwise import (
-    absolute,
-    add,
-    cast,
-    ceil,
-    divide,
-    floor,
-    maximum,
-    minimum,
-    multiply,
-    subtract,
-)
 from plica.ir.op.index import integers, length, take, where
 from plica.ir.op.linear import matmul
 from plica.ir.op.order import ONE
@@ -65,13 +54,13 @@ def _bins(attrs: Values, rois: Expr, axis: int) -> tuple[Expr, Expr]:
     shift = scalar(0.5 if attrs["half_pixel"] else 0.0, dtype)
     scale, count = scalar(attrs["scale"], dtype), scalar(attrs["size"][axis], dtype)
     start, stop = (
-        subtract(multiply(take(rois, scalar(at, i64), axis=1), scale), shift)
+        ew.subtract(ew.multiply(take(rois, scalar(at, i64), axis=1), scale), shift)
         for at in (1 - axis, 3 - axis)
     )
-    span = subtract(stop, start)
+    span = ew.subtract(stop, start)
     if not attrs["half_pixel"]:
-        span = maximum(span, scalar(1.0, dtype))  # a box has at least a pixel
-    return start, divide(span, count)
+        span = ew.maximum(span, scalar(1.0, dtype))  # a box has at least a pixel
+    return start, ew.divide(span, count)
 
 
 def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tuple[Expr, Expr]]]:
@@ -82,17 +71,17 @@ def _along(attrs: Values, x: Expr, rois: Expr, axis: int) -> tuple[Expr, list[tu
         return scalar(value, dtype)
 
     start, long = _bins(attrs, rois, axis)
-    step = divide(long, number(samples))
-    middle = add(cast(iota((count * samples,)), dtype), number(0.5))
-    at = add(expand_dims(start, (1,)), multiply(expand_dims(step, (1,)), middle))
-    last = cast(subtract(length(x, 2 + axis), ONE), dtype)
-    near = logical_and(greater_equal(at, number(-1.0)), less_equal(at, add(last, number(1.0))))
-    at = minimum(maximum(at, number(0.0)), last)
-    low = floor(at)
-    part = subtract(at, low)
-    high = minimum(add(low, number(1.0)), last)
-    taps = [(low, subtract(number(1.0), part)), (high, part)]
-    return near, [(cast(place, i64), share) for place, share in taps]
+    step = ew.divide(long, number(samples))
+    middle = ew.add(ew.cast(iota((count * samples,)), dtype), number(0.5))
+    at = ew.add(expand_dims(start, (1,)), ew.multiply(expand_dims(step, (1,)), middle))
+    last = ew.cast(ew.subtract(length(x, 2 + axis), ONE), dtype)
+    near = logical_and(greater_equal(at, number(-1.0)), less_equal(at, ew.add(last, number(1.0))))
+    at = ew.minimum(ew.maximum(at, number(0.0)), last)
+    low = ew.floor(at)
+    part = ew.subtract(at, low)
+    high = ew.minimum(ew.add(low, number(1.0)), last)
+    taps = [(low, ew.subtract(number(1.0), part)), (high, part)]
+    return near, [(ew.cast(place, i64), share) for place, share in taps]
 
 
 def _shares(attrs: Values, x: Expr, rois: Expr, axis: int) -> Expr:
@@ -109,26 +98,26 @@ def _shares(attrs: Values, x: Expr, rois: Expr, axis: int) -> Expr:
         return scalar(value, dtype)
 
     start, long = (expand_dims(each, (1,)) for each in _bins(attrs, rois, axis))
-    many = maximum(ceil(long), number(0.0))
-    some = maximum(many, number(1.0))
-    step = divide(long, some)
-    begin = add(start, multiply(long, cast(iota((attrs["size"][axis],)), dtype)))
+    many = ew.maximum(ew.ceil(long), number(0.0))
+    some = ew.maximum(many, number(1.0))
+    step = ew.divide(long, some)
+    begin = ew.add(start, ew.multiply(long, ew.cast(iota((attrs["size"][axis],)), dtype)))
     apart = where(greater_equal(number(0.0), many), number(1.0), step)
-    before = floor(subtract(divide(subtract(number(-1.0), begin), apart), number(0.5)))
-    first = maximum(before, number(0.0))
+    before = ew.floor(ew.subtract(ew.divide(ew.subtract(number(-1.0), begin), apart), number(0.5)))
+    first = ew.maximum(before, number(0.0))
     wide = [expand_dims(each, (2,)) for each in (first, begin, step, many, some)]
     first, begin, step, many, some = wide
-    which = add(first, cast(iota((2 * size + 6,)), dtype))  # (boxes, bins, samples)
-    at = add(begin, multiply(step, add(which, number(0.5))))
+    which = ew.add(first, ew.cast(iota((2 * size + 6,)), dtype))  # (boxes, bins, samples)
+    at = ew.add(begin, ew.multiply(step, ew.add(which, number(0.5))))
     near = logical_and(greater_equal(at, number(-1.0)), less_equal(at, number(size)))
-    counts = logical_and(near, greater_equal(many, add(which, number(1.0))))
-    inside = minimum(maximum(at, number(0.0)), number(size - 1))
-    far = absolute(
-        subtract(expand_dims(inside, (2,)), reshape(cast(iota((size,)), dtype), (size, 1)))
+    counts = logical_and(near, greater_equal(many, ew.add(which, number(1.0))))
+    inside = ew.minimum(ew.maximum(at, number(0.0)), number(size - 1))
+    far = ew.absolute(
+        ew.subtract(expand_dims(inside, (2,)), reshape(ew.cast(iota((size,)), dtype), (size, 1)))
     )
-    share = maximum(subtract(number(1.0), far), number(0.0))
+    share = ew.maximum(ew.subtract(number(1.0), far), number(0.0))
     kept = where(expand_dims(counts, (2,)), share, number(0.0))
-    return divide(sum_(kept, axis=(3,)), some)
+    return ew.divide(sum_(kept, axis=(3,)), some)
 
 
 def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
@@ -137,8 +126,10 @@ def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
     if not attrs["samples"]:  # what pixels count along one axis does not depend on the other
         tall, broad_ = (expand_dims(_shares(attrs, x, rois, axis), (1,)) for axis in (0, 1))
         if known(of.shape[0]) == 1:  # a copy of the image for each box is none that is needed
-            first = cast(take(iota((1,)), batch), tensor_of(x).dtype)  # 0, if there is that image
-            bands = matmul(add(tall, expand_dims(first, (1, 2, 3))), x)
+            first = ew.cast(
+                take(iota((1,)), batch), tensor_of(x).dtype
+            )  # 0, if there is that image
+            bands = matmul(ew.add(tall, expand_dims(first, (1, 2, 3))), x)
         else:
             bands = matmul(tall, take(x, batch, axis=0))
         return narrow(matmul(bands, transpose(broad_, (0, 1, 3, 2))), of.dtype)
@@ -151,12 +142,12 @@ def _align(attrs: Values, x: Expr, rois: Expr, batch: Expr) -> Expr:
     corners = []
     for y, high in tops:
         for z, broad in lefts:
-            row = add(multiply(image, length(x, 2)), expand_dims(y, (2,)))
-            spot = add(multiply(row, length(x, 3)), expand_dims(z, (1,)))
-            share = multiply(expand_dims(high, (2,)), expand_dims(broad, (1,)))
+            row = ew.add(ew.multiply(image, length(x, 2)), expand_dims(y, (2,)))
+            spot = ew.add(ew.multiply(row, length(x, 3)), expand_dims(z, (1,)))
+            share = ew.multiply(expand_dims(high, (2,)), expand_dims(broad, (1,)))
             share = where(near, share, scalar(0, tensor_of(share).dtype))
-            corners.append(multiply(take(pixels, spot), expand_dims(share, (3,))))
-    value = reduce(add if attrs["mode"] == "avg" else maximum, corners)
+            corners.append(ew.multiply(take(pixels, spot), expand_dims(share, (3,))))
+    value = reduce(ew.add if attrs["mode"] == "avg" else ew.maximum, corners)
     (height, width), samples = attrs["size"], attrs["samples"]
     bins = reshape(value, (out.shape[0], height, samples, width, samples, channels))
     pooled = (mean if attrs["mode"] == "avg" else max_)(bins, axis=(2, 4))
