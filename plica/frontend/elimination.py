@@ -11,8 +11,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type import i64, product
 
-LARGEST: Final = 32
-"""Larger matrices are not written out."""
+LARGEST: Final = 32  # larger matrices are not written out
 
 
 def pivots(x: Expr, n: int) -> list[Expr]:

@@ -23,8 +23,7 @@ from plica.core.extension import ExtensionGroup
 from plica.ir.graph.module import Module
 from plica.runtime.error import Diagnostic, UnsupportedError
 
-OWN_SUFFIXES: Final = (".onnx", ".py")
-"""What Plica reads itself."""
+OWN_SUFFIXES: Final = (".onnx", ".py")  # what Plica reads itself
 
 
 @frozen

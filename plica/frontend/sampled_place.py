@@ -14,8 +14,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type import i32, i64, known, normal_dim, product as product_
 
-CUBIC: Final = -0.75
-"""How far a cubic kernel bends below zero, as most have it."""
+CUBIC: Final = -0.75  # how far a cubic kernel bends below zero, as most have it
 
 Taps: TypeAlias = "list[tuple[Expr, Expr | None]]"
 """Indices along an axis with their weights; None for a single one."""

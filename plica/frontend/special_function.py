@@ -13,9 +13,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type.dtype import f64
 
-_SHIFT: Final = 8
-"""Expansions at infinity are used from here on; below, recurrences lead here."""
-
+_SHIFT: Final = 8  # expansions at infinity are used from here on; below, recurrences lead here
 _LGAMMA: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 """Of 1/z, 1/z^3 …: Bernoulli's numbers, each over 2n (2n - 1)."""
 

@@ -20,8 +20,7 @@ from plica.ir.op.relation import Shape
 from plica.ir.type import DType, f32, known
 from plica.runtime.error import Diagnostic, Place
 
-BEYOND: Final = 1 << 63
-"""The first number that is no size: sizes are integers of 64 bits."""
+BEYOND: Final = 1 << 63  # the first number that is no size: sizes are integers of 64 bits
 
 
 def like(value: bool | int | float, x: Expr) -> Const:

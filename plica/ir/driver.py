@@ -24,8 +24,7 @@ from plica.runtime.error import Diagnostic, PlicaError
 
 S = TypeVar("S")
 
-Step: TypeAlias = Callable[[Pass, S], S]
-"""How a pass changes a state."""
+Step: TypeAlias = Callable[[Pass, S], S]  # how a pass changes a state
 
 
 class PassBroke(CompilerBug):

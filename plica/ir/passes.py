@@ -146,8 +146,7 @@ class Pass:
         return self.run(of)
 
 
-exact_pass: Final = partial(Pass, contract=exact)
-"""A pass that moves no float."""
+exact_pass: Final = partial(Pass, contract=exact)  # a pass that moves no float
 
 
 def function_pass(

@@ -32,8 +32,7 @@ class Candidate:
     template: str
     trace: Trace
     kernel: Kernel
-    last: bool = False
-    """Whether it is the last resort: why others failed is not reported."""
+    last: bool = False  # whether it is the last resort: why others failed is not reported
 
 
 @frozen(eq=False)

@@ -46,9 +46,7 @@ SIZES: Final = (64, 16, 4)
 CLOSE: Final = (32, 4)
 """The same where it stays in a cache: four rows take no longer then than their part of more."""
 
-LONG: Final = 256
-"""Operations from which on a row that shares little with others is done alone."""
-
+LONG: Final = 256  # operations from which on a row that shares little with others is done alone
 VECTOR: Final = 16
 """Elements of the widest vector: a row of no more results has too few sums at once for itself."""
 

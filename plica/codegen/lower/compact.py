@@ -43,8 +43,7 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Le, Load, Min, Reduce, Scalar, ScalarVar, index
 from plica.ir.type import Polynomial, from_polynomial, known
 
-BANKS: Final = 32
-"""Elements after which memory that threads share begins again with its first bank."""
+BANKS: Final = 32  # elements after which memory that threads share begins again with its first bank
 
 State: TypeAlias = tuple[Context, frozenset[ScalarVar]]
 
@@ -142,8 +141,7 @@ class _Place:
     first: tuple[Scalar, ...]
     last: tuple[Scalar, ...]
     context: Context
-    terms: tuple[ScalarVar, ...] = ()
-    """The axes of sums around it."""
+    terms: tuple[ScalarVar, ...] = ()  # the axes of sums around it
 
 
 def _places(

@@ -33,8 +33,7 @@ from plica.ir.loop.statement import Invoke, Kernel, Region, statements
 from plica.ir.type import FuncType, TensorType, TupleType, Type, known
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
-PREFIX: Final = "extern."
-"""The prefix of invocations that call a symbol."""
+PREFIX: Final = "extern."  # the prefix of invocations that call a symbol
 
 
 @lru_cache(maxsize=512)

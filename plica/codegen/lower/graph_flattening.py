@@ -39,9 +39,7 @@ Value: TypeAlias = "ex.Expr | tuple[Value, ...] | ResolvedClosure"
 LIMIT: Final = 500_000
 """How many calls and operators a program may have once every call is written out."""
 
-SAMPLE: Final = 5_000
-"""The number of calls after which their total is estimated."""
-
+SAMPLE: Final = 5_000  # the number of calls after which their total is estimated
 HOPELESS: Final = 100 * LIMIT
 """A program of this many calls is refused if its first ones are not the same again and again."""
 

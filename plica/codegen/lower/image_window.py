@@ -18,14 +18,9 @@ from plica.ir.loop import Each, scalar as sc
 from plica.ir.type import f32, f64, known, polynomial
 from plica.schedule.default.contraction import product_of, says_inside
 
-TAPS: Final = 49
-"""This many terms are written out, at most."""
-
-WRITTEN: Final = 100
-"""Terms in the text of a tile, about."""
-
-BLOCKS: Final = 16
-"""Into this many parts the channels are cut, where cores share them."""
+TAPS: Final = 49  # this many terms are written out, at most
+WRITTEN: Final = 100  # terms in the text of a tile, about
+BLOCKS: Final = 16  # into this many parts the channels are cut, where cores share them
 
 
 @frozen(eq=False)

@@ -24,8 +24,7 @@ from plica.codegen.program import Chunks, Launch, Program, Slot, Step
 from plica.ir.loop import Buffer, statement as st
 from plica.ir.type import known
 
-MAX_STACK_BYTES: Final = 1 << 18
-"""A buffer that is larger is memory of the launch."""
+MAX_STACK_BYTES: Final = 1 << 18  # a buffer that is larger is memory of the launch
 
 
 def launch_memory(program: Program) -> Program:

@@ -69,8 +69,7 @@ with lazy_imports(__name__):  # few graphs call kernels
     from plica.codegen.lower.part_placement import PartPlacement, fitted, placed
     from plica.ir.loop.need import asserted
 
-PLAIN: Final = processor(None, exact)
-"""Plain loops for every kernel."""
+PLAIN: Final = processor(None, exact)  # plain loops for every kernel
 
 
 def linearised(

@@ -50,8 +50,7 @@ from plica.ir.loop import Names, scalar as sc, statement as st
 from plica.ir.loop.formula import FORMULAS
 from plica.ir.type import known
 
-MAX_UNROLLED_ITERATIONS: Final = 1024
-"""How many copies of a body one loop may make."""
+MAX_UNROLLED_ITERATIONS: Final = 1024  # how many copies of a body one loop may make
 
 
 def unroll(kernel: st.Kernel) -> st.Kernel:
@@ -116,17 +115,12 @@ ADJACENT_BYTES: Final = 128
 """The bytes of registers that stay adjacent: short vectors have the same latency as long ones, so
 more of them are in flight."""
 
-ACCESS: Final = 2
-"""Instructions of an access: an address, and the load or store."""
-
+ACCESS: Final = 2  # instructions of an access: an address, and the load or store
 MOVED: Final = 2 * ACCESS - 1
 """Instructions that move a register to memory: it was read in any case, and has no address."""
 
-FORMULA: Final = 24
-"""Instructions of a short formula."""
-
-MIN_ROLL_RATIO: Final = 2
-"""The minimum ratio of instructions that rolling must save."""
+FORMULA: Final = 24  # instructions of a short formula
+MIN_ROLL_RATIO: Final = 2  # the minimum ratio of instructions that rolling must save
 
 
 @frozen(eq=False)

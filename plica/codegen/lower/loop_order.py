@@ -31,9 +31,7 @@ from plica.schedule.default.lane import is_row, nested
 from plica.schedule.default.machine import Machine
 from plica.schedule.default.tile import RegisterTile, fits
 
-BESIDE: Final = 4
-"""Vectors of a row of open length that are under way at once, at most."""
-
+BESIDE: Final = 4  # vectors of a row of open length that are under way at once, at most
 ROWS: Final = 4
 """How many rows of open length are reduced together: for more of them, an open distance apart, one
 address is made of another, and one waits for the other."""
@@ -41,8 +39,7 @@ address is made of another, and one waits for the other."""
 WIDEST: Final = 64
 """Lanes of a row of known length, at most, that sums of open length are made for in strips."""
 
-NEAR: Final = 4
-"""Elements so far apart in what is read are picked from whole vectors."""
+NEAR: Final = 4  # elements so far apart in what is read are picked from whole vectors
 
 
 @frozen
@@ -163,11 +160,9 @@ class _Columns:
     place: sc.Scalar
     many: sc.Scalar
     lanes: int
-    end: sc.Scalar | None = None
-    """Where the row ends, if lanes may be behind that."""
+    end: sc.Scalar | None = None  # where the row ends, if lanes may be behind that
     begin: tuple[sc.ScalarVar, sc.Scalar, sc.Scalar] | None = None
-    alone: bool = False
-    """Whether rows are done one by one, since there are few columns."""
+    alone: bool = False  # whether rows are done one by one, since there are few columns
 
 
 def strips(

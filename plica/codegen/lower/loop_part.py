@@ -36,8 +36,7 @@ MAX_PEELED_ITERATIONS: Final = 3
 """The maximum number of iterations around the middle that are peeled one by one, if their
 conditions become constant."""
 
-MIN_STORES_PER_BRANCH: Final = 16
-"""The number of stores next to which a branch is negligible."""
+MIN_STORES_PER_BRANCH: Final = 16  # the number of stores next to which a branch is negligible
 
 
 @frozen(eq=False)

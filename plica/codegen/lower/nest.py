@@ -65,18 +65,12 @@ FEWEST: Final = 4
 ROW: Final = 16 * 1024
 """Bytes an accumulator may take for a whole row; a longer row is reduced otherwise."""
 
-PANEL: Final = 4 * 1024
-"""Bytes an accumulator takes for a part of a row that is too long."""
-
+PANEL: Final = 4 * 1024  # bytes an accumulator takes for a part of a row that is too long
 TILE: Final = 8
 """How many neighbours are reduced side by side: additions take a few cycles to come through."""
 
-SHORT: Final = 16
-"""A reduction of fewer terms is done at once."""
-
-LONG: Final = 64
-"""A run of this many terms has an accumulator of its own for each neighbour."""
-
+SHORT: Final = 16  # a reduction of fewer terms is done at once
+LONG: Final = 64  # a run of this many terms has an accumulator of its own for each neighbour
 FEW: Final = 64
 """Sums side by side that registers are kept for, where lanes may be masked off.  A processor waits
 for what is stored under a mask before it reads it again, and LLVM does not see that it need not."""

@@ -22,8 +22,7 @@ from plica.ir.loop.statement import Bind
 from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 
-STRIP: Final = 4
-"""Vectors of a strip of a row."""
+STRIP: Final = 4  # vectors of a strip of a row
 
 
 def padded_rows(of: Each, out: sc.Buffer, machine: Machine) -> Stmt | None:

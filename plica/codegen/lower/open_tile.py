@@ -41,8 +41,7 @@ FEWEST: Final = 2
 PARTS_OF_CACHE: Final = 4
 """What is read once for each block of outputs takes one of as many parts of the second cache."""
 
-TERMS: Final = 8
-"""A sum of fewer terms is not worth a tile."""
+TERMS: Final = 8  # a sum of fewer terms is not worth a tile
 
 
 @frozen(eq=False)

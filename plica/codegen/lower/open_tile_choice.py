@@ -10,9 +10,7 @@ from plica.schedule.default.register_tile import UNDER_WAY
 from plica.schedule.default.run_schedule import BRIEF
 from plica.schedule.default.tile import ELEMENT_NEAR, VECTOR_AWAY, RegisterTile, fits
 
-USUAL: Final = range(4, 65, 3)
-"""How long rows of images are, deep in a network and near its input."""
-
+USUAL: Final = range(4, 65, 3)  # how long rows of images are, deep in a network and near its input
 TURNED: Final = 10
 """Cycles for each neighbour of a tile and vector of outputs, as these are turned before they are
 stored, a lane in a cycle; as many are turned as the next power of two says."""
@@ -20,9 +18,7 @@ stored, a lane in a cycle; as many are turned as the next power of two says."""
 ANOTHER: Final = 1.1
 """How much faster two texts of a tile have to be than one, which is compiled in half the time."""
 
-ANOTHER_SOON: Final = 1.3
-"""The same where code is wanted soon."""
-
+ANOTHER_SOON: Final = 1.3  # the same where code is wanted soon
 WRITTEN_SOON: Final = 0.05
 """How much more each sum of a tile counts where code is wanted soon: each has a line of its own in
 all that a text does."""

@@ -32,11 +32,8 @@ from plica.ir.loop.statement import NOTHING, Bind, Branch, For, Kernel, Seq, Stm
 from plica.ir.type import dim, known
 from plica.schedule.default.machine import Machine
 
-HIGHEST: Final = 8
-"""Rows of a tile, at most."""
-
-SOON: Final = 4
-"""The same where code is wanted soon: each row has lines of its own."""
+HIGHEST: Final = 8  # rows of a tile, at most
+SOON: Final = 4  # the same where code is wanted soon: each row has lines of its own
 
 
 class PaddedWriter:

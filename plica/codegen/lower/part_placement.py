@@ -131,9 +131,7 @@ def fitted(build: Build) -> Program:
     return evolve(without, joined=(TOO_LARGE,))
 
 
-MAX_ROUNDS: Final = 12
-"""The maximum number of attempts to fit memory."""
-
+MAX_ROUNDS: Final = 12  # the maximum number of attempts to fit memory
 TOO_LARGE: Final = "no part is written in place: that would take a larger workspace"
 
 

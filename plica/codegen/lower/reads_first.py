@@ -47,8 +47,7 @@ from plica.ir.loop.statement import (
 )
 from plica.ir.type import known
 
-MAX_BYTES: Final = 80
-"""The maximum bytes that a thread loads at once."""
+MAX_BYTES: Final = 80  # the maximum bytes that a thread loads at once
 
 
 def reads_first(kernel: Kernel) -> Kernel:

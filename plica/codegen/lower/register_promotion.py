@@ -27,8 +27,7 @@ from plica.ir.loop.memory_scope import scope
 from plica.ir.loop.scalar import Buffer, Eq, Load, Lt, Scalar, ScalarVar, index
 from plica.ir.type import i64, known
 
-LARGEST = 64
-"""Elements that a thread has registers for."""
+LARGEST = 64  # elements that a thread has registers for
 
 
 def promote_to_registers(kernel: st.Kernel) -> st.Kernel:

@@ -111,8 +111,7 @@ class Schedule(Protocol):
     ) -> Scheduled: ...
 
 
-Counts: TypeAlias = tuple[int, ...]
-"""How many rows are done at once, the most that are left."""
+Counts: TypeAlias = tuple[int, ...]  # how many rows are done at once, the most that are left
 
 TunedBy: TypeAlias = Callable[[Function, Facts], ChosenSchedule | None]
 """The schedule that tuning found for a function whose inputs are known so far."""

@@ -27,8 +27,7 @@ from plica.core import Term, fold, post_order
 from plica.ir.loop import Buffer, Load, Scalar, statement as st
 from plica.ir.type import known
 
-MIN_SHARED_WORK: Final = 1 << 17
-"""Fewer stores than that are not worth waking other cores."""
+MIN_SHARED_WORK: Final = 1 << 17  # fewer stores than that are not worth waking other cores
 
 
 @lru_cache(maxsize=1024)

@@ -216,8 +216,7 @@ GROUP: Final = Pipeline(
 """From any static module to one of primitive functions."""
 
 
-WHOLE: Final = FusionLimits(joins=False)
-"""For devices: what joins tensors is a kernel."""
+WHOLE: Final = FusionLimits(joins=False)  # for devices: what joins tensors is a kernel
 
 
 def grouping(limits: FusionLimits) -> Pipeline:
@@ -322,9 +321,7 @@ def _scheduled(before: Pipeline, run: Callable[[Module, Job], Program]) -> Pipel
     return before + Pipeline((Pass("schedule", why, whole, kind="schedule"),))
 
 
-SCHEDULED: Final = _scheduled(CANDIDATES, linearise)
-"""From fused operators to a program."""
-
+SCHEDULED: Final = _scheduled(CANDIDATES, linearise)  # from fused operators to a program
 APART: Final = _scheduled(CANDIDATES, partial(linearise, parts=False))
 """The same for devices whose buffers begin where they are told to."""
 

@@ -38,22 +38,14 @@ from plica.schedule.default.depthwise import sums_under_way
 from plica.schedule.default.machine import PAGE, Machine
 from plica.schedule.default.share import pays
 
-TALL: Final = 2
-"""How many times as many rows as keep products busy a tile has, at most."""
-
-SPARE: Final = 3
-"""Registers for weights, at least."""
-
-USUAL: Final = (7, 14, 28, 56)
-"""Rows of images of which it is not known."""
-
+TALL: Final = 2  # how many times as many rows as keep products busy a tile has, at most
+SPARE: Final = 3  # registers for weights, at least
+USUAL: Final = (7, 14, 28, 56)  # rows of images of which it is not known
 LOOP: Final = 12
 """Instructions of a tile beside those, about: of its loop, for weights, and for rows that may be
 outside."""
 
-LONG: Final = 400
-"""Multiply-adds in the text of a tile, at most, where it is not the least tile."""
-
+LONG: Final = 400  # multiply-adds in the text of a tile, at most, where it is not the least tile
 WIDE: Final = 25
 """Places of a window that are written out in strips that are inside, at most; of larger ones a
 column of them."""

@@ -28,8 +28,7 @@ from plica.ir.loop.statement import Kernel
 from plica.ir.type import term as ty
 from plica.runtime.error import Diagnostic, Place
 
-MAX_TENSORS: Final = 10_000
-"""How many tensors an input or the output may have."""
+MAX_TENSORS: Final = 10_000  # how many tensors an input or the output may have
 
 
 def unsupported(

@@ -58,11 +58,8 @@ with lazy_imports(__name__):  # few models have these, and are read more than on
 MAX_BRANCH_POINTS: Final = 4
 """The maximum number of nested branch points of a reading: each may double the model."""
 
-DEEPEST: Final = 60
-"""Functions that call functions, and graphs inside of graphs, may nest so deep."""
-
-KEPT: Final = ("DequantizeLinear",)
-"""Operators that are not folded: integer rules match them."""
+DEEPEST: Final = 60  # functions that call functions, and graphs inside of graphs, may nest so deep
+KEPT: Final = ("DequantizeLinear",)  # operators that are not folded: integer rules match them
 
 Scope = ChainMap[str, "TensorValue | None"]  # None: the node that makes it was refused
 

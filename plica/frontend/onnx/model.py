@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
 _ZIP: Final = b"PK\x03\x04"
-MOST_OF_HEAD: Final = 256
-"""Bytes of a file that tell its form."""
-
+MOST_OF_HEAD: Final = 256  # bytes of a file that tell its form
 MOST_BYTES: Final = (1 << 31) - 1
 """The format's limit; larger models keep their tensors in separate files."""
 

@@ -62,8 +62,7 @@ def _gather(attrs: Values, of: TensorType) -> dict[str, Any] | None:
 
 MEANS: Final = {"groups": "group"}
 AVERAGES: Final = ("ceil_mode", "count_include_pad")
-BOUNDS: Final = {"nn.relu6": (0, 6)}
-"""Constant inputs of a node that an operator does not have."""
+BOUNDS: Final = {"nn.relu6": (0, 6)}  # constant inputs of a node that an operator does not have
 
 # fmt: off
 NODES: Final[dict[str, tuple[str, Words]]] = {

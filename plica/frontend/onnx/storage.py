@@ -29,8 +29,7 @@ Array = np.ndarray[Any, Any]
 NUMBERS: Final[dict[int, DType]] = {each.row.onnx: each for each in DTYPES}
 """The element types of ONNX that Plica has, by their number in the format."""
 
-MOST_AXES: Final = 64
-"""Tensors of more axes are refused; numpy has no others either."""
+MOST_AXES: Final = 64  # tensors of more axes are refused; numpy has no others either
 
 
 def dtype_of(number: int, place: str) -> DType:

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, NodeProto
 
 
-OLDEST: Final = 6
-"""Operators of earlier versions have other meanings, which are not supported."""
+OLDEST: Final = 6  # operators of earlier versions have other meanings, which are not supported
 
 
 def _unchanged(names: Iterable[str], version: int) -> bool:

@@ -120,10 +120,8 @@ class InputTypes:
         return TensorType(tuple(sizes), dtype)
 
 
-SMALL: Final = 1 << 12
-"""Constants of at most this many elements are computed at once."""
-LARGE: Final = 1 << 22
-"""The maximum intermediate elements of a folded value."""
+SMALL: Final = 1 << 12  # constants of at most this many elements are computed at once
+LARGE: Final = 1 << 22  # the maximum intermediate elements of a folded value
 JOINED: Final = {"add": Add, "subtract": Sub, "multiply": Mul, "maximum": Max, "minimum": Min}
 """Operators on numbers that are those of terms, too."""
 

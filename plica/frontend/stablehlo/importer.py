@@ -42,8 +42,7 @@ from plica.ir.loop.scalar import index
 from plica.ir.type import TensorType, infer
 from plica.runtime.error import Diagnostic, InputError, Place, UnsupportedError, wrong_argument
 
-BYTECODE: Final = b"ML\xefR"
-"""How bytecode of MLIR begins."""
+BYTECODE: Final = b"ML\xefR"  # how bytecode of MLIR begins
 
 
 def from_stablehlo(source: str | bytes | PathLike[str] | Any, *, main: str = "main") -> Module:

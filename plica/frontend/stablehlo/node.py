@@ -25,8 +25,7 @@ class HloNode:
     op: MlirOp
     operands: tuple[Any, ...]  # terms, or pairs of them
     inside: Inside
-    serial: int
-    """Tells the variables of loops apart."""
+    serial: int  # tells the variables of loops apart
 
     @property
     def x(self) -> Expr:

@@ -24,9 +24,7 @@ from plica.frontend.stablehlo.syntax import (
     tokens,
 )
 
-DEEPEST: Final = 100
-"""Regions and lists are nested no deeper."""
-
+DEEPEST: Final = 100  # regions and lists are nested no deeper
 RETURNS: Final = ("return", "func.return", "stablehlo.return")
 _WORDS: Final = {"true": True, "false": False, "unit": True}
 

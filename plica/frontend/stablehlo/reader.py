@@ -37,8 +37,7 @@ Values: TypeAlias = "MutableMapping[str, Any]"
 MAX_OPERATIONS: Final = 1_000_000
 """Functions are read where they are called; no more operations than this are."""
 
-MAX_CALLS: Final = 60
-"""Calls inside of calls."""
+MAX_CALLS: Final = 60  # calls inside of calls
 
 TRANSPARENT: Final = ("Sharding", "annotate_device_placement", "SPMDFullToShardShape",
                       "SPMDShardToFullShape", "xla.sdy.FuncResultSharding")  # fmt: skip

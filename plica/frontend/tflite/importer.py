@@ -31,8 +31,7 @@ from plica.runtime.error import Diagnostic, InputError, Place, PlicaError, Unsup
 
 MARK: Final = b"TFL3"
 CUSTOM: Final = 32
-CASTS: Final = 53
-"""The operator that reads quantised integers as they are stored."""
+CASTS: Final = 53  # the operator that reads quantised integers as they are stored
 
 ELEMENTS: Final = {
     0: "f32", 1: "f16", 2: "i32", 3: "u8", 4: "i64", 6: "bool", 7: "i16", 9: "i8", 10: "f64",

@@ -15,8 +15,7 @@ from plica.ir.op.namespace import op
 from plica.ir.type import DType, known
 from plica.runtime.error import Place, UnsupportedError
 
-EMPTY = FlatTable(bytes(4), 0, 0)
-"""Options that are all absent."""
+EMPTY = FlatTable(bytes(4), 0, 0)  # options that are all absent
 
 
 @frozen(eq=False)

@@ -12,8 +12,7 @@ from plica.ir.type import FuncType, TupleType, type_of
 Inside: TypeAlias = Callable[[Any, Sequence[Any]], list[Any]]
 """The outputs of a graph on values of its inputs.  Any: terms and numbers."""
 
-CONTROL: Final = ("cond", "while_loop")
-"""The operators of torch whose arguments are graphs."""
+CONTROL: Final = ("cond", "while_loop")  # the operators of torch whose arguments are graphs
 
 
 def choice(inside: Inside, condition: Any, then: Any, orelse: Any, given: Sequence[Any]) -> Any:

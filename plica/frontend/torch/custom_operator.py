@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     import torch
 
 OPERATOR: Final = "torch_operator_"
-GRADIENT: Final = "torch_gradient_"
-"""The prefixes of symbols."""
+GRADIENT: Final = "torch_gradient_"  # the prefixes of symbols
 
 Arrays = tuple[np.ndarray[Any, Any], ...]
 

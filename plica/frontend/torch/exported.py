@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-Range: TypeAlias = tuple[str, int, int | None]
-"""A dim with its minimum and maximum, if any."""
+Range: TypeAlias = tuple[str, int, int | None]  # a dim with its minimum and maximum, if any
 
 KEPT: Final = (
     "sinc.default", "xlogy.Tensor", "xlogy.Scalar_Self", "xlogy.Scalar_Other",

@@ -30,8 +30,7 @@ from plica.runtime.error import Diagnostic, PlicaError, UnsupportedError
 if TYPE_CHECKING:
     from torch import fx
 
-GPU = "cuda:0"
-"""The GPU that code is made for, as torch calls it."""
+GPU = "cuda:0"  # the GPU that code is made for, as torch calls it
 
 
 @attrs.frozen(eq=False)

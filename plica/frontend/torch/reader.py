@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     Values = dict[fx.Node, Any]
 
 
-UNKNOWN: Final = object()
-"""The value of a node that was refused; that was said already."""
+UNKNOWN: Final = object()  # the value of a node that was refused; that was said already
 
 # They repeat the exporter's checks, without results.
 _CHECKS: Final = (

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 TensorCall: TypeAlias = "Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]"
 """What gives the results of some tensors."""
 
-ALIGNED = 16
-"""Bytes at whose multiples tensors begin that code for GPUs reads where they are."""
+ALIGNED = 16  # bytes at whose multiples tensors begin that code for GPUs reads where they are
 
 
 def call_of(

@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     import torch
     from torch import fx
 
-Compile: TypeAlias = Callable[..., Executable]
-"""What makes code of a module, for a `target`."""
+Compile: TypeAlias = Callable[..., Executable]  # what makes code of a module, for a `target`
 
-Read: TypeAlias = "Callable[[list[Any]], Any]"
-"""An argument, of the values of all nodes."""
+Read: TypeAlias = "Callable[[list[Any]], Any]"  # an argument, of the values of all nodes
 
 Work: TypeAlias = "Callable[[list[Any]], None]"
 """A step: it adds its results to the values of all nodes."""

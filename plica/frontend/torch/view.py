@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from torch import fx
 
-MARK: Final = "plica_result_view"
-"""The mark of nodes that torch computes at the end."""
+MARK: Final = "plica_result_view"  # the mark of nodes that torch computes at the end
 
 
 def with_views_last(root: fx.GraphModule) -> fx.GraphModule:

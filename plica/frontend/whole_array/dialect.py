@@ -35,8 +35,7 @@ class ArrayValue:
 class ArrayDialect(ABC):
     """A format that programs are written in."""
 
-    name: str
-    """What the format is called in refusals."""
+    name: str  # what the format is called in refusals
 
     @abstractmethod
     def constant(self, of: Array, dtype: DType) -> ArrayValue:

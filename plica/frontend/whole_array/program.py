@@ -28,8 +28,7 @@ from plica.ir.type import TensorType, TupleType, Type, infer, static_shape, type
 from plica.runtime.error import Diagnostic, Place, UnsupportedError
 
 Scope: TypeAlias = "MutableMapping[Term, Value]"
-MAX_DEPTH: Final = 60
-"""Functions and branches inside of others."""
+MAX_DEPTH: Final = 60  # functions and branches inside of others
 
 
 @frozen(eq=False)

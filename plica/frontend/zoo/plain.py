@@ -98,8 +98,7 @@ def _relu(layers: Layers, x: Expr) -> Expr:
     return apply("nn.relu", layers.biased(x))
 
 
-CONVOLUTIONS: Final = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-"""Channels, window and stride."""
+CONVOLUTIONS: Final = ((32, 8, 4), (64, 4, 2), (64, 3, 1))  # channels, window and stride
 
 
 def dqn(

@@ -71,8 +71,7 @@ DENSENETS: Final[dict[int, tuple[int, ...]]] = {
     169: (6, 12, 32, 32),
     201: (6, 12, 48, 32),
 }
-GROWTH: Final = 32
-"""The channels that a layer adds."""
+GROWTH: Final = 32  # the channels that a layer adds
 
 
 def densenet(

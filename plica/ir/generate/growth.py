@@ -23,8 +23,7 @@ from plica.ir.graph import expression as ex
 from plica.ir.loop.scalar import Lit, Scalar
 from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, bool_
 
-CALL_LIMIT: Final = 200
-"""No call site is written whose callee may take more steps than this."""
+CALL_LIMIT: Final = 200  # no call site is written whose callee may take more steps than this
 
 
 def body(

@@ -21,8 +21,7 @@ from plica.ir.type import DType, TensorType, TupleType, Type, f32, static_shape,
 
 Typed: TypeAlias = tuple[Expr, Type]
 
-MAX_ELEMENTS: Final = 64
-"""The maximum size of an existing tensor whose shape a call may take."""
+MAX_ELEMENTS: Final = 64  # the maximum size of an existing tensor whose shape a call may take
 NOT_COMPARED: Final = ("after", "device_copy", "nn.conv_winograd", "on_device")
 """Operators with a row that need devices, or weights that were transformed."""
 

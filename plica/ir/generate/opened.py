@@ -36,8 +36,7 @@ SHAPES: Final[tuple[tuple[int | str, ...], ...]] = (
 
 MAX_AXES: Final = 5
 
-MAX_ROWS_TRIED: Final = 3
-"""The number of rows tried on a tensor before giving up."""
+MAX_ROWS_TRIED: Final = 3  # the number of rows tried on a tensor before giving up
 
 
 @st.composite

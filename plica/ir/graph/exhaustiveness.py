@@ -29,13 +29,11 @@ Row: TypeAlias = tuple[ex.Pattern, ...]
 Head: TypeAlias = "ex.Constructor | int"  # a constructor, or the number of items of a tuple
 DataDefs: TypeAlias = Mapping[Any, object]  # Any: modules map all names, tests some
 
-MAX_LISTED_PATTERNS: Final = 8
-"""How many missing patterns an error lists."""
+MAX_LISTED_PATTERNS: Final = 8  # how many missing patterns an error lists
 EFFORT: Final = 200_000
 """How many matrices may be looked at for one match: the problem is exponential at worst."""
 
-DEPTH: Final = 200
-"""How many parts of one pattern may be looked at."""
+DEPTH: Final = 200  # how many parts of one pattern may be looked at
 
 
 class TooHard(Exception):

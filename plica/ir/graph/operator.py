@@ -179,8 +179,7 @@ _known: Final[dict[str, Operator]] = {}  # the same records under their aliases 
 _homes: Final[dict[str, Place]] = {}  # where the records of other packages were made
 _catalogue: Final[list[str]] = []  # the modules of Plica's own records, the commonest first
 
-RESERVED: Final = ("nn",)
-"""Names before a dot that are Plica's own."""
+RESERVED: Final = ("nn",)  # names before a dot that are Plica's own
 
 
 class OperatorRefused(PlicaError, ValueError):

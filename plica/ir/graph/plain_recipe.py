@@ -20,8 +20,7 @@ import numpy as np
 from plica.ir.graph import weight_array
 from plica.ir.graph.winograd_weight import transformed
 
-Stored: TypeAlias = Callable[[str], bytes | None]
-"""Returns the bytes of a name, or None."""
+Stored: TypeAlias = Callable[[str], bytes | None]  # returns the bytes of a name, or None
 Made: TypeAlias = "weight_array.Array | weight_array.ColumnwiseArray"
 Step: TypeAlias = list[Any]  # Any: JSON
 Number: TypeAlias = Callable[[int], weight_array.Array]

@@ -202,8 +202,7 @@ def _is_of_numpy(of: DType) -> bool:
     return np.dtype(of.numpy.str) == of.numpy
 
 
-_ROUNDED_ONCE: Final = ("<f4", "<f8")
-"""Dtypes in which numpy computes as the interpreter does."""
+_ROUNDED_ONCE: Final = ("<f4", "<f8")  # dtypes in which numpy computes as the interpreter does
 
 
 # --- questions ------------------------------------------------------------------------------------

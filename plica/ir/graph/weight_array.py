@@ -30,8 +30,7 @@ from plica.runtime.artefact import aligned_array
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-COLUMNS: Final = 1 << 15
-"""How many columns are made at once: many for numpy, and few for a cache."""
+COLUMNS: Final = 1 << 15  # how many columns are made at once: many for numpy, and few for a cache
 
 
 def chunks(extents: list[int], rows: int) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -20,8 +20,7 @@ from plica.ir.loop.combiner import Combine
 from plica.ir.loop.tensor import buffer, compute
 from plica.ir.type import DType, bool_
 
-TRIALS: Final = 512
-"""On how many triples of values the laws of a combiner are tried."""
+TRIALS: Final = 512  # on how many triples of values the laws of a combiner are tried
 
 
 def combine(

@@ -34,14 +34,9 @@ Released: TypeAlias = tuple[
 ]  # and what is done with
 Placed: TypeAlias = tuple[int, int]  # the slots of a value and of its marks
 
-CHUNK: Final = 1 << 21
-"""How many elements of a reduction are made at once."""
-
-MAX_AXES: Final = 60
-"""Numpy's arrays have at most 64 dimensions."""
-
-NO_MARKS: Final = 0
-"""The slot that always holds None: a value without marks."""
+CHUNK: Final = 1 << 21  # how many elements of a reduction are made at once
+MAX_AXES: Final = 60  # numpy's arrays have at most 64 dimensions
+NO_MARKS: Final = 0  # the slot that always holds None: a value without marks
 
 
 class Tape:
@@ -327,8 +322,7 @@ def number(size: sc.Scalar) -> int:
     return found
 
 
-_CUSTOM: Final = 256
-"""Numbers of numpy dtypes that others have added begin here."""
+_CUSTOM: Final = 256  # numbers of numpy dtypes that others have added begin here
 
 Affine: TypeAlias = tuple[int, dict[Term, int]]  # a constant, and the factor of each axis
 

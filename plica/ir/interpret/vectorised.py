@@ -37,8 +37,7 @@ from plica.ir.loop.scalar import Add, Buffer, Lit, Load, Max, Min, Mul, Scalar, 
 from plica.ir.loop.statement import THREADS, TRUE, For
 from plica.ir.type import bool_
 
-MIN_POINTS: Final = 16
-"""A nest of fewer points is faster one by one."""
+MIN_POINTS: Final = 16  # a nest of fewer points is faster one by one
 MAX_POINTS: Final = 1 << 22
 """The maximum number of points of a nest, limited by memory; inner loops may still be nests."""
 

@@ -9,12 +9,9 @@ from typing import Final
 
 from plica.ir.loop import formula
 
-QUARTER_REST: Final = -4.371139000186241e-08
-"""The difference from its nearest f32."""
-
+QUARTER_REST: Final = -4.371139000186241e-08  # the difference from its nearest f32
 LOG_2: Final = 0.6931471805599453
-SQUARE_ABSORBS_ONE: Final = 2.0**25
-"""A number whose square, and one more, are the same in f32."""
+SQUARE_ABSORBS_ONE: Final = 2.0**25  # a number whose square, and one more, are the same in f32
 
 # fmt: off
 ASIN     = (0.16666753590106964, 0.0749523937702179, 0.04547740891575813, 0.02414594776928425,

@@ -24,15 +24,11 @@ HALVES: Final = 12582912.0
 RAISED: Final = HALVES + 254
 """The same, and twice the bias of exponents: the last 9 bits hold the sum of two biased ones."""
 
-HALVES_64: Final = 6755399441055744.0
-"""The same for an f64."""
-
+HALVES_64: Final = 6755399441055744.0  # the same for an f64
 LOG2_E: Final = 1.4426950408889634
 LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent is exact
 LN2_LOW: Final = -2.12194440054690582767e-4
-QUARTER: Final = 1.5707963267948966
-"""A quarter turn."""
-
+QUARTER: Final = 1.5707963267948966  # a quarter turn
 QUARTER_PARTS: Final = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 """The same as a sum of f32s."""
 

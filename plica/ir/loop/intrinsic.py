@@ -38,8 +38,7 @@ with lazy_imports(__name__):
 
 __all__ = ["TensorIntrinsic", "find_intrinsic", "intrinsic", "intrinsics"]
 
-TRIALS: Final = 4
-"""How often a declaration is tried, at growing sizes of its dims."""
+TRIALS: Final = 4  # how often a declaration is tried, at growing sizes of its dims
 
 
 def intrinsic(

@@ -34,10 +34,8 @@ from plica.ir.loop.scalar import FloorDiv, FloorMod, Scalar, index
 from plica.ir.type.dim import known, product, quotient
 
 WRITTEN = "ir.layout"  # the path that its terms are written down under
-
 _PART: Final = re.compile(r"([A-Z])|([1-9][0-9]*)([a-z])")
-MAX_AXES: Final = 32
-"""A word with more parts is no layout: numpy's arrays have no more axes."""
+MAX_AXES: Final = 32  # a word with more parts is no layout: numpy's arrays have no more axes
 
 
 @frozen(eq=False)

@@ -24,8 +24,7 @@ from plica.runtime.error import Diagnostic, Place, PlicaError
 Reach: TypeAlias = Literal["all", "block", "warp", "thread"]
 REACHES: Final[tuple[Reach, ...]] = ("all", "block", "warp", "thread")
 
-WARP: Final = 32
-"""How many neighbouring threads of a block make a warp."""
+WARP: Final = 32  # how many neighbouring threads of a block make a warp
 
 
 class UnknownScope(PlicaError):

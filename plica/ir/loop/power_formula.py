@@ -24,8 +24,7 @@ EXP2_64: Final = (
     1.5303700711365693e-05)                           # 2^r,                      |r| <= 1/2
 # fmt: on
 
-MAX_ODD: Final = 2.0**30
-"""No f32 from here on is odd, and all are integers."""
+MAX_ODD: Final = 2.0**30  # no f32 from here on is odd, and all are integers
 
 
 def power(x: N, y: N) -> N:

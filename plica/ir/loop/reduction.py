@@ -31,8 +31,7 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type.dim import known
 
-MAX_GUARDS: Final = 16
-"""A reduction under more guards than this is not extracted."""
+MAX_GUARDS: Final = 16  # a reduction under more guards than this is not extracted
 
 Axes: TypeAlias = Mapping[sc.ScalarVar, sc.Scalar]
 

@@ -168,8 +168,7 @@ class Load(Scalar):
 
 Combiner = Literal["sum", "prod", "max", "min", "all", "any"]
 
-Runs = Literal["", "row", "box"]
-"""How the terms of a long sum are cut into runs, if they are."""
+Runs = Literal["", "row", "box"]  # how the terms of a long sum are cut into runs, if they are
 
 RUN_LENGTH: Final[dict[Runs, int]] = {"row": 16, "box": 256}
 """The maximum number of terms per run. A sum of 16 equal terms is off by at most three half ulps;

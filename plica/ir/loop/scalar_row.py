@@ -37,8 +37,7 @@ from attrs import field, frozen
 
 from plica.runtime.element import Kind
 
-FEWEST_BITS: Final = 8
-"""Bits of the narrowest word that is shifted."""
+FEWEST_BITS: Final = 8  # bits of the narrowest word that is shifted
 
 
 def total(a: Interval, b: Interval) -> Interval:
@@ -165,8 +164,7 @@ class Calls(Protocol):
 
 Derivative: TypeAlias = Callable[..., Any]
 """`(calls, d, result, *operands)`: the cotangents of the operands, or of the only one."""
-FLAT: Final = "flat"
-"""The derivative of a piecewise constant function."""
+FLAT: Final = "flat"  # the derivative of a piecewise constant function
 NUMBERS: Final[tuple[Kind, ...]] = ("float", "int", "uint")
 INTEGERS: Final[tuple[Kind, ...]] = ("int", "uint")
 

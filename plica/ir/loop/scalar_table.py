@@ -236,14 +236,11 @@ INTRINSIC_ROWS: Final = (
 # fmt: on
 # ruff: noqa: E501  # a row is a few long lines
 
-INTRINSICS: Final = {each.name: each for each in INTRINSIC_ROWS}
-"""The rows of intrinsics, by name."""
-
+INTRINSICS: Final = {each.name: each for each in INTRINSIC_ROWS}  # the rows of intrinsics, by name
 ROWS: Final = {each.name: each for each in OPERATOR_ROWS} | INTRINSICS
 """Every row, by the name of its class or of its intrinsic."""
 
-DECLARED: Final[dict[str, ScalarRow]] = {}
-"""The rows that programs declare besides those of Plica."""
+DECLARED: Final[dict[str, ScalarRow]] = {}  # the rows that programs declare besides those of Plica
 
 
 def declare_scalar(row: ScalarRow) -> ScalarRow:

@@ -40,11 +40,8 @@ from plica.ir.loop import scalar as sc
 from plica.ir.loop.combiner import MEANING
 from plica.ir.type import f64, i64, known
 
-TOTALS: Final = 128
-"""The number of f64 totals summed at once if the terms are f64."""
-
-MAX_LEVELS_OF_TOTALS: Final = 2
-"""How often totals of f64 are cut into runs again."""
+TOTALS: Final = 128  # the number of f64 totals summed at once if the terms are f64
+MAX_LEVELS_OF_TOTALS: Final = 2  # how often totals of f64 are cut into runs again
 
 Size: TypeAlias = int | sc.Scalar
 

@@ -138,8 +138,7 @@ def per_axis(read: Reader) -> Reader:
 integers: Final = many(integer)
 naturals: Final = many(natural)
 axis: Final = integer
-axes: Final = optional(integers)
-"""Axes; None means all of them, or whatever the operator says."""
+axes: Final = optional(integers)  # axes; None means all of them, or whatever the operator says
 
 
 def pairs(value: Any) -> Any:
@@ -179,14 +178,11 @@ def size(value: Any) -> Any:
     return found
 
 
-dims: Final = many(size)
-"""A shape."""
+dims: Final = many(size)  # a shape
 
-indices: Final = many(index)
-"""Index terms."""
+indices: Final = many(index)  # index terms
 
-bounds: Final = many(optional(index))
-"""Ends of slices; None is the end of the axis."""
+bounds: Final = many(optional(index))  # ends of slices; None is the end of the axis
 
 
 def new_shape(value: Any) -> Any:

@@ -49,8 +49,7 @@ from plica.ir.op.record import as_dtype, composite, primitive, scalar
 from plica.ir.op.relation import INTEGER, rank_at_least, rank_is, refuse, same
 from plica.ir.type import TensorType, bf16, f16, f32, i8, i32, known, normal_dim, u8
 
-MAX_BITS = 8
-"""The maximum width of a number: products of wider ones overflow i32."""
+MAX_BITS = 8  # the maximum width of a number: products of wider ones overflow i32
 
 
 def _derived(name: str, record: Operator, doc: str) -> Operator:
@@ -107,8 +106,7 @@ bitserial_conv = _derived("nn.bitserial_conv", conv, "nn.conv of the low bits of
 
 # --- weights of few bits --------------------------------------------------------------------------
 
-WORD_BITS = 32
-"""Bits of a word that packs several numbers of a weight."""
+WORD_BITS = 32  # bits of a word that packs several numbers of a weight
 
 
 def _packed_rule(
@@ -176,8 +174,7 @@ packed_dense = primitive(
 
 
 BYTE: Final = 8
-WORDS: Final = (16, 32)
-"""Widths of more than a byte."""
+WORDS: Final = (16, 32)  # widths of more than a byte
 
 
 def _rule(attrs: Values, x: TensorType) -> TensorType:

@@ -25,8 +25,7 @@ flip, expand_dims, eye = word("flip"), word("expand_dims"), word("eye")
 iota, scatter_sum = word("iota"), word("scatter_sum")
 
 
-FARTHEST: Final = 1 << 46
-"""No axis is longer, so a bound beyond this is as good as this."""
+FARTHEST: Final = 1 << 46  # no axis is longer, so a bound beyond this is as good as this
 
 
 class AxisSlice(NamedTuple):

@@ -271,9 +271,7 @@ cast = record.primitive(
 )  # fmt: skip
 
 
-WHOLE_FLOATS: Final = (f32, f64)
-"""Floats that every target has registers for."""
-
+WHOLE_FLOATS: Final = (f32, f64)  # floats that every target has registers for
 DECODED: Final = (*CODED_FLOATS, *WHOLE_FLOATS)
 
 

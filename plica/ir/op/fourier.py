@@ -34,9 +34,7 @@ from plica.ir.type import TensorType, f32, f64, known
 
 Array = np.ndarray[Any, Any]
 
-LARGEST_MATRIX: Final = 1 << 11
-"""The length of a transform by one product, where it has a factor."""
-
+LARGEST_MATRIX: Final = 1 << 11  # the length of a transform by one product, where it has a factor
 MIN_VECTOR_COLUMNS: Final = 16
 """The number of columns below which they do not fill a vector and become rows of the product."""
 

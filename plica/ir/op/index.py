@@ -24,9 +24,7 @@ from plica.ir.op.cotangent import reshape, unbroadcast, word, zeros
 from plica.ir.op.record import as_dtype, primitive, read, scalar, tensor_of
 from plica.ir.type import TensorType, f32, i32, i64, known, normal_dim, product
 
-MAX_I32_PLACES: Final = 1 << 31
-"""Axes up to this length are indexed by i32."""
-
+MAX_I32_PLACES: Final = 1 << 31  # axes up to this length are indexed by i32
 MODE = attribute("mode", choice("raise", "clip", "wrap"), "raise")
 
 

@@ -38,11 +38,8 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, ravel, reshape, transpose
 from plica.ir.type import DType, TensorType, TupleType, bool_, i64, known, normal_dim, product, u8
 
-LARGEST_EXPONENT: Final = 48
-"""The bits of an open size: no memory holds 2^48 elements."""
-
-COUNTED_RUN: Final = 32
-"""Elements that count those before them, before runs are merged."""
+LARGEST_EXPONENT: Final = 48  # the bits of an open size: no memory holds 2^48 elements
+COUNTED_RUN: Final = 32  # elements that count those before them, before runs are merged
 
 ZERO, ONE = scalar(0, i64), scalar(1, i64)
 _DESCENDING: Final = attribute("descending", flag, False)

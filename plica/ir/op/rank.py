@@ -20,8 +20,7 @@ from plica.ir.op.reduction import sum_
 from plica.ir.op.shape import expand_dims
 from plica.ir.type import i32, i64
 
-PLACE_LIMIT: Final = 1 << 30
-"""Further than any two places are: rows that long are sorted."""
+PLACE_LIMIT: Final = 1 << 30  # further than any two places are: rows that long are sorted
 
 
 def without_nan(keys: Expr, ties: Expr, largest: bool) -> tuple[Expr, Expr]:

@@ -38,24 +38,16 @@ from plica.ir.op.repeat import broadcast_to
 from plica.ir.op.shape import expand_dims, reshape, transpose
 from plica.ir.type import TensorType, TupleType, bool_, i32, i64, known, normal_dim, u8
 
-_LANES: Final = 16
-"""Comparisons that most processors do at once, or two at a time."""
-
-_PASS_COST: Final = 64
-"""The fixed cost of one selection pass over all keys, in key comparisons."""
-
+_LANES: Final = 16  # comparisons that most processors do at once, or two at a time
+_PASS_COST: Final = 64  # the fixed cost of one selection pass over all keys, in key comparisons
 _MIN_KEYS_FOR_BLOCKS: Final = 4096
 """Up to this many keys, passes after the first are cheaper than choosing blocks."""
 
-_COUNTED: Final = 64
-"""This many keys, or fewer, are brought into order by comparing each with each."""
-
-_MOST_COUNTED: Final = 128
-"""This many are, where many of them are wanted."""
+_COUNTED: Final = 64  # this many keys, or fewer, are brought into order by comparing each with each
+_MOST_COUNTED: Final = 128  # this many are, where many of them are wanted
 
 
-_EACH: Final = 6
-"""One in more than that are worth choosing blocks."""
+_EACH: Final = 6  # one in more than that are worth choosing blocks
 
 
 _OPEN_TURNS: Final = 64
@@ -189,8 +181,7 @@ def place_of_rank(
     return sc.Reduce("sum", (mine,), (size,), sc.Select(sc.Eq(count, rank), mine, index(0)))
 
 
-Keyed: TypeAlias = tuple[sc.Scalar, sc.Scalar]
-"""A key and its place."""
+Keyed: TypeAlias = tuple[sc.Scalar, sc.Scalar]  # a key and its place
 
 
 def comes_before(a: Keyed, b: Keyed, descending: bool) -> sc.Scalar:

@@ -53,15 +53,9 @@ KERNEL_WORDS: Final = frozenset(
 TAKEN_IN_KERNELS: Final = KERNEL_WORDS | _BUILTIN_CALLS | {"where", "annotations"}
 """Names that no variable of a printed kernel has."""
 
-BITS: Final = "bits"
-"""The keyword by which a loop says how wide its variable is."""
-
-ROOTS: Final = frozenset({"plica", "op", "nn", "script"})
-"""Names of modules."""
-
-MAIN: Final = "__main__"
-"""Assigned at the end of a text whose main is not its last function."""
-
+BITS: Final = "bits"  # the keyword by which a loop says how wide its variable is
+ROOTS: Final = frozenset({"plica", "op", "nn", "script"})  # names of modules
+MAIN: Final = "__main__"  # assigned at the end of a text whose main is not its last function
 WORDS: Final = SCRIPT_WORDS | BUILTINS | ROOTS | {MAIN}
 
 _RESERVED: Final = re.compile(r"_[0-9]+\Z")

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 MOST_ELEMENTS: Final = 2_000
 MOST_AXES: Final = 5
-LATE_CASES: Final = 0.45
-"""How many of the models without an open batch learn sizes when they run."""
-
+LATE_CASES: Final = 0.45  # how many of the models without an open batch learn sizes when they run
 OTHERS: Final = 3
 """This many more sets of inputs, with other values and sizes, such a model is given."""
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 IR_VERSION: Final = 10
-OLDEST: Final = 13
-"""The first version whose operators are generated."""
+OLDEST: Final = 13  # the first version whose operators are generated
 
 
 @cache

@@ -33,8 +33,7 @@ Compile = Callable[["ModelProto", "str | None", int], Callable[..., Any]]
 
 CONTRACTS: Final = (None, None, "exact", "fused", "reassociates")
 
-SEEDS_APART: Final = 1_000_003
-"""By how much the first cases of two seeds are apart."""
+SEEDS_APART: Final = 1_000_003  # by how much the first cases of two seeds are apart
 
 COUNTERS: Final = {
     CASES: ("compiled", "runs", "batches", "late", "rounded"),

@@ -20,8 +20,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type import f32, f64, greater, i64
 
-MOST: Final = 1 << 40
-"""A tensor of more elements is refused: no machine could hold it."""
+MOST: Final = 1 << 40  # a tensor of more elements is refused: no machine could hold it
 
 
 def _constant(node: OnnxNode) -> Expr:
@@ -117,8 +116,7 @@ def _eye_like(node: OnnxNode) -> Expr:
 MOST_MEL_WEIGHTS: Final = 1 << 22
 """Bins times the length of a transform whose mel bands are computed when the model is read."""
 
-MAX_WINDOW: Final = 1 << 24
-"""Samples of a window that is computed when the model is read."""
+MAX_WINDOW: Final = 1 << 24  # samples of a window that is computed when the model is read
 
 
 def _window(kind: str) -> Row:

@@ -20,8 +20,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type import f32, i32, i64, known, product
 
-WIDEST: Final = 1 << 31
-"""The limit of 32-bit box numbers."""
+WIDEST: Final = 1 << 31  # the limit of 32-bit box numbers
 
 
 def _non_max_suppression(node: OnnxNode) -> Made:

@@ -26,8 +26,7 @@ TESTS: Final[tuple[Test, ...]] = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ")
 
 OPPOSITE: Final[Mapping[Test, Test]] = {"GT": "LEQ", "GTE": "LT", "NEQ": "EQ"}
 
-MOST_WEIGHTS: Final = 1 << 26
-"""The maximum number of leaves times targets."""
+MOST_WEIGHTS: Final = 1 << 26  # the maximum number of leaves times targets
 
 Weights: TypeAlias = Sequence[tuple[int, float]]
 """The contribution of a leaf: targets and increments of their scores."""
@@ -40,10 +39,8 @@ class TreeBranch:
     feature: int
     test: Test
     split: float
-    ends: tuple[int, int]
-    """The successors if it holds, and if it does not."""
-    missing_holds: bool = False
-    """Whether the test holds for NaN."""
+    ends: tuple[int, int]  # the successors if it holds, and if it does not
+    missing_holds: bool = False  # whether the test holds for NaN
 
 
 @attrs.frozen
@@ -64,18 +61,12 @@ class EnsembleTable:
     first: Array
     feature: Array
     split: Array
-    equal: Array
-    """Whether a node tests for equality, not for at most."""
-    missing: Array
-    """Whether NaN features take the second branch."""
-    leaf: Array
-    """The row of `weights` that a leaf has."""
-    weights: Array
-    """A row for each leaf, a column for each target."""
-    always: Array
-    """For each target whether some tree has a weight for it in every leaf."""
-    dense: bool
-    """Whether every leaf has a weight for every target."""
+    equal: Array  # whether a node tests for equality, not for at most
+    missing: Array  # whether NaN features take the second branch
+    leaf: Array  # the row of `weights` that a leaf has
+    weights: Array  # a row for each leaf, a column for each target
+    always: Array  # for each target whether some tree has a weight for it in every leaf
+    dense: bool  # whether every leaf has a weight for every target
     depth: int
 
 

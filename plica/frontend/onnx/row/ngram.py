@@ -13,8 +13,7 @@ from plica.ir.graph.expression import Expr, const
 from plica.ir.op.namespace import op
 from plica.ir.type import f32, known
 
-MOST: Final = 1 << 24
-"""This many places are compared with this many runs at most, together."""
+MOST: Final = 1 << 24  # this many places are compared with this many runs at most, together
 
 
 def _tf_idf(node: OnnxNode) -> Expr:

@@ -32,11 +32,8 @@ from plica.ir.type import greater, i64, known, lesser, normal_dim, product, quot
 
 TWO: Final = const(2, i64)
 
-MOST_PARTS: Final = 64
-"""Splits into more parts are done part by part."""
-
-FARTHEST_DIAGONAL: Final = 1 << 31
-"""No tensor has diagonals beyond that."""
+MOST_PARTS: Final = 64  # splits into more parts are done part by part
+FARTHEST_DIAGONAL: Final = 1 << 31  # no tensor has diagonals beyond that
 
 
 def _concat(node: OnnxNode) -> Expr:

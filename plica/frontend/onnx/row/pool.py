@@ -18,8 +18,7 @@ from plica.ir.op.namespace import op
 from plica.ir.op.pool import lowest
 from plica.ir.type.dim import is_size, known, normal_dim, product, same_dim
 
-LARGEST_WINDOW: Final = 1024
-"""The maximum window size for which indices of maxima are computed."""
+LARGEST_WINDOW: Final = 1024  # the maximum window size for which indices of maxima are computed
 
 
 def pool_window(node: OnnxNode) -> Slide:

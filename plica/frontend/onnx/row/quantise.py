@@ -182,8 +182,7 @@ TABLE: Final[dict[str, word.Row]] = {
 # fmt: on
 
 
-FAR: Final = 8
-"""As many operators back are looked at."""
+FAR: Final = 8  # as many operators back are looked at
 
 ALWAYS: Final = frozenset({
     "absolute", "exp", "exp2", "nn.hard_sigmoid", "nn.relu", "nn.relu6", "nn.sigmoid", "nn.softmax",

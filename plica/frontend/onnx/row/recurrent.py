@@ -47,8 +47,7 @@ class RecurrentDirection:
     state_bias: Expr | None  # of the recurrent product, (gates * hidden,)
     functions: Sequence[Callable[[Expr], Expr]]
     peepholes: Sequence[Expr] | None = None
-    turn: Callable[[Expr, Expr], Expr] = op.nn.dense
-    """The product of a state with the weight."""
+    turn: Callable[[Expr, Expr], Expr] = op.nn.dense  # the product of a state with the weight
 
 
 Step = Callable[[OnnxNode, RecurrentDirection, Expr, State], State]
@@ -249,5 +248,4 @@ TABLE: Final[dict[str, Row]] = {
 }
 # fmt: on
 
-DYNAMIC_LSTM: Final = TABLE["LSTM"]
-"""The same with integer weights, taken from its node."""
+DYNAMIC_LSTM: Final = TABLE["LSTM"]  # the same with integer weights, taken from its node

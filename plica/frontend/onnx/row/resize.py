@@ -32,9 +32,7 @@ from plica.ir.type import f64, i64, is_size, known, normal_dim, product, same_di
 MOST_TAPS: Final = 8
 """With more places than this under a weight, a product with the whole matrix costs less."""
 
-LONGEST: Final = 1 << 24
-"""An axis of more places is not made."""
-
+LONGEST: Final = 1 << 24  # an axis of more places is not made
 SAMPLED_PLACES: Final = 3
 """Places of an input that tell how a result lies at all of them: both ends, and between."""
 

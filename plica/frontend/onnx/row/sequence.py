@@ -21,8 +21,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type import f32, i64, known, same_dim
 
-LONGEST: Final = 1 << 10
-"""A sequence of more tensors is not made."""
+LONGEST: Final = 1 << 10  # a sequence of more tensors is not made
 
 
 def _empty(node: OnnxNode) -> values.SequenceValue:

@@ -17,8 +17,7 @@ from plica.ir.loop.scalar import Scalar, index
 from plica.ir.op.namespace import op
 from plica.ir.type import i64, is_size, known, normal_dim, product, same_dim
 
-MOST_PLACES: Final = 1 << 24
-"""The frames of a signal may have this many places together."""
+MOST_PLACES: Final = 1 << 24  # the frames of a signal may have this many places together
 
 
 def _single(node: OnnxNode, at: int) -> measured.Piece:

@@ -20,8 +20,7 @@ from typing import Final
 from plica.ir.loop.statement import Kernel
 from plica.ir.text.script import from_text
 
-LANES: Final = 8
-"""Kept boxes compared at once."""
+LANES: Final = 8  # kept boxes compared at once
 
 
 def suppression(

@@ -22,11 +22,9 @@ from plica.rewrite.fuzz.report import Finding, FuzzReport
 from plica.runtime.error import EvaluationError, InputError, UnsupportedError
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Peer: TypeAlias = Callable[..., Sequence[Array]]
-"""What a text computes from arrays."""
+Peer: TypeAlias = Callable[..., Sequence[Array]]  # what a text computes from arrays
 
-TRIES: Final = 60
-"""How many smaller programs are tried for one that goes wrong."""
+TRIES: Final = 60  # how many smaller programs are tried for one that goes wrong
 
 
 def fuzz(

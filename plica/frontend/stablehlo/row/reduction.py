@@ -32,8 +32,7 @@ WHOLE: Final = {
 
 RUNNING: Final = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
 
-MAX_WINDOW: Final = 4096
-"""Windows of more elements are refused: each is a slice."""
+MAX_WINDOW: Final = 4096  # Windows of more elements are refused: each is a slice
 
 
 def _split(node: HloNode) -> tuple[list[Expr], list[Expr]]:

@@ -31,8 +31,7 @@ class TorchCase:
     """Inputs, a sequence of calls with one result each, and the inputs' values."""
 
     inputs: tuple[Tensor, ...]
-    calls: tuple[tuple[TorchCall, int | None], ...]
-    """Each call, with the index of its kept result."""
+    calls: tuple[tuple[TorchCall, int | None], ...]  # each call, with the index of its kept result
     outputs: tuple[int, ...]
 
     def module(self) -> fx.GraphModule:

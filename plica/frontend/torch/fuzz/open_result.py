@@ -23,9 +23,7 @@ Order = Literal["reversed", "rolled"]
 TOLERANCE: Final = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-4}
 """Of the largest number of a result; half a dozen calls may lie in between."""
 
-RUNS: Final = 6
-"""The number of perturbed runs."""
-
+RUNS: Final = 6  # the number of perturbed runs
 FEW_DIGITS: Final = 1024
 """Numbers that are integral when multiplied by this are exact function values, such as
 `exp` of 0."""

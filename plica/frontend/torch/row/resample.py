@@ -118,8 +118,7 @@ def _weights(of: tuple[Scalar, Scalar, Expr], cubic: bool) -> Expr:
     return weight / op.where(op.equal(total, const(0.0, f32)), one, total)
 
 
-_STRETCHED_CUBIC: Final = -0.5
-"""Cubic kernels that are stretched bend less."""
+_STRETCHED_CUBIC: Final = -0.5  # cubic kernels that are stretched bend less
 
 
 def _smooth(cubic: bool) -> Row:

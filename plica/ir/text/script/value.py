@@ -25,9 +25,7 @@ from plica.ir.type import DType, bool_, f32, i64
 
 # Any: values of attributes are whatever operators declare.
 Value = Any
-WRONG: Final = object()
-"""A placeholder for an unreadable value; the problem is recorded."""
-
+WRONG: Final = object()  # a placeholder for an unreadable value; the problem is recorded
 _FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _LIMIT: Final = 1 << 32  # elements: more than any text or archive can hold
 

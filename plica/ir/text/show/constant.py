@@ -22,11 +22,8 @@ from plica.ir.graph.expression import Const
 from plica.ir.text.show.type import parenthesised
 from plica.ir.type import DType, bool_
 
-MAX_NUMBERS_INLINE: Final = 16
-"""Up to this many numbers are written out."""
-
-INLINE: Final = 4096
-"""Up to this many bytes stand in the text."""
+MAX_NUMBERS_INLINE: Final = 16  # up to this many numbers are written out
+INLINE: Final = 4096  # up to this many bytes stand in the text
 
 
 def constant_text(of: Const) -> str:

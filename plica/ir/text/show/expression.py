@@ -15,8 +15,7 @@ from plica.ir.text.show.type import TypePrinter, parenthesised
 from plica.ir.type import DataType, DType, FuncType, TensorType, TupleType, Type, TypeVar, type_of
 from plica.runtime.error import PlicaError
 
-DEPTH: Final = 40
-"""Expressions nested deeper are split: Python's parser stops at 200 parentheses."""
+DEPTH: Final = 40  # expressions nested deeper are split: Python's parser stops at 200 parentheses
 
 CHOICE, COMPARISON, SUM, PRODUCT, UNARY, POWER, PRIMARY, ATOM = range(1, 9)
 INFIX: Final[dict[str, tuple[str, int, int, int]]] = {  # sign, own level, least level left, right

@@ -31,15 +31,11 @@ from plica.ir.type import i64
 
 __all__ = ["kernel_lines", "located_kernel", "show_kernel"]
 
-MAX_NESTING: Final = 40
-"""Statements nested deeper than this become a region."""
-
+MAX_NESTING: Final = 40  # statements nested deeper than this become a region
 MAX_COLUMNS: Final = 100
 """The width beyond which the header of a kernel or a block is split over lines."""
 
-MAX_ELIF_LINKS: Final = 20
-"""The maximum number of conditions in one chain of `elif`."""
-
+MAX_ELIF_LINKS: Final = 20  # the maximum number of conditions in one chain of `elif`
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 _NO_DIMS: Final = TAKEN_IN_KERNELS | DTYPE_WORDS.keys()
 

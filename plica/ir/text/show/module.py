@@ -40,8 +40,7 @@ from plica.ir.text.show.type import TypePrinter
 from plica.ir.text.word import KERNEL_WORDS, MAIN, SCRIPT_WORDS, TAKEN_IN_KERNELS, VERSION, WORDS
 from plica.ir.type import FuncType
 
-_KINDS: Final = (DataDef, Extern, Kernel, Function)
-"""In this order the definitions stand."""
+_KINDS: Final = (DataDef, Extern, Kernel, Function)  # in this order the definitions stand
 
 
 @attrs.frozen

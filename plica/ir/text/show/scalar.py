@@ -25,9 +25,7 @@ from plica.ir.text.show.layout import StatementSpot, meet
 from plica.ir.text.show.name import IdentifierSupply
 from plica.ir.type import DType, bool_, f32, i64
 
-DEPTH: Final = 16
-"""How deep an expression may be before a part of it is named."""
-
+DEPTH: Final = 16  # how deep an expression may be before a part of it is named
 MAX_NODES_REPEATED: Final = 7
 """Terms of no more nodes are repeated rather than named.  Nodes are counted, not letters: how a
 kernel is written must not depend on its names."""

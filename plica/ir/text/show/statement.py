@@ -17,9 +17,7 @@ from plica.ir.type import DataType, FuncType, TensorType, TupleType, Type
 LEVELS: Final = 20
 """Blocks nested deeper are hoisted: Python's parser stops at 100 levels of indentation."""
 
-ELIFS: Final = 8
-"""An `elif` nests in Python's parser as `else: if` does."""
-
+ELIFS: Final = 8  # an `elif` nests in Python's parser as `else: if` does
 _RETURN: Final = "return "
 
 
