@@ -352,7 +352,9 @@ class _Checker:
             if (step := table.get(new)) is None:
                 memo[node] = memo[new] = new
                 continue
-            unused.discard(new)
+            if new not in unused:  # it is replaced already, and that has not ended yet
+                raise _Damaged("A sweep comes back to a term that it replaces.")
+            unused.remove(new)
             if new != node:
                 stack.append((node, step.after))
             stack += [(new, step.after), (step.after, -1)]

@@ -106,6 +106,20 @@ def test_a_step_left_out_is_missed() -> None:
         assert check_derivation(made).problem != ""
 
 
+def test_computed_steps_in_a_circle_are_refused() -> None:
+    whole = json.loads(text_of("a compilation"))
+    (number,) = [at for at, group in enumerate(whole["groups"]) if group[0] == "normal"]
+    steps = whole["groups"][number][3]
+    assert len(steps) > 1
+    for at, step in enumerate(steps):
+        alone, circle = copy.deepcopy(whole), copy.deepcopy(whole)
+        alone["groups"][number][3][at][3] = step[2]
+        circle["groups"][number][3][at][3] = steps[at - 1][2]
+        circle["groups"][number][3][at - 1][3] = step[2]
+        assert "comes back" in check_derivation(alone).problem
+        assert check_derivation(circle).problem != ""
+
+
 def test_a_constant_of_a_rule_keeps_its_sign() -> None:
     whole = json.loads(text_of("algebra"))
     (rule,) = [each for each in whole["rules"] if each[0] == "add-zero"]
