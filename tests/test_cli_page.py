@@ -35,7 +35,7 @@ def test_every_line_of_the_page_runs(
         shown = capsys.readouterr().out.splitlines()
         if code == 3:
             assert "relu-is-nothing" in shown[0]
-            assert "Relu_" in shown[1]
+            assert "where: Relu" in shown[1]
     monkeypatch.undo()
     host.cache_clear()  # what was measured is not what other tests go by
 

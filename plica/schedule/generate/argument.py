@@ -291,6 +291,7 @@ ARGUMENTS: Final[dict[str, Argument]] = {
     "role":               _role,
     "factors":            _factors,
     "parts":              lambda here, given: here.pick((1, 2, 2, 3)),
+    "at":                 lambda here, given: here.pick((0, 0, 1, 2)),
     "max_inner":          lambda here, given: here.pick((1, 2, 4, 16)),
     "candidates":         lambda here, given: (1, 2, 3, 4),
     "probabilities":      _odds,
