@@ -79,8 +79,7 @@ class _Decoder:
             x = x + self.rows_of("position_embedding", positions)
         for at, layer in enumerate(of.layers):
             x = self.layer(x, at, layer, written)
-        x = op.take(op.reshape(x, (BATCH * NEW, of.width)), self.params["wanted"], axis=0)
-        logits = self.dense(self.norm(x, "norm"), "head", tied="embedding")
+        logits = self.dense(self.norm(op.squeeze(x, (0,)), "norm"), "head", tied="embedding")
         if of.logit_cap is not None:
             logits = _capped(logits, of.logit_cap)
         main = Var(Name("main"), None)
@@ -138,11 +137,18 @@ class _Decoder:
         own = f"layer{at}_"
         h = self.norm(x, f"{own}attention_norm")
         mixed = self.norm(self.attention(h, at, layer, written), f"{own}attention_post_norm")
+        if at + 1 == len(self.of.layers):  # no other token is read from here on
+            x, mixed, h = map(self.wanted, (x, mixed, h))
         if f"{own}mlp_norm" not in self.weights:
             return x + mixed + self.mlp(h, own)
         x = x + mixed
         inner = self.mlp(self.norm(x, f"{own}mlp_norm"), own)
         return x + self.norm(inner, f"{own}mlp_post_norm")
+
+    def wanted(self, x: Expr) -> Expr:
+        """The tokens that logits are made for: (1, outputs, width)."""
+        rows = op.reshape(x, (BATCH * NEW, self.of.width))
+        return op.expand_dims(op.take(rows, self.params["wanted"], axis=0), (0,))
 
     def attention(self, h: Expr, at: int, layer: Layer, written: list[Expr]) -> Expr:
         """Attention over the rows that are seen, after the new ones are written."""
